@@ -40,7 +40,7 @@ function rule(random: Random, index: number, destination: Prefix): Rule {
  * length. A single group has rules for different destination prefixes of the same length; several groups have
  * rules for random destinations.
  */
-function policyOf(rules: number, each: number): Policy {
+export function policyOf(rules: number, each: number): Policy {
   const random = new Random(rules);
   const groups = Math.ceil(rules / each);
   const anywhere = (): Prefix => {

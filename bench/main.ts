@@ -18,16 +18,19 @@ import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
 import { inspectionMemoryBench } from './inspection-memory.js';
 import { inspectionThreadsBench } from './inspection-threads.js';
+import { ipv6Bench } from './ipv6.js';
 import { learnedBench } from './learned.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
+import { sourceGroupsBench } from './source-groups.js';
 import { spliceBench } from './splice.js';
 import { startUpBench } from './start-up.js';
 
 const benches = [
   classifierBench,
   learnedBench,
+  ipv6Bench,
   dnsBench,
   dnsRaceBench,
   grantsBench,
@@ -42,6 +45,7 @@ const benches = [
   inspectionThreadsBench,
   inspectionMemoryBench,
   spliceBench,
+  sourceGroupsBench,
   policyWriteBench,
   startUpBench,
   httpBench,

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 source scripts/llvm.sh
 clang=$(find_tool clang)
 mkdir -p dist/bpf dist/bench/forward dist/bench/observe dist/bench/splice
-for source in bench/forward/*.bpf.c; do
+for source in bench/*/*.bpf.c; do
   object=dist/bpf/$(basename "$source" .c).o
   if [[ $object -nt $source ]]; then continue; fi
   "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" -c "$source" -o "$object"

@@ -4,10 +4,12 @@ import { cliPage } from '#cli/cli-page.js';
 import { shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/terminal.js';
+import { configJsonSchema } from '#config/config-json-schema.js';
 import { configurationDocument } from '#config/documentation.js';
 import { DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
+import { policyJsonSchema } from '#policy/document/json-schema.js';
 import { policyPage } from '#policy/document/policy-page.js';
 
 const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
@@ -20,6 +22,14 @@ const pages = {
   'metrics.md': metricsPage(metrics.families()),
   'policy.md': policyPage(read('docs/policy.md'), (file) => read(`examples/policies/${file}`)),
 };
+const schemas = {
+  'config.schema.json': configJsonSchema(),
+  'policy.schema.json': policyJsonSchema('any'),
+};
+for (const [name, schema] of Object.entries(schemas)) {
+  writeFileSync(new URL(`../schemas/${name}`, import.meta.url), `${JSON.stringify(schema, null, 2)}\n`);
+  process.stdout.write(`schemas/${name}\n`);
+}
 for (const [name, text] of Object.entries(pages)) {
   writeFileSync(new URL(`../docs/${name}`, import.meta.url), text);
   process.stdout.write(`docs/${name}\n`);

@@ -85,6 +85,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
             datapath: openDatapath({
               ...config.dataplane,
               divertDns: config.dns?.transparent ?? false,
+              countedGroups: config.metrics.sourceGroups,
               servicePlane: inspecting?.listen ?? null,
             }),
             interfaces: config.dataplane.interfaces,

@@ -6,6 +6,7 @@ import type { Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { DisclosedConfig } from '#config/disclosure.js';
+import type { GroupTraffic } from '#contracts/datapath.js';
 import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
 import type { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -43,7 +44,11 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
   });
   const readiness = () => system.readiness();
   const { policies, performanceMode, integrations, traffic, lookups } = system;
-  const metrics = createMetrics({ version, stats, readiness }, work);
+  const groupTraffic = async (): Promise<GroupTraffic | null> => {
+    const found = await traffic.groupTraffic();
+    return found === null || 'kind' in found ? null : found;
+  };
+  const metrics = createMetrics({ version, stats, readiness, groupTraffic }, work);
   timeExchanges(system.bus, ({ exchange, outcome, seconds }) => {
     timePhase(work, exchange, seconds);
     if (exchange === 'policy.write') work.policyWrite(outcome);

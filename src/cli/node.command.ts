@@ -1,12 +1,14 @@
 import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
+import { configJsonSchema } from '#config/config-json-schema.js';
 import { loadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
+import { printing, serialised } from './remote.js';
 import type { Terminal } from './terminal.js';
 
-/** Adds the commands `weir run | start | config check`, which concern a node on this machine. */
+/** Adds the commands `weir run`, `start`, `config check` and `config schema`, which need no running node. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')
@@ -32,15 +34,19 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
       end(await (cluster === true ? clusterTour() : quickStart()));
     });
 
-  program
-    .command('config')
-    .description('the configuration file')
+  const configuration = program.command('config').description('the configuration file');
+  configuration
     .command('check')
     .description('check a configuration file, and print all its problems')
     .argument('<file>')
     .action((file: string) => {
       loadConfig(file, terminal.environment);
       terminal.out(`${file} is valid\n`);
+    });
+  printing(configuration.command('schema'), ['json', 'yaml'])
+    .description('print the JSON Schema of a configuration file, for editors and other tools')
+    .action(({ output }: { output: 'json' | 'yaml' }) => {
+      terminal.out(serialised(output, configJsonSchema()));
     });
 }
 

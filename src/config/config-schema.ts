@@ -282,33 +282,37 @@ const servicePlane = z
 
 const cluster = z
   .strictObject({
-    etcd: z.strictObject({
-      endpoints: z
-        .array(url('A URL.'))
-        .min(1, 'must have at least one URL')
-        .meta({ description: 'The members of etcd. All URLs are `https`, or all are `http`.', form: 'list of URLs' }),
-      tls: mutualTls('members of etcd')
-        .nullable()
-        .prefault(null)
-        .meta({ description: 'Mutual TLS towards etcd. Required for `https`, not allowed for `http`.' }),
-      user: text('A name.').nullable().prefault(null).meta({
-        description:
-          'Name with which the node logs in to etcd. Requires `password_file`. Without it, the node does not log in; etcd can take the name from the client certificate.',
-        form: 'text or `null`',
-      }),
-      password_file: path('A file.').nullable().prefault(null).meta({
-        description: 'File with the password of `user`. Requires `user`.',
-        form: 'path or `null`',
-      }),
-    }),
-    peer: z.strictObject({
-      listen: listenAddress('Address of the peer listener, on which other nodes reach this node.'),
-      advertise: listenAddress('Address that is announced to other nodes.'),
-      tls: mutualTls('other nodes').nullable().prefault(null).meta({
-        description:
-          'Certificates of your own CA for connections between nodes. The node uses a renewed file within a minute. Without this section, each node makes a certificate of its own and announces its fingerprint through etcd.',
-      }),
-    }),
+    etcd: z
+      .strictObject({
+        endpoints: z
+          .array(url('A URL.'))
+          .min(1, 'must have at least one URL')
+          .meta({ description: 'The members of etcd. All URLs are `https`, or all are `http`.', form: 'list of URLs' }),
+        tls: mutualTls('members of etcd')
+          .nullable()
+          .prefault(null)
+          .meta({ description: 'Mutual TLS towards etcd. Required for `https`, not allowed for `http`.' }),
+        user: text('A name.').nullable().prefault(null).meta({
+          description:
+            'Name with which the node logs in to etcd. Requires `password_file`. Without it, the node does not log in; etcd can take the name from the client certificate.',
+          form: 'text or `null`',
+        }),
+        password_file: path('A file.').nullable().prefault(null).meta({
+          description: 'File with the password of `user`. Requires `user`.',
+          form: 'path or `null`',
+        }),
+      })
+      .meta({ description: 'How the node reaches etcd.' }),
+    peer: z
+      .strictObject({
+        listen: listenAddress('Address of the peer listener, on which other nodes reach this node.'),
+        advertise: listenAddress('Address that is announced to other nodes.'),
+        tls: mutualTls('other nodes').nullable().prefault(null).meta({
+          description:
+            'Certificates of your own CA for connections between nodes. The node uses a renewed file within a minute. Without this section, each node makes a certificate of its own and announces its fingerprint through etcd.',
+        }),
+      })
+      .meta({ description: 'How the nodes reach each other.' }),
     prefix: z
       .string()
       .regex(/^\/[^\s]*[^\s/]$/, 'must begin with / and must not end with it')
@@ -372,6 +376,17 @@ const wiretap = z
   .prefault({})
   .meta({ description: 'The live view of traffic.' });
 
+const metrics = z
+  .strictObject({
+    source_groups: whole(
+      0,
+      1_000,
+      'Number of source groups with packets and bytes of their own in `/metrics`, in the order of evaluation. All other groups are added together. `0`: no metrics by source group. Each group has six time series, and `/metrics` needs no token, so its readers then see the ids of source groups.',
+    ).prefault(0),
+  })
+  .prefault({})
+  .meta({ description: 'The metrics of the node: see `docs/metrics.md`.' });
+
 /**
  * The schema of the configuration file (D41). `meta` describes each key and section; docs/configuration.md is
  * generated from `meta`.
@@ -388,6 +403,7 @@ export const configSchema = z.strictObject({
   dns,
   findings,
   wiretap,
+  metrics,
   service_plane: servicePlane,
   cluster,
 });

@@ -33,6 +33,8 @@ export type Config = {
    * The time in milliseconds for which Weir keeps wiretap messages, so that a new reader can start with them.
    */
   readonly wiretap: { readonly replayMs: number };
+  /** `sourceGroups`: the maximum number of source groups with metrics of their own. */
+  readonly metrics: { readonly sourceGroups: number };
   readonly servicePlane: ServicePlaneConfig | null;
   readonly cluster: ClusterConfig | null;
 };
@@ -121,7 +123,7 @@ type ClusterConfig = {
 };
 
 export function configOf(parsed: ParsedConfig): Config {
-  const { node, log, api, dataplane, policy, dns, wiretap, service_plane, cluster } = parsed;
+  const { node, log, api, dataplane, policy, dns, wiretap, metrics, service_plane, cluster } = parsed;
   return frozen({
     node: { id: node.id, dataDir: node.data_dir },
     log,
@@ -176,6 +178,7 @@ export function configOf(parsed: ParsedConfig): Config {
           },
     findings: findingsOf(parsed.findings),
     wiretap: { replayMs: wiretap.replay },
+    metrics: { sourceGroups: metrics.source_groups },
     servicePlane:
       service_plane === undefined
         ? null

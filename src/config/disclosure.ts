@@ -66,6 +66,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.webhook.secret_file': true,
   'findings.webhook.timeout': true,
   'wiretap.replay': true,
+  'metrics.source_groups': true,
   'service_plane.listen': true,
   'service_plane.workers': true,
   'service_plane.max_connections': true,

@@ -39,6 +39,10 @@ const INTRODUCTION = [
   '- A file that a key names must be a regular file or a link to a regular file, not a FIFO, a device or a directory. A secret has',
   '  at most 64 KiB, the configuration 1 MiB, certificates and keys of TLS 16 MiB, and `policy.file` 64 MiB.',
   '- If a section without defaults is missing, its part of the node does not run.',
+  '- `weir config schema` prints the JSON Schema of the file, which is also in',
+  '  [`schemas/config.schema.json`](../schemas/config.schema.json). [In your editor](policy.md#in-your-editor) shows how to use it:',
+  `  \`# yaml-language-server: $schema=weir-config.schema.json\` as the first line. An editor also marks a value with \`\${NAME}\` where`,
+  '  a number or one of several words is expected.',
 ];
 
 type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };

@@ -44,7 +44,10 @@ export function flag(about: string) {
 export function whole(low: number, high: number, about: string) {
   const error = `must be a whole number from ${low} to ${high}`;
   return z
-    .union([z.number(), z.string().regex(/^\d+$/).transform(Number)], { error })
+    .union(
+      [z.number().meta({ type: 'integer', minimum: low, maximum: high }), z.string().regex(/^\d+$/).transform(Number)],
+      { error },
+    )
     .refine((value) => Number.isInteger(value) && value >= low && value <= high, { error })
     .meta({ description: about, form: `whole number, ${low} to ${high}` });
 }
@@ -54,7 +57,7 @@ export function fraction(low: number, high: number, about: string) {
   return z
     .union(
       [
-        z.number(),
+        z.number().meta({ minimum: low, maximum: high }),
         z
           .string()
           .regex(/^\d*\.?\d+$/)
@@ -88,7 +91,7 @@ export function duration(low: string, high: string, about: string) {
       });
       return z.NEVER;
     })
-    .meta({ description: about, form: `duration, ${low} to ${high}` });
+    .meta({ description: about, form: `duration, ${low} to ${high}`, pattern: '^[0-9]+(ms|s|m|h|d)$' });
 }
 
 /**

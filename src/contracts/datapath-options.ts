@@ -41,6 +41,8 @@ export type DatapathOptions = {
   readonly markMask: number;
   /** The folder in a BPF file system where the datapath pins its maps and links. */
   readonly pinPath: string;
+  /** For how many source groups the datapath thread keeps separate counts; 0, the default, for none. */
+  readonly countedGroups?: number;
   /** The maximum size of a compiled policy, in cache lines of 64 bytes. */
   readonly programCapacity: number;
   /** Whether to attach the BPF programs through a clsact qdisc even if the kernel supports TCX. */

@@ -2,7 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
 import type { Arrival } from './explain-facts.js';
-import type { Prefix, Range } from './policy-model.js';
+import type { Prefix, Range, Verdict } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
 import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
@@ -85,6 +85,11 @@ export type Datapath = {
    * null until this process has put a policy in force.
    */
   hits(query: HitQuery): Promise<HitReport | null>;
+  /**
+   * Returns the traffic of each source group. Returns null if `DatapathOptions.countedGroups` is 0, and until
+   * this process has put a policy in force.
+   */
+  groupTraffic(): Promise<GroupTraffic | null>;
   /**
    * Returns live flows, ordered by their keys. If flows open or end between two pages, the order of the
    * other flows does not change.
@@ -306,6 +311,21 @@ export type Hit = {
   /** If the rule or default was never hit, the time since when its hits are counted; otherwise null. */
   readonly unusedSinceMs: number | null;
 };
+
+/**
+ * Packets and bytes by source group and verdict, counted since this process opened the datapath. No count
+ * decreases. `groups`: ids of the groups with counts of their own, at most `DatapathOptions.countedGroups`.
+ * `unlisted`: the number of other groups in the policy in force. `counts`: rows of `GROUP_COUNTS` numbers:
+ * the packets and the bytes of each verdict in `COUNTED_VERDICTS`. There is a row for each of `groups`, then
+ * one for all other groups together, then one for the default of the policy.
+ */
+export type GroupTraffic = {
+  readonly groups: readonly string[];
+  readonly unlisted: number;
+  readonly counts: Float64Array;
+};
+export const COUNTED_VERDICTS = ['allow', 'deny', 'audit'] as const satisfies readonly Verdict[];
+export const GROUP_COUNTS = 2 * COUNTED_VERDICTS.length;
 
 /**
  * A flow matches the filter if it matches an element of every non-empty list, and every other field that is

@@ -20,6 +20,11 @@ export type RuleNames = {
   readonly groupIds: Texts;
   /** For each rank, the id of its rule; an empty text for the rank of a default. */
   readonly ruleIds: Texts;
+  /**
+   * For each rank, the number (`VERDICT_NUMBER`) of the verdict that its rule or default gives by its action
+   * and mode: allow, deny or audit.
+   */
+  readonly verdicts: Uint8Array;
 };
 
 export type Decider =

@@ -10,6 +10,13 @@ while they cannot be read, their families are left out and \`weir_stats_up\` is 
 its metrics without labels are 0, and its metrics with labels have no samples. No label contains an address, a hostname
 or the id of a rule.
 
+The metrics \`weir_source_group_*\` have samples only if \`metrics.source_groups\` of the configuration is above 0. They
+count the hits of rules and defaults (\`weir hits\`) from the start of the process. \`verdict\` is \`allow\`, \`deny\`, or
+\`audit\` for a deny under audit; a rule with a TLS block counts the connections that it decided. \`scope\` is \`group\`
+for a group of its own, \`other_groups\` for the sum of all groups beyond the limit, and \`policy_default\` for packets
+that no group decided; the last two have an empty \`source_group\`. A group that leaves the policy loses its series, and
+another group takes its place.
+
 A dashboard for Grafana is in [\`deploy/grafana/weir.json\`](../deploy/grafana/weir.json), and alerts are in
 [\`deploy/prometheus/alerts.yaml\`](../deploy/prometheus/alerts.yaml).
 `;

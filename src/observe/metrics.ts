@@ -1,10 +1,12 @@
 import { collectDefaultMetrics } from 'prom-client';
+import type { GroupTraffic } from '#contracts/datapath.js';
 import { clusterMetrics } from './cluster-metrics.js';
 import { dnsMetrics } from './dns-metrics.js';
 import { familiesOf } from './families.js';
 import { nodeMetrics } from './node-metrics.js';
 import { observerMetrics } from './observer-metrics.js';
 import { servicePlaneMetrics } from './service-plane-metrics.js';
+import { sourceGroupMetrics } from './source-group-metrics.js';
 import type { NodeStats, ReadinessReport } from './stats.js';
 import { createWorkMetrics, type WorkMetrics } from './work-metrics.js';
 
@@ -12,6 +14,8 @@ export type MetricSources = {
   readonly version: string;
   stats(): Promise<NodeStats>;
   readiness(): ReadinessReport;
+  /** Returns the traffic of the source groups; null if the node does not count it. */
+  groupTraffic?(): Promise<GroupTraffic | null>;
 };
 
 export type MetricFamily = {
@@ -36,7 +40,8 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_a
 
 /**
  * Creates the metrics registry of the node. To bound the number of series, no label contains an address, a
- * hostname or a rule id (D35).
+ * hostname or a rule id (D35). The ids of source groups appear only if the configuration asks for them, up to
+ * a limit.
  */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
@@ -51,6 +56,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   const servicePlane = servicePlaneMetrics(families);
   const observer = observerMetrics(families);
   const cluster = clusterMetrics(families);
+  const sourceGroups = sourceGroupMetrics(families);
 
   return {
     ...done,
@@ -63,6 +69,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
       servicePlane.stats(stats?.servicePlane ?? null);
       observer.stats(stats?.observer ?? null);
       cluster.stats(stats?.cluster ?? null);
+      sourceGroups.traffic((await sources.groupTraffic?.().catch(() => null)) ?? null);
       return registry.metrics();
     },
     families: () =>

@@ -4,6 +4,7 @@ import type {
   FlowFilter,
   FlowPage,
   FlowQuery,
+  GroupTraffic,
   HitQuery,
   HitReport,
   Learned,
@@ -20,6 +21,8 @@ import { refusal } from '#statecharts/refusal.js';
  */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
+  /** Returns the traffic of the source groups; see `Datapath.groupTraffic`. Null if none is counted. */
+  groupTraffic(): Promise<GroupTraffic | null | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
   /** Returns the present grants; see `Datapath.learned`. */
@@ -49,6 +52,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   };
   return {
     hits: (query) => ask(async (asked) => (await asked.hits(query)) ?? NOTHING_YET),
+    groupTraffic: () => ask((asked) => asked.groupTraffic()),
     flows: (query) => ask((asked) => asked.flows(query)),
     learned: () => ask((asked) => asked.learned()),
     arrival: (source) => ask((asked) => asked.arrival(source)),

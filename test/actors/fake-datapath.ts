@@ -103,6 +103,7 @@ export function fakeDatapath(): FakeDatapath {
       throw new Error('no counters here');
     },
     hits: async () => null,
+    groupTraffic: async () => null,
     flows: async () => ({ matched: 0, items: [], next: null }),
     cutFlows: async () => 0,
     watch: (listener) => {

@@ -39,6 +39,7 @@ const defaults = {
   dns: null,
   findings: { retentionMs: 2_592_000_000, maxEntries: 100_000, file: null, webhook: null },
   wiretap: { replayMs: 30_000 },
+  metrics: { sourceGroups: 0 },
   servicePlane: null,
   cluster: null,
 };
@@ -122,6 +123,7 @@ findings:
   file: { path: /var/log/weir/findings.jsonl, max_size: 2, keep: 3 }
   webhook: { url: "https://siem.example/in?key=1", secret_file: ${pem}, timeout: 2s }
 wiretap: { replay: 1m }
+metrics: { source_groups: 50 }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
 cluster:
   etcd:
@@ -185,6 +187,7 @@ cluster:
         webhook: { url: 'https://siem.example/in?key=1', secretFile: pem, timeoutMs: 2_000 },
       },
       wiretap: { replayMs: 60_000 },
+      metrics: { sourceGroups: 50 },
       servicePlane: {
         listen: { host: '127.0.0.1', port: 15_001 },
         workers: 2,

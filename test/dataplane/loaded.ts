@@ -13,6 +13,7 @@ import {
   readFlow,
 } from '#dataplane/abi/flow.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
+import type { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { MapName } from '#dataplane/loader/bpf-object.js';
@@ -66,7 +67,7 @@ export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
  * Loads the BPF programs, and returns functions that run the programs on crafted frames. The programs are not
  * attached to an interface. By default (`classifyAll`) they treat every packet as forwarded.
  */
-export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before) {
+export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before, groupCounters?: GroupCounters) {
   const loaded = loadObject(
     {
       objectPath: builtObject,
@@ -91,7 +92,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
     predecessor,
   );
-  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
+  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots, undefined, groupCounters);
   const frame = new Uint8Array(MAX_FRAME);
   const context = new Uint8Array(SKB.size);
   const contextView = new DataView(context.buffer);

@@ -3,11 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
 import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { compile } from '#policy/compile/compile.js';
 import { decideConnection, decideRequest, StepFinder } from '#policy/evaluate/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { address } from '#test/policy/sample.js';
+import { wireNameOf } from '#test/policy/wire-name.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const folder = new URL('../../examples/policies/', import.meta.url);
@@ -33,9 +36,9 @@ function recipe(name: string): { policy: Policy; warnings: readonly string[] } {
 function packetOf(text: string): Packet {
   const [, name = '', source = '', sourcePort = '40000', destination = '', port = '0', icmpType = '0'] =
     /^(\w+) ([\d.]+)(?::(\d+))? > ([\d.]+)(?::(\d+))?(?: type (\d+))?$/.exec(text) ?? [];
-  const protocol = { tcp: 6, udp: 17, icmp: 1 }[name];
+  const protocol = { tcp: 6, udp: 17, icmp: 1, esp: 50, gre: 47 }[name];
   if (protocol === undefined) throw new Error(`not a packet: ${text}`);
-  const ports = name === 'icmp' ? [0, 0] : [Number(sourcePort), Number(port)];
+  const ports = ['icmp', 'esp', 'gre'].includes(name) ? [0, 0] : [Number(sourcePort), Number(port)];
   const [sourceOf = 0, destinationOf = 0] = ports;
   return {
     ...{
@@ -114,6 +117,102 @@ const PACKETS: Readonly<Record<string, readonly (readonly [packet: string, verdi
     ['tcp 10.1.0.7 > 192.0.2.1:443', 'redirect under audit'],
     ['udp 10.1.0.7 > 192.0.2.1:443', 'allow'],
   ],
+  infrastructure: [
+    ['udp 10.7.0.7 > 10.0.0.53:53', 'allow'],
+    ['tcp 10.7.0.7 > 10.0.0.53:53', 'allow'],
+    ['udp 10.7.0.7 > 10.0.0.123:123', 'allow'],
+    ['icmp 10.7.0.7 > 192.0.2.1 type 8', 'allow'],
+    ['udp 10.7.0.7 > 192.0.2.123:123', 'deny'],
+    ['tcp 10.7.0.7 > 10.0.0.53:443', 'deny'],
+    ['udp 192.0.2.7 > 10.0.0.53:53', 'deny'],
+  ],
+  'three-tiers': [
+    ['tcp 10.1.0.7 > 10.10.1.5:443', 'allow'],
+    ['tcp 10.1.0.7 > 10.10.2.5:8080', 'deny'],
+    ['tcp 10.1.0.7 > 10.10.3.5:5432', 'deny'],
+    ['tcp 10.10.1.5 > 10.10.2.5:8080', 'allow'],
+    ['tcp 10.10.1.5 > 10.10.3.5:5432', 'deny'],
+    ['tcp 10.10.1.5 > 10.10.1.6:443', 'deny'],
+    ['tcp 10.10.2.5 > 10.10.3.5:5432', 'allow'],
+    ['tcp 10.10.2.5 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.10.3.5 > 10.10.2.5:8080', 'deny'],
+  ],
+  tenants: [
+    ['tcp 10.20.0.7 > 10.20.9.9:22', 'allow'],
+    ['tcp 10.20.0.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.20.0.7 > 10.21.0.7:443', 'deny'],
+    ['icmp 10.20.0.7 > 10.21.0.7 type 8', 'deny'],
+    ['udp 10.21.0.7 > 10.20.0.7:53', 'deny'],
+    ['udp 10.21.0.7 > 10.21.0.8:53', 'allow'],
+    ['tcp 10.21.0.7 > 192.168.1.1:80', 'deny'],
+    ['tcp 10.22.0.7 > 10.20.0.7:443', 'deny'],
+  ],
+  bastion: [
+    ['tcp 10.0.0.22 > 10.3.0.9:22', 'allow'],
+    ['tcp 10.0.0.22 > 10.3.0.9:3389', 'allow'],
+    ['tcp 10.0.0.23 > 10.3.0.9:22', 'deny'],
+    ['tcp 192.0.2.1 > 10.3.0.9:3389', 'deny'],
+    ['tcp 10.0.0.23 > 10.3.0.9:443', 'allow'],
+    ['tcp 10.0.0.23 > 10.4.0.9:22', 'allow'],
+  ],
+  dmz: [
+    ['tcp 192.0.2.1 > 203.0.113.10:443', 'allow'],
+    ['tcp 192.0.2.1 > 203.0.113.11:25', 'allow'],
+    ['tcp 192.0.2.1 > 203.0.113.10:22', 'deny'],
+    ['tcp 192.0.2.1 > 203.0.113.11:443', 'deny'],
+    ['tcp 192.0.2.1 > 10.0.0.53:53', 'deny'],
+    ['tcp 10.1.0.7 > 203.0.113.10:22', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.1:25', 'deny'],
+    ['udp 203.0.113.10 > 10.0.0.53:53', 'allow'],
+    ['tcp 203.0.113.10 > 10.1.0.7:443', 'deny'],
+    ['tcp 203.0.113.10 > 192.0.2.1:443', 'deny'],
+    ['tcp 203.0.113.10 > 203.0.113.11:25', 'deny'],
+  ],
+  'cluster-pods': [
+    ['udp 10.244.3.7 > 10.96.0.10:53', 'allow'],
+    ['tcp 10.244.3.7 > 10.5.0.2:6443', 'allow'],
+    ['tcp 10.244.3.7 > 10.5.0.2:22', 'deny'],
+    ['tcp 10.244.3.7 > 10.5.0.9:10250', 'deny'],
+    ['tcp 10.244.3.7 > 169.254.169.254:80', 'deny'],
+    ['tcp 10.244.3.7 > 10.244.9.9:8080', 'allow'],
+    ['tcp 10.244.3.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.5.0.9 > 10.5.0.2:22', 'allow'],
+  ],
+  'mail-relay': [
+    ['tcp 10.0.0.25 > 192.0.2.25:25', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.25:25', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.25:587', 'deny'],
+    ['tcp 10.1.0.7 > 10.0.0.25:587', 'allow'],
+    ['tcp 10.1.0.7 > 10.0.0.25:25', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.25:443', 'allow'],
+  ],
+  'blocked-names': [
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'allow'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'deny', '*.tracker.example'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'deny', 'malware.example'],
+    ['udp 10.1.0.7 > 192.0.2.1:3333', 'deny', '^pool[0-9]+\\..*$'],
+    ['tcp 192.0.2.7 > 192.0.2.1:443', 'allow', 'malware.example'],
+  ],
+  'no-quic': [
+    ['udp 10.1.0.7 > 192.0.2.1:443', 'deny'],
+    ['tcp 10.1.0.7 > 192.0.2.1:443', 'redirect'],
+    ['tcp 10.1.0.7 > 192.0.2.1:80', 'allow'],
+    ['udp 10.1.0.7 > 192.0.2.1:53', 'allow'],
+    ['udp 10.2.0.7 > 192.0.2.1:443', 'allow'],
+  ],
+  'site-vpn': [
+    ['udp 192.0.2.1:500 > 198.51.100.1:500', 'allow'],
+    ['udp 198.51.100.1:4500 > 192.0.2.1:4500', 'allow'],
+    ['esp 192.0.2.1 > 198.51.100.1', 'allow'],
+    ['gre 192.0.2.1 > 198.51.100.1', 'deny'],
+    ['udp 192.0.2.1 > 198.51.100.1:51820', 'allow'],
+    ['udp 192.0.2.9 > 198.51.100.1:500', 'deny'],
+    ['esp 192.0.2.1 > 203.0.113.1', 'deny'],
+    ['tcp 10.30.0.7 > 10.0.0.80:443', 'allow'],
+    ['icmp 10.30.0.7 > 10.0.0.9 type 8', 'allow'],
+    ['tcp 10.30.0.7 > 10.0.0.81:443', 'deny'],
+  ],
   quarantine: [
     ['tcp 10.1.66.7 > 10.0.0.10:443', 'allow'],
     ['tcp 10.1.66.7 > 192.0.2.1:443', 'deny'],
@@ -134,11 +233,12 @@ describe('example policy', () => {
   test('files in examples/policies are exactly those for which PACKETS has a list of packets', () => {
     const names = readdirSync(folder).map((file) => file.replace('.yaml', ''));
     expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
-    expect(names).toHaveLength(10);
+    expect(names).toHaveLength(20);
   });
 
-  test.each(Object.keys(PACKETS))('%s is valid and causes no warning', (name) => {
-    expect(recipe(name).warnings).toEqual([]);
+  test.each(Object.keys(PACKETS))('%s is valid and causes no warning, except for a deny by name', (name) => {
+    const denies = ['deny_by_name', 'deny_by_name', 'deny_by_name'];
+    expect(recipe(name).warnings).toEqual(name === 'blocked-names' ? denies : []);
   });
 
   test.each(Object.entries(PACKETS))(
@@ -166,6 +266,21 @@ describe('example policy', () => {
   );
 });
 
+describe('example policy with hostname rules', () => {
+  test.each([
+    ['package-mirrors', '10.3.0.9', 'deb.debian.org', 'allow'],
+    ['package-mirrors', '10.3.0.9', 'debian.org', 'deny'],
+    ['blocked-names', '10.1.0.7', 'a.tracker.example', 'deny'],
+    ['blocked-names', '10.1.0.7', 'malware.example', 'deny'],
+    ['blocked-names', '10.1.0.7', 'pool7.coins.example', 'deny'],
+    ['blocked-names', '10.1.0.7', 'carpool.example', 'allow'],
+    ['blocked-names', '10.1.0.7', 'www.example.com', 'allow'],
+  ])('%s: the lookup from %s of %s gets the verdict %s', (name, source, hostname, verdict) => {
+    const index = new LookupIndex(compile(recipe(name).policy).lookups);
+    expect(verdictOf(index.decide(address(source), wireNameOf(hostname)))).toBe(verdict);
+  });
+});
+
 describe('example policy with TLS rules', () => {
   const hello = (sni: string | null): TlsFacts => ({
     hello: { kind: 'hello', sni, ech: false, alpn: [], offersTls13: true },
@@ -187,6 +302,11 @@ describe('example policy with TLS rules', () => {
     ['tls-names', 'the server name www.login.example.net', 'deny', hello('www.login.example.net')],
     ['tls-names', 'no server name', 'deny', hello(null)],
     ['tls-names', 'bytes that are not TLS', 'deny', unreadable],
+    ['no-quic', 'another server name', 'allow', hello('www.example.com')],
+    ['no-quic', 'a name below the blocked name', 'deny', hello('cdn.video.example')],
+    ['no-quic', 'the blocked name', 'deny', hello('video.example')],
+    ['no-quic', 'a name that ends like the blocked name', 'allow', hello('myvideo.example')],
+    ['no-quic', 'no server name', 'deny', hello(null)],
     ['block-legacy', 'any server name', 'allow', hello('any.example.com')],
     ['block-legacy', 'no server name', 'audit', hello(null)],
     ['block-legacy', 'bytes that are not TLS', 'audit', unreadable],

@@ -113,12 +113,13 @@ describe('Grafana dashboard', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has the eight expected rows, and panels that have a description and do not overlap', () => {
+  it('has the nine expected rows, and panels that have a description and do not overlap', () => {
     const rows = dashboard.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
     expect(rows).toEqual([
       'Readiness',
       'Policy',
       'Packets',
+      'Source groups',
       'Flows and tables',
       'Events, wiretap and findings',
       'DNS',

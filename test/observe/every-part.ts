@@ -1,3 +1,4 @@
+import { GROUP_COUNTS } from '#contracts/datapath.js';
 import { DROP_REASON } from '#contracts/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats, ReadinessReport } from '#observe/stats.js';
@@ -72,6 +73,12 @@ const EVERY_PART: NodeStats = {
   },
 };
 
+const GROUP_TRAFFIC = {
+  groups: ['office'],
+  unlisted: 9,
+  counts: Float64Array.from({ length: 3 * GROUP_COUNTS }, (_, at) => at + 1),
+};
+
 const CHECKS = [
   ...['dataplane_running', 'dataplane_config', 'policy_ready', 'dns_allowlist', 'service_plane'],
   ...['draining', 'cluster', 'policy_replication'],
@@ -86,7 +93,12 @@ const READY: ReadinessReport = {
  * and one store write.
  */
 export function metricsOfEveryPart() {
-  const metrics = createMetrics({ version: '0.1.0', stats: async () => EVERY_PART, readiness: () => READY });
+  const metrics = createMetrics({
+    version: '0.1.0',
+    stats: async () => EVERY_PART,
+    readiness: () => READY,
+    groupTraffic: async () => GROUP_TRAFFIC,
+  });
   metrics.served({ method: 'GET', route: '/api/v1/policies/:id', status: 200, seconds: 0.01 });
   metrics.proved({ checked: 24, complete: true });
   metrics.policyPhase('write', 0.2);

@@ -102,6 +102,25 @@ describe('the Prometheus metrics', () => {
     ]);
   });
 
+  it('of source groups give packets and bytes by verdict, and have no samples while the node does not count them', async () => {
+    expect(await samples('weir_source_group_')).toEqual([
+      'weir_source_group_unlisted 9',
+      ...['packets', 'bytes'].flatMap((what, at) => [
+        `weir_source_group_${what}_total{scope="group",source_group="office",verdict="allow"} ${1 + at}`,
+        `weir_source_group_${what}_total{scope="group",source_group="office",verdict="deny"} ${3 + at}`,
+        `weir_source_group_${what}_total{scope="group",source_group="office",verdict="audit"} ${5 + at}`,
+        `weir_source_group_${what}_total{scope="other_groups",source_group="",verdict="allow"} ${7 + at}`,
+        `weir_source_group_${what}_total{scope="other_groups",source_group="",verdict="deny"} ${9 + at}`,
+        `weir_source_group_${what}_total{scope="other_groups",source_group="",verdict="audit"} ${11 + at}`,
+        `weir_source_group_${what}_total{scope="policy_default",source_group="",verdict="allow"} ${13 + at}`,
+        `weir_source_group_${what}_total{scope="policy_default",source_group="",verdict="deny"} ${15 + at}`,
+        `weir_source_group_${what}_total{scope="policy_default",source_group="",verdict="audit"} ${17 + at}`,
+      ]),
+    ]);
+    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    expect(await samples('weir_source_group_', metrics)).toEqual(['weir_source_group_unlisted 0']);
+  });
+
   it('count policy writes and store writes by outcome, and give the duration of each phase', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.policyWrite('invalid_policy');
@@ -137,7 +156,21 @@ describe('the Prometheus metrics', () => {
     const metrics = metricsOfEveryPart();
     const labels = new Set(metrics.families().flatMap((family) => family.labels));
     const own = [
-      ...['check', 'kind', 'map', 'method', 'outcome', 'phase', 'quantile', 'reason', 'route', 'sink', 'state'],
+      ...[
+        'check',
+        'kind',
+        'map',
+        'method',
+        'outcome',
+        'phase',
+        'quantile',
+        'reason',
+        'route',
+        'scope',
+        'sink',
+        'source_group',
+        'state',
+      ],
       ...['status', 'type', 'verdict', 'version', 'way', 'where', 'which'],
     ];
     const ofProcess = ['kind', 'major', 'minor', 'patch', 'space', 'type', 'version'];

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
+import type { Policy } from '#contracts/policy-model.js';
 import type { RuleNames } from '#contracts/rule-names.js';
+import { verdictOf } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { rankOwners } from '#policy/model/rank.js';
-import { deciderAt, ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { deciderAt, ruleNamesAfter, ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
 import { group, policy, rule } from './sample.js';
@@ -19,6 +21,8 @@ function identities({ identities: words }: RuleNames): string[] {
     [words[2 * rank + 1], words[2 * rank]].map((word) => (word ?? 0).toString(16).padStart(8, '0')).join(''),
   );
 }
+
+const verdictsOf = ({ verdicts }: RuleNames) => Array.from(verdicts, verdictOf);
 
 describe('rule names', () => {
   test('give the rule or default at each rank', () => {
@@ -45,6 +49,27 @@ describe('rule names', () => {
           : { kind: 'group_default', group: id };
       });
       expect(Array.from({ length: ranks }, (_, rank) => deciderAt(ruleNames, rank))).toEqual(named);
+    }
+  });
+
+  test('give the verdict of each rule and default by its action and mode, also after a change of one group or of the default', () => {
+    const names = (given: Policy) => verdictsOf(ruleNamesOf(given));
+    const audited = { mode: 'audit' } as const;
+    const given = policy([
+      group([], [rule(), rule({ action: 'deny' }), rule({ action: 'deny', ...audited })], { defaultAction: 'deny' }),
+      group([], [rule(audited)], { ...audited, defaultAction: 'deny' }),
+    ]);
+    expect(names(given)).toEqual(['allow', 'deny', 'audit', 'deny', 'allow', 'audit', 'deny']);
+    const random = new Random(11);
+    let before = generatePolicy(random);
+    let known = ruleNamesOf(before);
+    for (let number = 0; number < 50; number++) {
+      const next = generatePolicy(random);
+      const groups = before.groups.map((kept, at) => (at === number % before.groups.length ? next.groups[0] : kept));
+      const after = { ...next, groups: groups.filter((kept) => kept !== undefined) };
+      known = ruleNamesAfter(known, before.groups, after);
+      expect(verdictsOf(known)).toEqual(names(after));
+      before = after;
     }
   });
 

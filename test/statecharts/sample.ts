@@ -32,6 +32,7 @@ export const PROGRAM: Program = {
     groups: Uint32Array.of(NONE),
     groupIds: { bytes: new Uint8Array(), ends: none },
     ruleIds: { bytes: new Uint8Array(), ends: zero },
+    verdicts: Uint8Array.of(2),
   },
 };
 

@@ -64,6 +64,11 @@ export class Hits {
     return this.#index.count;
   }
 
+  /** The low 32 bits of the identity that counts at an entry; 0 if the entry is free. */
+  check(entry: number): number {
+    return u32At(this.#words, entry * WORDS + LOW);
+  }
+
   packets(entry: number): bigint {
     return u64At(this.#wide, (entry * HIT_BYTES + HIT_OFFSETS.packets) / 8);
   }
@@ -136,7 +141,7 @@ export class Hits {
    * Throws `CapacityExceeded` if `rank_hits` has too few elements for the ranks of a policy, or `hits` has
    * too few entries.
    */
-  check(placement: Placement, activeSlot: number | undefined): void {
+  checkRoom(placement: Placement, activeSlot: number | undefined): void {
     const { ranks, hits } = this.need(placement, activeSlot);
     if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
     if (hits > this.capacity) throw new CapacityExceeded('hits', hits - 1, this.capacity - 1);

@@ -4,6 +4,7 @@ import type {
   FlowPage,
   FlowQuery,
   FlowRefusal,
+  GroupTraffic,
   HitQuery,
   HitReport,
 } from '#contracts/datapath.js';
@@ -23,6 +24,7 @@ import { identityOf } from '#policy/model/rule-names.js';
 import { flowTest } from './flow-filter.js';
 import { FlowTable, type FoundFlows } from './flow-table.js';
 import { FlowTablePressure } from './flow-table-pressure.js';
+import type { GroupCounters } from './group-counters.js';
 import { hitReport, rankFinder } from './hit-report.js';
 import { Hits, type Placement } from './hits.js';
 import { liveFlow } from './live-flow.js';
@@ -38,6 +40,7 @@ export class TrafficStatistics {
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
   readonly #slots: Slots;
   readonly #hits: Hits;
+  readonly #groupCounters: GroupCounters | undefined;
   readonly #flowSweep: FlowSweep;
   readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
@@ -49,13 +52,20 @@ export class TrafficStatistics {
 
   /**
    * `ruleNameHistory` is the history of the predecessor if this object took over the predecessor's maps, else
-   * an empty history.
+   * an empty history. `groupCounters` keeps the counts of the source groups; without it, none are kept.
    */
-  constructor(object: Pick<BpfObject, 'mapFd' | 'programFd'>, slots: Slots, ruleNameHistory = new RuleNameHistory()) {
+  constructor(
+    object: Pick<BpfObject, 'mapFd' | 'programFd'>,
+    slots: Slots,
+    ruleNameHistory = new RuleNameHistory(),
+    groupCounters?: GroupCounters,
+  ) {
     this.ruleNameHistory = ruleNameHistory;
     this.#object = object;
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
+    this.#groupCounters = groupCounters;
+    groupCounters?.follow(this.#hits);
     this.#flowSweep = new FlowSweep({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#refusals = new FlowTablePressure(object.mapFd('counters'));
     this.#flows = new FlowTable(
@@ -86,7 +96,7 @@ export class TrafficStatistics {
 
   /** Throws `CapacityExceeded` if the policy does not fit into the maps `hits` and `rank_hits`. */
   check(placement: Placement): void {
-    this.#hits.check(placement, this.#activeSlot());
+    this.#hits.checkRoom(placement, this.#activeSlot());
   }
 
   /**
@@ -120,6 +130,16 @@ export class TrafficStatistics {
     this.#flowSweep.sweep();
     if (isGraceDue) awaitGracePeriod();
     this.#needsFlush = false;
+    this.collectGroups();
+  }
+
+  /**
+   * Adds the new hits to the counts of the source groups. Called after each flip, and before this object is
+   * replaced, because the hits of rules that leave the policy would be lost otherwise.
+   */
+  collectGroups(): void {
+    const { inForce } = this.ruleNameHistory;
+    if (inForce !== undefined) this.#groupCounters?.collect(this.#hits, inForce);
   }
 
   /**
@@ -142,6 +162,13 @@ export class TrafficStatistics {
     if (inForce === undefined) return null;
     this.#flowSweep.sweep();
     return hitReport(this.#hits, inForce, query, new Moment());
+  }
+
+  groupTraffic(): GroupTraffic | null {
+    if (this.#groupCounters === undefined || this.ruleNameHistory.inForce === undefined) return null;
+    this.#flowSweep.refresh();
+    this.collectGroups();
+    return this.#groupCounters.traffic();
   }
 
   async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {

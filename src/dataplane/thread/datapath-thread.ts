@@ -62,6 +62,7 @@ class DatapathThread implements Datapath {
   prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);
   stage: Datapath['stage'] = (program, generation) => this.#running().request('stage', [program, generation]);
   hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
+  groupTraffic: Datapath['groupTraffic'] = () => this.#running().request('groupTraffic', []);
   flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);
 
   async grantPort(): Promise<MessagePort> {

@@ -148,6 +148,7 @@ parent.serve(
     arrival: (source) => datapath.arrival(source),
     stats: () => datapath.stats(),
     hits: (query) => datapath.hits(query),
+    groupTraffic: () => datapath.groupTraffic(),
     flows: (query) => datapath.flows(query),
     cutFlows: (query) => datapath.cutFlows(query),
     setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),

@@ -8,6 +8,7 @@ import {
   type FlowPage,
   type FlowQuery,
   type Grant,
+  type GroupTraffic,
   type HitQuery,
   type HitReport,
   type Learned,
@@ -32,6 +33,7 @@ import { probe } from '#dataplane/attach/probe.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
+import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { type FlowsCut, TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { Forwarding } from '#dataplane/forwarding/forwarding.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
@@ -75,6 +77,7 @@ export class LocalDatapath {
   /** Changes that the next call of `look` returns. */
   #unreported: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
+  readonly #groupCounters: GroupCounters | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
@@ -99,6 +102,8 @@ export class LocalDatapath {
     this.#hooks = new Hooks(options, this.#pins);
     this.#guard = new Guard(options);
     this.#forwarding = new Forwarding(options, this.#hooks, this.#guard);
+    const { countedGroups = 0 } = options;
+    if (countedGroups > 0) this.#groupCounters = new GroupCounters(countedGroups);
   }
 
   probe(): Missing[] {
@@ -119,7 +124,7 @@ export class LocalDatapath {
     }
     const { loaded, adopted } = this.#upgrade;
     this.#lent = new LentObjects(loaded.object);
-    this.#trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
+    this.#trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots, undefined, this.#groupCounters);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
     loaded.routes.look();
@@ -261,6 +266,10 @@ export class LocalDatapath {
     return this.#statisticsOf().hits(query);
   }
 
+  groupTraffic(): GroupTraffic | null {
+    return this.#statisticsOf().groupTraffic();
+  }
+
   /**
    * Adds the decisions of the DNS proxy and of the service plane to the hits of the deciding rules. Ignores
    * the decisions while the datapath is not open.
@@ -400,9 +409,10 @@ export class LocalDatapath {
    */
   #renewTrafficStatistics(): void {
     const { object, slots } = this.#opened().loaded;
-    const { ruleNameHistory } = this.#statisticsOf();
-    this.#trafficStatistics?.close();
-    this.#trafficStatistics = new TrafficStatistics(object, slots, ruleNameHistory);
+    const replaced = this.#statisticsOf();
+    replaced.collectGroups();
+    replaced.close();
+    this.#trafficStatistics = new TrafficStatistics(object, slots, replaced.ruleNameHistory, this.#groupCounters);
   }
 
   #putOnHooks(policed: readonly Interface[]): { attachments: Attachment[]; failures: Error[] } {

@@ -10,6 +10,8 @@ export type SchemaForm = Form | 'any';
 
 /** A JSON Schema of draft 2020-12, or a subschema in it. */
 export type JsonSchema = {
+  readonly $id?: string;
+  readonly title?: string;
   readonly $ref?: string;
   readonly $defs?: Readonly<Record<string, JsonSchema>>;
   readonly description?: string;
@@ -29,5 +31,9 @@ export type JsonSchema = {
  */
 export function policyJsonSchema(form: SchemaForm): JsonSchema {
   const schemas = { singleton: policySchema, envelope: envelopeSchema, any: z.union([envelopeSchema, policySchema]) };
-  return z.toJSONSchema(schemas[form], { io: 'input' }) as JsonSchema;
+  return {
+    $id: `urn:weir:policy:${form}:1`,
+    title: 'Policy of Weir',
+    ...(z.toJSONSchema(schemas[form], { io: 'input' }) as JsonSchema),
+  };
 }

@@ -1,10 +1,11 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import { sharedWords } from '#arrays/shared-array.js';
+import { sharedBytes, sharedWords } from '#arrays/shared-array.js';
 import { joinedTexts, textAt, textsOf } from '#arrays/texts.js';
-import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import { NONE } from '#contracts/program.js';
 import type { Decider, RuleNames } from '#contracts/rule-names.js';
+import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { groupChange, ranksOf } from './group-change.js';
 import { HitIdentity, mixed } from './hit-identity.js';
 
@@ -17,16 +18,24 @@ const RECORD = 0x1_0003;
  * Returns the names and hit identities of the rule or default at each rank. These hit identities do not
  * depend on a policy record; `ruleNamesOfRecord` mixes the id of the record into them.
  */
-export function ruleNamesOf({ groups }: Policy): RuleNames {
+export function ruleNamesOf({ groups, default: policyDefault }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
   const identities = sharedWords(2 * ranks);
   const groupOfRank = sharedWords(ranks);
+  const verdicts = sharedBytes(ranks);
   const names: string[] = [];
   const own = new HitIdentity();
-  for (const [group, { id, rules, defaultAction }] of groups.entries()) {
+  for (const [group, { id, rules, defaultAction, mode }] of groups.entries()) {
     const first = names.length;
-    for (let rule = 0; rule < rules.length; rule++) names.push(itemAt(rules, rule).id);
-    if (defaultAction !== undefined) names.push('');
+    for (let at = 0; at < rules.length; at++) {
+      const rule = itemAt(rules, at);
+      verdicts[names.length] = verdictNumber(rule.action, rule.mode);
+      names.push(rule.id);
+    }
+    if (defaultAction !== undefined) {
+      verdicts[names.length] = verdictNumber(defaultAction, mode);
+      names.push('');
+    }
     groupOfRank.fill(group, first, names.length);
     own.begin();
     own.text(id, RULE);
@@ -42,6 +51,7 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
   own.text('', POLICY_DEFAULT);
   own.write(identities, names.length);
   groupOfRank[names.length] = NONE;
+  verdicts[names.length] = verdictNumber(policyDefault.action, policyDefault.mode);
   names.push('');
   return {
     policy: null,
@@ -49,6 +59,7 @@ export function ruleNamesOf({ groups }: Policy): RuleNames {
     groups: groupOfRank,
     groupIds: textsOf(groups.map(({ id }) => id)),
     ruleIds: textsOf(names),
+    verdicts,
   };
 }
 
@@ -75,6 +86,11 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
     const group = u32At(known.groups, first + removed + rank);
     groupOfRank[first + added + rank] = group === NONE ? NONE : group + change.after - change.before;
   }
+  const verdicts = sharedBytes(first + added + left);
+  verdicts.set(known.verdicts.subarray(0, first));
+  verdicts.set(fresh.verdicts.subarray(0, added), first);
+  verdicts.set(known.verdicts.subarray(first + removed), first + added);
+  verdicts[first + added + left - 1] = verdictNumber(policy.default.action, policy.default.mode);
   return {
     policy: null,
     identities,
@@ -89,7 +105,12 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
       { texts: fresh.ruleIds, from: 0, to: added },
       { texts: known.ruleIds, from: first + removed, to: known.groups.length },
     ]),
+    verdicts,
   };
+}
+
+function verdictNumber(action: Action, mode: Mode): number {
+  return VERDICT_NUMBER[action === 'deny' && mode === 'audit' ? 'audit' : action];
 }
 
 /**
