@@ -53,6 +53,8 @@ export type Settings = {
    * kernel, while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
+  /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
+  readonly readsConntrack?: boolean;
   /**
    * True for BPF programs that run on the hooks only during an upgrade, while this datapath takes over from
    * its predecessor.
@@ -72,29 +74,31 @@ export const SETTINGS_OFFSETS = {
   mark_mask: 4,
   guard_bit: 8,
   exempt_bit: 12,
-  reverse_path: 16,
-  rank_capacity: 20,
-  hit_capacity: 24,
-  flow_seed: 28,
-  deny_events: 32,
-  flow_events: 36,
-  timeouts: 40,
-  plane_address: 104,
-  plane_port: 108,
-  share_scale: 112,
-  share_from: 116,
-  pass_non_ipv4: 120,
-  police_local: 121,
-  classify_all: 122,
-  trace_word: 123,
-  direct: 124,
-  fib_flags: 125,
-  bridges: 126,
-  flow_shift: 127,
-  divert_dns: 128,
-  copies_routes: 129,
+  nat_bit: 16,
+  reverse_path: 20,
+  rank_capacity: 24,
+  hit_capacity: 28,
+  flow_seed: 32,
+  deny_events: 36,
+  flow_events: 40,
+  timeouts: 44,
+  plane_address: 108,
+  plane_port: 112,
+  share_scale: 116,
+  share_from: 120,
+  pass_non_ipv4: 124,
+  police_local: 125,
+  classify_all: 126,
+  trace_word: 127,
+  direct: 128,
+  fib_flags: 129,
+  bridges: 130,
+  flow_shift: 131,
+  divert_dns: 132,
+  copies_routes: 133,
+  reads_conntrack: 134,
 } as const;
-export const SETTINGS_BYTES = 132;
+export const SETTINGS_BYTES = 136;
 
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
@@ -117,6 +121,14 @@ export function exemptBit(markMask: number): number {
   return guardBit(above(above(markMask)));
 }
 
+/**
+ * Returns the fourth-lowest bit of the mark mask; 0 if the mask has no fourth bit. The datapath sets this bit
+ * on packets whose addresses the node translates (bpf/nat/translation.h).
+ */
+export function natBit(markMask: number): number {
+  return guardBit(markMask & ~guardBit(markMask) & ~redirectBit(markMask) & ~exemptBit(markMask));
+}
+
 export function encodeSettings(settings: Settings): Uint8Array {
   const bytes = new Uint8Array(SETTINGS_BYTES);
   const view = new DataView(bytes.buffer);
@@ -126,6 +138,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.mark_mask, settings.markMask);
   set(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask));
   set(SETTINGS_OFFSETS.exempt_bit, exemptBit(settings.markMask));
+  set(SETTINGS_OFFSETS.nat_bit, natBit(settings.markMask));
   set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
   set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
   set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
@@ -150,6 +163,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
+  flag(SETTINGS_OFFSETS.reads_conntrack, settings.readsConntrack ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }

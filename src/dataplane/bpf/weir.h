@@ -93,6 +93,8 @@ struct counter {
 enum priority {
 	PRIORITY_PASSED = 0x77656900,
 	PRIORITY_REDIRECTED = 0x77656910,
+	PRIORITY_PENDING = 0x77656920,    /* left to the forward judge (nat/forward_judge.h) */
+	PRIORITY_TRANSLATED = 0x77656930, /* passed, by the real ends of a flow that the node translates */
 };
 
 enum reverse_path {
@@ -128,6 +130,10 @@ struct settings {
 	__u32 mark_mask;
 	__u32 guard_bit;
 	__u32 exempt_bit; /* mark bit of Weir's own sockets, whose packets the datapath does not classify */
+	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Alone: the forward judge
+	 * decides the packet. Together with `guard_bit`: the ingress hook has decided it by its real ends.
+	 */
+	__u32 nat_bit;
 	enum reverse_path reverse_path;
 	__u32 rank_capacity; /* number of entries of `rank_hits` for each program slot */
 	__u32 hit_capacity;
@@ -149,7 +155,8 @@ struct settings {
 	__u8 flow_shift; /* log2 of the number of flow sets in `flows` */
 	__u8 divert_dns; /* hands DNS queries to the DNS proxy, whatever server they are addressed to */
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */
-	__u8 reserved[2];
+	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
+	__u8 reserved[1];
 };
 
 enum events_wanted {
@@ -166,7 +173,7 @@ struct active {
 	__u32 layout_version;
 	__u64 pickup_until_ns;
 	__u32 events_wanted; /* bits of enum events_wanted; 0: the datapath sends no events (D34) */
-	__u32 reserved;
+	__u32 translates; /* 1: the node has NAT rules, and the forward judge is attached (nat/translation.h) */
 	__u64 direct_until_ns; /* time of the monotonic clock until which allowed packets are sent directly, if the setting `direct` is on */
 };
 
@@ -517,7 +524,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 132, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 136, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");
