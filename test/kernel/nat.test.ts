@@ -9,6 +9,7 @@ import { natBit } from '#dataplane/abi/settings.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
@@ -331,6 +332,11 @@ describe.runIf(hasNetfilterPrograms())('the forward judge', () => {
     await translate(MASQUERADE);
     datapath.look();
     expect(judges()).toEqual(['forward-1']);
+    const configured = { interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' } as const;
+    expect(dataplaneStatus({ pinPath: topology.pinPath, configured })).toMatchObject({
+      guardStands: true,
+      forwarding: { way: 'stack', reason: 'nftables chain ip mine raw' },
+    });
     await passes('client', 'datagram', ADDRESSES.server, ALLOWED);
     await topology.node.must('nft', 'delete table ip mine');
     datapath.look();

@@ -1,11 +1,18 @@
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import type { Pins } from '#dataplane/attach/pins.js';
-import type { Guard } from '#dataplane/guard/nftables-guard.js';
+import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
 import type { LoadedObject, ObjectOptions } from '#dataplane/object/loaded-object.js';
 import type { NatSupport } from '#dataplane/review/nat.js';
 import { ForwardJudge } from './forward-judge.js';
+
+/** Returns the guard that the process at these pins has made, to compare it with the rules in the kernel. */
+export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: Pins): Guard {
+  const guard = new Guard(options);
+  guard.leaveToJudge(new ForwardJudge(pins.links).programs().length > 0);
+  return guard;
+}
 
 type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal'>;
 
