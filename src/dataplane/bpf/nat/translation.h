@@ -203,6 +203,15 @@ __noinline enum outcome mark_translated(struct __sk_buff *skb, const struct pack
 	return set_translated(skb);
 }
 
+/* Returns whether a forwarded packet has passed the forward judge. */
+static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
+{
+	__u32 first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	return skb->mark & settings.nat_bit && in_force && READ_ONCE(in_force->translates);
+}
+
 /* Passes a packet that is addressed to the node. If the node translates addresses, the network stack may
  * forward the packet, so leaves it to the forward judge. The source must be valid, because the judge cannot
  * look up a route.
