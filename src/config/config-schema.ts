@@ -7,6 +7,7 @@ import {
   flag,
   fraction,
   interfacePattern,
+  ipv4Prefix,
   listenAddress,
   mask,
   namePattern,
@@ -107,6 +108,8 @@ const timeouts = z
   .prefault({})
   .meta({ description: 'The time after which the datapath removes a flow without packets.' });
 
+const MAX_TRANSLATED = 16;
+
 const dataplane = z
   .strictObject({
     interfaces: z
@@ -130,6 +133,15 @@ const dataplane = z
     police_local: flag(
       'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',
     ).prefault(false),
+    translated: z
+      .array(ipv4Prefix('A range of addresses.'))
+      .max(MAX_TRANSLATED, `has more than ${MAX_TRANSLATED} ranges`)
+      .prefault([])
+      .meta({
+        description:
+          'Ranges of service addresses that this node translates to servers, such as the service range of kube-proxy. The policy decides packets to them by the server alone. Without an entry, the policy must allow both the service address and the server.',
+        form: `list of at most ${MAX_TRANSLATED} IPv4 networks`,
+      }),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
       'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',

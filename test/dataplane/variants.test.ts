@@ -14,7 +14,8 @@ const both = [false, true];
  * would remove its code.
  */
 const flowShare = 0.125;
-const translation = { readsConntrack: hasConntrackLookup(), judges: hasNetfilterPrograms() };
+const translated = [{ address: 0x0a60_0000, length: 12 }];
+const translation = { translated, readsConntrack: hasConntrackLookup(), judges: hasNetfilterPrograms() };
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
     ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({

@@ -14,7 +14,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
@@ -307,6 +307,16 @@ describe.runIf(hasNetfilterPrograms())('behind DNAT, with both interfaces police
     for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
     enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
     for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+  });
+
+  test('of an address in dataplane.translated, the policy sees the server alone', async () => {
+    const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+    police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
+    for (const how of HOWS) await passes('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    // Without a rule for NAT, such an address is one like any other.
+    expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
   });
 
   test('of the node to itself, packets pass to the node', async () => {

@@ -7,6 +7,9 @@ import {
   TICK_NS,
 } from '#contracts/datapath-numbers.js';
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
+import { MAX_TRANSLATED } from '#contracts/datapath-options.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { mask } from '#policy/model/ipv4.js';
 import { setShift } from './flow-table-size.js';
 
 /**
@@ -53,6 +56,8 @@ export type Settings = {
    * kernel, while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
+  /** The ranges of service addresses, whose packets are decided by the real destination alone. */
+  readonly translated?: readonly Prefix[];
   /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
   readonly readsConntrack?: boolean;
   /**
@@ -85,20 +90,22 @@ export const SETTINGS_OFFSETS = {
   plane_address: 108,
   plane_port: 112,
   share_scale: 116,
-  share_from: 120,
-  pass_non_ipv4: 124,
-  police_local: 125,
-  classify_all: 126,
-  trace_word: 127,
-  direct: 128,
-  fib_flags: 129,
-  bridges: 130,
-  flow_shift: 131,
-  divert_dns: 132,
-  copies_routes: 133,
-  reads_conntrack: 134,
+  translated_prefixes: 120,
+  share_from: 124,
+  translated: 128,
+  pass_non_ipv4: 256,
+  police_local: 257,
+  classify_all: 258,
+  trace_word: 259,
+  direct: 260,
+  fib_flags: 261,
+  bridges: 262,
+  flow_shift: 263,
+  divert_dns: 264,
+  copies_routes: 265,
+  reads_conntrack: 266,
 } as const;
-export const SETTINGS_BYTES = 136;
+export const SETTINGS_BYTES = 268;
 
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
@@ -163,6 +170,13 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
+  const translated = settings.translated ?? [];
+  if (translated.length > MAX_TRANSLATED) throw new RangeError(`there are ${translated.length} translated prefixes`);
+  set(SETTINGS_OFFSETS.translated_prefixes, translated.length);
+  for (const [index, { address, length }] of translated.entries()) {
+    set(SETTINGS_OFFSETS.translated + 8 * index, address);
+    set(SETTINGS_OFFSETS.translated + 8 * index + 4, mask(0xffff_ffff, length));
+  }
   flag(SETTINGS_OFFSETS.reads_conntrack, settings.readsConntrack ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;

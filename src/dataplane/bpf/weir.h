@@ -125,6 +125,13 @@ enum flow_state {
 /* The configuration of the datapath: read-only data of the BPF programs, which the loader writes before it
  * loads the programs.
  */
+/* A range of addresses that the node translates: service addresses of a cluster or of containers. */
+struct translated_prefix {
+	__u32 address;
+	__u32 mask;
+};
+#define TRANSLATED_PREFIXES 16
+
 struct settings {
 	__u32 slot_lines;
 	__u32 mark_mask;
@@ -144,7 +151,9 @@ struct settings {
 	__u32 plane_address; /* address of the service plane's listener, in host byte order */
 	__u32 plane_port;    /* port of the service plane's listener; 0: there is no service plane */
 	__u32 share_scale;   /* fraction of the free flow table that one source may use, times 1 << SHARE_SHIFT (flow_share.h) */
+	__u32 translated_prefixes; /* number of ranges in use in `translated` */
 	__u32 share_from;    /* half of the flow table's capacity: while fewer flows are established, sources have no limit */
+	struct translated_prefix translated[TRANSLATED_PREFIXES];
 	__u8 pass_non_ipv4;
 	__u8 police_local;
 	__u8 classify_all;  /* for tests: treats every packet as forwarded, and every source as valid */
@@ -524,7 +533,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 136, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 268, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

@@ -23,6 +23,7 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
     // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
     // copy is made if that check is off.
+    translated: options.translated ?? [],
     readsConntrack: hasConntrackLookup(),
     judges: hasNetfilterPrograms(),
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),

@@ -124,6 +124,17 @@ static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bo
 	return true;
 }
 
+/* Returns whether an address is in a range of `dataplane.translated`. Packets to such an address are decided by
+ * their real destination alone.
+ */
+static __always_inline bool is_service_address(__u32 address)
+{
+	for (__u32 index = 0; index < TRANSLATED_PREFIXES && index < settings.translated_prefixes; index++)
+		if ((address & settings.translated[index].mask) == settings.translated[index].address)
+			return true;
+	return false;
+}
+
 /* Returns whether conntrack may know another destination of this packet. */
 static __always_inline bool may_be_translated(const struct active *in_force, const struct packet *packet)
 {
@@ -147,7 +158,8 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 
 	if (!packet || !settings.reads_conntrack)
 		return false;
-	if (packet->protocol == IPPROTO_TCP && opens_tcp(packet) && is_plainly_forwarded(skb, packet))
+	if (packet->protocol == IPPROTO_TCP && opens_tcp(packet) && !is_service_address(packet->destination) &&
+	    is_plainly_forwarded(skb, packet))
 		return false;
 	options.l4proto = packet->protocol;
 	tuple.source = bpf_htonl(packet->source);
@@ -212,9 +224,16 @@ static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 	return skb->mark & settings.nat_bit && in_force && READ_ONCE(in_force->translates);
 }
 
-/* Passes a packet that is addressed to the node. If the node translates addresses, the network stack may
- * forward the packet, so leaves it to the forward judge. The source must be valid, because the judge cannot
- * look up a route.
+/* Returns whether a packet goes to a service address while the node translates addresses. */
+static __always_inline bool is_to_service(const struct active *in_force, const struct packet *packet)
+{
+	return settings.translated_prefixes && !packet->outgoing && READ_ONCE(in_force->translates) &&
+	       is_service_address(packet->destination);
+}
+
+/* Passes a packet that is addressed to the node, or to a service address. If the node translates addresses,
+ * the network stack may forward the packet, so leaves it to the forward judge. The source must be valid,
+ * because the judge cannot look up a route.
  */
 __noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -189,6 +189,8 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (packet->is_translated)
 		restore_destination(packet);
+	if (is_to_service(in_force, packet))
+		return pass_to_node(skb, packet);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
 		enum outcome outcome = forward_spliced(skb, packet);
 
