@@ -30,8 +30,8 @@ export type DatapathOptions = {
   /** Whether the datapath also classifies packets to and from the node itself (D17). */
   readonly policeLocal: boolean;
   /**
-   * Ranges of service addresses that the node translates, at most `MAX_TRANSLATED`. Packets to them are decided
-   * by the real destination alone.
+   * Ranges of service addresses that the node translates, at most `MAX_TRANSLATED`. The real destination
+   * alone decides packets to them.
    */
   readonly translated?: readonly Prefix[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */

@@ -124,8 +124,8 @@ static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bo
 	return true;
 }
 
-/* Returns whether an address is in a range of `dataplane.translated`. Packets to such an address are decided by
- * their real destination alone.
+/* Returns whether an address is in a range of `dataplane.translated`. The real destination alone decides
+ * packets to such an address.
  */
 static __always_inline bool is_service_address(__u32 address)
 {
