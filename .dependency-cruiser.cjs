@@ -72,8 +72,17 @@ module.exports = {
       ['flows', ['abi', 'activate', 'attach', 'events', 'guard', 'loader', 'object'], 'Flow table, hits, statistics.'],
       ['forwarding', ['activate', 'attach', 'guard', 'loader'], 'Direct forwarding, and the hooks that forbid it.'],
       ['review', ['attach', 'forwarding', 'guard', 'routes'], 'Faults of the configuration of the node.'],
+      [
+        'translation',
+        ['abi', 'attach', 'guard', 'loader', 'object', 'review'],
+        'NAT: the forward judge, and when it runs.',
+      ],
       ['upgrade', ['abi', 'attach', 'flows', 'grants', 'loader', 'object'], 'Handover from a running datapath.'],
-      ['status', ['attach', 'forwarding', 'guard', 'loader', 'object'], 'State of the kernel, read without a process.'],
+      [
+        'status',
+        ['attach', 'forwarding', 'guard', 'loader', 'object', 'translation'],
+        'State of the kernel, read without a process.',
+      ],
       ['machine', ['attach', 'guard', 'loader'], 'State of the machine for a support dump.'],
     ].map(([folder, allowed, comment]) => ({
       name: `dataplane-${folder}`,

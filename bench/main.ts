@@ -12,6 +12,7 @@ import { dnsBench } from './dns.js';
 import { eventsBench } from './events.js';
 import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
+import { natBench } from './forward/nat.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
 import { httpBench } from './http.js';
@@ -37,6 +38,7 @@ const benches = [
   namesBench,
   forwardingBench,
   connectionsBench,
+  natBench,
   programCostBench,
   survivalBench,
   eventsBench,

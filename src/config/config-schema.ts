@@ -7,6 +7,7 @@ import {
   flag,
   fraction,
   interfacePattern,
+  ipv4Prefix,
   listenAddress,
   mask,
   namePattern,
@@ -107,6 +108,8 @@ const timeouts = z
   .prefault({})
   .meta({ description: 'The time after which the datapath removes a flow without packets.' });
 
+const MAX_TRANSLATED = 16;
+
 const dataplane = z
   .strictObject({
     interfaces: z
@@ -115,7 +118,7 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is filtered. A name may end with `*`. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), name only the inside interfaces: packets that arrive outside have an address of the node as destination, so the policy does not apply to them, and the node does not forward them. NAT at a named interface fails the check `dataplane_config`. The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
+          'Interfaces whose incoming traffic is filtered. A name may end with `*`. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(
@@ -130,6 +133,15 @@ const dataplane = z
     police_local: flag(
       'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',
     ).prefault(false),
+    translated: z
+      .array(ipv4Prefix('A range of addresses.'))
+      .max(MAX_TRANSLATED, `has more than ${MAX_TRANSLATED} ranges`)
+      .prefault([])
+      .meta({
+        description:
+          'Ranges of service addresses that this node translates to servers, such as the service range of kube-proxy. The policy decides packets to them by the server alone. Without an entry, the policy must allow both the service address and the server.',
+        form: `list of at most ${MAX_TRANSLATED} IPv4 networks`,
+      }),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
       'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',

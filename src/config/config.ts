@@ -1,5 +1,5 @@
 import type { ParsedConfig } from './config-schema.js';
-import type { ListenAddress } from './value.js';
+import { type Ipv4Prefix, type ListenAddress, prefixIn } from './value.js';
 
 type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
@@ -57,6 +57,7 @@ type DataplaneConfig = {
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
   readonly policeLocal: boolean;
+  readonly translated: readonly Ipv4Prefix[];
   readonly forwarding: 'auto' | 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
@@ -145,6 +146,7 @@ export function configOf(parsed: ParsedConfig): Config {
             nonIpv4: dataplane.non_ipv4,
             reversePath: dataplane.reverse_path,
             policeLocal: dataplane.police_local,
+            translated: dataplane.translated.flatMap((text) => prefixIn(text) ?? []),
             forwarding: dataplane.forwarding,
             pickupMs: dataplane.pickup,
             flowCapacity: dataplane.flow_capacity,

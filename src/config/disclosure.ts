@@ -26,6 +26,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'dataplane.non_ipv4': true,
   'dataplane.reverse_path': true,
   'dataplane.police_local': true,
+  'dataplane.translated': true,
   'dataplane.forwarding': true,
   'dataplane.pickup': true,
   'dataplane.flow_capacity': true,

@@ -150,6 +150,24 @@ export function interfacePattern(about: string) {
     .meta({ description: about, form: 'interface name' });
 }
 
+export type Ipv4Prefix = { readonly address: number; readonly length: number };
+
+/** The schema of an IPv4 network, such as 10.96.0.0/12. The bits after the prefix length must be 0. */
+export function ipv4Prefix(about: string) {
+  return z
+    .string()
+    .refine((text) => prefixIn(text) !== undefined, { error: 'must be an IPv4 network, such as 10.96.0.0/12' })
+    .meta({ description: about, form: 'IPv4 network' });
+}
+
+/** Parses the text of an IPv4 network. Returns undefined for any other text. */
+export function prefixIn(text: string): Ipv4Prefix | undefined {
+  const [address = '', length = '', ...more] = text.split('/');
+  if (isIP(address) !== 4 || more.length > 0 || !/^([12]?\d|3[0-2])$/.test(length)) return undefined;
+  const number = address.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0);
+  return number % 2 ** (32 - Number(length)) === 0 ? { address: number, length: Number(length) } : undefined;
+}
+
 function interfaceProblem(value: string): string | undefined {
   if (value.length === 0 || value.length > 15) return 'must be an interface name of 1 to 15 characters';
   if (value === '*') return 'matches every interface, loopback included: put the beginning of a name before the *';

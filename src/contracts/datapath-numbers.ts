@@ -70,7 +70,12 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
 };
 
 /** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */
-export const PRIORITY = { passed: 0x7765_6900, redirected: 0x7765_6910 } as const;
+export const PRIORITY = {
+  passed: 0x7765_6900,
+  redirected: 0x7765_6910,
+  pending: 0x7765_6920,
+  translated: 0x7765_6930,
+} as const;
 
 export const COUNTER_INDEX = {
   allow: 1,

@@ -1,4 +1,5 @@
 import type { FlowState, ReversePath } from './datapath-numbers.js';
+import type { Prefix } from './policy-model.js';
 
 /** For each flow state: if a flow in this state has no packet for this many milliseconds, it ends. */
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
@@ -28,6 +29,11 @@ export type DatapathOptions = {
   readonly forwarding: 'auto' | 'stack' | 'direct';
   /** Whether the datapath also classifies packets to and from the node itself (D17). */
   readonly policeLocal: boolean;
+  /**
+   * Ranges of service addresses that the node translates, at most `MAX_TRANSLATED`. The real destination
+   * alone decides packets to them.
+   */
+  readonly translated?: readonly Prefix[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
   readonly divertDns?: boolean;
   /** The IPv4 address and port where the service plane listens; null without a service plane. */
@@ -70,6 +76,7 @@ export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {
   other_opened: 600_000,
   other_replied: 600_000,
 };
+export const MAX_TRANSLATED = 16;
 export const DEFAULT_DENY_EVENTS = 100;
 export const DEFAULT_FLOW_EVENTS = 1000;
 

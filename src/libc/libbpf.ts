@@ -8,6 +8,9 @@ type Libbpf = {
   bpf_object__find_map_by_name(object: Pointer, name: string): Pointer | null;
   bpf_object__find_program_by_name(object: Pointer, name: string): Pointer | null;
   bpf_program__fd(program: Pointer): number;
+  bpf_program__set_autoload(program: Pointer, autoload: boolean): number;
+  bpf_program__set_type(program: Pointer, type: number): number;
+  bpf_program__set_expected_attach_type(program: Pointer, type: number): number;
   bpf_map__fd(map: Pointer): number;
   bpf_map__set_max_entries(map: Pointer, entries: number): number;
   bpf_map__set_value_size(map: Pointer, bytes: number): number;
@@ -71,6 +74,9 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_object__find_map_by_name: 'void *bpf_object__find_map_by_name(void *object, const char *name)',
   bpf_object__find_program_by_name: 'void *bpf_object__find_program_by_name(void *object, const char *name)',
   bpf_program__fd: 'int bpf_program__fd(void *program)',
+  bpf_program__set_autoload: 'int bpf_program__set_autoload(void *program, bool autoload)',
+  bpf_program__set_type: 'int bpf_program__set_type(void *program, int type)',
+  bpf_program__set_expected_attach_type: 'int bpf_program__set_expected_attach_type(void *program, int type)',
   bpf_map__fd: 'int bpf_map__fd(void *map)',
   bpf_map__set_max_entries: 'int bpf_map__set_max_entries(void *map, uint32_t entries)',
   bpf_map__set_value_size: 'int bpf_map__set_value_size(void *map, uint32_t bytes)',

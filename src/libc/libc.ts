@@ -1,7 +1,7 @@
 import { getSystemErrorName } from 'node:util';
 import koffi from 'koffi';
 import { KernelFailure } from './kernel-failure.js';
-import { bindLibrary, type Pointer } from './library.js';
+import { addressOf, bindLibrary, type Pointer } from './library.js';
 
 type Libc = {
   mmap(address: null, length: number, protection: number, flags: number, fd: number, offset: number): Pointer;
@@ -119,10 +119,20 @@ export function duplicate(doing: string, fd: number): number {
 }
 
 const MEMBARRIER: Record<string, number> = { x64: 324, arm64: 283 };
+const BPF: Record<string, number> = { x64: 321, arm64: 280 };
 
 /** Calls membarrier(2) by its system call number, because libc has no function for it. */
 export function membarrier(command: number): number {
-  const number = MEMBARRIER[process.arch];
+  return libc.syscall(callNumber(MEMBARRIER), command, 0, 0);
+}
+
+/** Calls bpf(2) by its system call number. `attributes` is the `union bpf_attr` of the command. */
+export function bpf(command: number, attributes: Uint8Array): number {
+  return libc.syscall(callNumber(BPF), command, Number(addressOf(attributes)), attributes.length);
+}
+
+function callNumber(numbers: Readonly<Record<string, number>>): number {
+  const number = numbers[process.arch];
   if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
-  return libc.syscall(number, command, 0, 0);
+  return number;
 }

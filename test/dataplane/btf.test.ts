@@ -89,6 +89,7 @@ test('ACTIVE equals the layout of struct active (active word and deadlines) in t
       layout_version: ACTIVE.layoutVersion * 4,
       pickup_until_ns: ACTIVE.pickupUntilNs * 4,
       events_wanted: ACTIVE.eventsWanted * 4,
+      translates: ACTIVE.translates * 4,
       direct_until_ns: ACTIVE.directUntilNs * 4,
     },
   });

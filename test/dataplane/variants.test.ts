@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { MAX_SLOT_LINES } from '#dataplane/object/capacity.js';
 import { canCopyRoutes } from '#dataplane/routes/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
@@ -13,11 +14,14 @@ const both = [false, true];
  * would remove its code.
  */
 const flowShare = 0.125;
+const translated = [{ address: 0x0a60_0000, length: 12 }];
+const translation = { translated, readsConntrack: hasConntrackLookup(), judges: hasNetfilterPrograms() };
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
     ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({
       ...{ direct, policeLocal, reversePath },
       copiesRoutes: canCopyRoutes(),
+      ...translation,
     })),
     ...both.map((bridges) => ({
       ...{
@@ -27,6 +31,7 @@ const variants = both.flatMap((direct) =>
         reversePath: 'strict' as const,
         divertDns: true,
         copiesRoutes: canCopyRoutes(),
+        ...translation,
       },
       servicePlane: { address: 0x7f00_0001, port: 15_001 },
     })),
@@ -47,6 +52,7 @@ test.each(variants)('the kernel loads the BPF programs with the settings %o', (v
   // instructions.
   expect(verifiedInstructions(kernel.object.programFd('weir_ingress'))).toBeLessThan(100_000);
   expect(verifiedInstructions(kernel.object.programFd('weir_egress'))).toBeLessThan(100_000);
+  if (translation.judges) expect(verifiedInstructions(kernel.object.programFd('weir_forward'))).toBeLessThan(100_000);
   kernel.close();
 });
 

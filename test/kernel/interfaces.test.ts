@@ -193,15 +193,15 @@ describe('readiness of a node that translates addresses', () => {
       'add table ip mine; add chain ip mine post { type nat hook postrouting priority 100; }; add rule ip mine post oifname "wan0" masquerade',
     );
 
-  test('fails while an nftables NAT rule for a policed interface exists, and names the chain and the interface', async () => {
-    await start('allow', { interfaces: ['lan0', 'wan0'] });
+  test('fails while an unsupported NAT rule for a policed interface exists, and names the chain and the interface', async () => {
+    await start('allow', { interfaces: ['lan0', 'wan0'], policeLocal: true });
     const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
     await expect.poll(config, soon).toEqual(configured);
     await translate();
     await expect.poll(config, soon).toEqual({
       state: 'refused',
       detail:
-        'a configured interface cannot be policed: nftables chain ip mine post translates addresses at wan0, which is not supported: remove wan0 from dataplane.interfaces, or remove the rules',
+        'a configured interface cannot be policed: nftables chain ip mine post translates addresses at wan0, which is not supported here (dataplane.police_local is set): remove wan0 from dataplane.interfaces, or remove the rules',
     });
     expect(running()).toBe('enforcing');
     await topology.node.must('nft', 'delete', 'table', 'ip', 'mine');

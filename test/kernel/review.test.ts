@@ -2,6 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Review } from '#contracts/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { reviewNat } from '#dataplane/review/nat.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
@@ -23,8 +26,10 @@ afterAll(async () => {
 
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
 const ip = (command: string): void => void execFileSync('ip', command.split(' '));
-const review = (interfaces: readonly string[]): Review =>
-  new LocalDatapath(datapathOptions(topology.pinPath, { interfaces })).review();
+const review = (interfaces: readonly string[], more: Partial<DatapathOptions> = {}): Review =>
+  new LocalDatapath(datapathOptions(topology.pinPath, { interfaces, ...more })).review();
+/** With this setting, the datapath does not support NAT. */
+const policeLocal = { policeLocal: true };
 const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
   `nft 'add table ${family} mine; add chain ${family} mine some { type nat hook ${hook} priority 0; }; add chain ${family} mine next; ${
     rule === '' ? '' : `add rule ${family} mine some ${rule}`
@@ -32,18 +37,51 @@ const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
 const CHAIN = 'nftables chain ip mine some';
 /** Returns the faults of a review, each in the short form `NAT chain: interfaces`. */
 const faults = (interfaces: readonly string[]): string[] =>
-  review(interfaces).faults.map((text) => text.replace(/ translates addresses at (.*), which is not .*/, ': $1'));
+  review(interfaces, policeLocal).faults.map((text) =>
+    text.replace(/ translates addresses at (.*), which is not .*/, ': $1'),
+  );
 
-describe('the review of a node reports NAT on a policed outside interface as a fault', () => {
+describe('the review of a node reports unsupported NAT on a policed outside interface as a fault', () => {
   afterEach(() => {
     sh('nft flush ruleset; iptables-legacy -t nat -F; iptables-legacy -t nat -X; ip route flush default');
   });
 
   test('and names the nftables chain and the interface', () => {
     sh(nft('oifname "wan0" masquerade'));
-    expect(review(BOTH).faults).toEqual([
-      `${CHAIN} translates addresses at wan0, which is not supported: remove wan0 from dataplane.interfaces, or remove the rules`,
+    expect(review(BOTH).faults).toEqual([]);
+    expect(review(BOTH, policeLocal).faults).toEqual([
+      `${CHAIN} translates addresses at wan0, which is not supported here (dataplane.police_local is set): remove wan0 from dataplane.interfaces, or remove the rules`,
     ]);
+  });
+
+  test.each([
+    [{ markMask: 0x0070_0000 }, 'dataplane.mark_mask has less than four bits'],
+    [{ forwarding: 'direct' as const }, 'dataplane.forwarding is direct'],
+  ])('and names the setting that does not allow NAT: %o', (more, reason) => {
+    sh(nft('oifname "wan0" masquerade'));
+    expect(review(BOTH, more).faults).toEqual([
+      `${CHAIN} translates addresses at wan0, which is not supported here (${reason}): remove wan0 from dataplane.interfaces, or remove the rules`,
+    ]);
+  });
+
+  test('before Linux 6.4, only if the NAT is not masquerade or SNAT, about which it warns', () => {
+    const needs = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
+    const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
+    const support = { obstacle: null, judges: false };
+    sh(nft('oifname "wan0" masquerade'));
+    expect(reviewNat(policed, support)).toEqual({
+      faults: [],
+      warnings: [
+        `${CHAIN} translates sources at wan0: only replies by TCP and UDP pass, and the guard drops ICMP and fragments, because ${needs}`,
+      ],
+    });
+    sh(`nft flush ruleset; ${nft('iifname "wan0" tcp dport 80 dnat to 10.77.1.2', 'prerouting')}`);
+    expect(reviewNat(policed, support)).toEqual({
+      faults: [
+        `${CHAIN} translates addresses at wan0, which is not supported here (${needs}): remove wan0 from dataplane.interfaces, or remove the rules`,
+      ],
+      warnings: [],
+    });
   });
 
   test.each([

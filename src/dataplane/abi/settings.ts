@@ -7,6 +7,9 @@ import {
   TICK_NS,
 } from '#contracts/datapath-numbers.js';
 import type { FlowTimeouts } from '#contracts/datapath-options.js';
+import { MAX_TRANSLATED } from '#contracts/datapath-options.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { mask } from '#policy/model/ipv4.js';
 import { setShift } from './flow-table-size.js';
 
 /**
@@ -53,6 +56,10 @@ export type Settings = {
    * kernel, while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
+  /** The ranges of service addresses, whose packets are decided by the real destination alone. */
+  readonly translated?: readonly Prefix[];
+  /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
+  readonly readsConntrack?: boolean;
   /**
    * True for BPF programs that run on the hooks only during an upgrade, while this datapath takes over from
    * its predecessor.
@@ -72,29 +79,33 @@ export const SETTINGS_OFFSETS = {
   mark_mask: 4,
   guard_bit: 8,
   exempt_bit: 12,
-  reverse_path: 16,
-  rank_capacity: 20,
-  hit_capacity: 24,
-  flow_seed: 28,
-  deny_events: 32,
-  flow_events: 36,
-  timeouts: 40,
-  plane_address: 104,
-  plane_port: 108,
-  share_scale: 112,
-  share_from: 116,
-  pass_non_ipv4: 120,
-  police_local: 121,
-  classify_all: 122,
-  trace_word: 123,
-  direct: 124,
-  fib_flags: 125,
-  bridges: 126,
-  flow_shift: 127,
-  divert_dns: 128,
-  copies_routes: 129,
+  nat_bit: 16,
+  reverse_path: 20,
+  rank_capacity: 24,
+  hit_capacity: 28,
+  flow_seed: 32,
+  deny_events: 36,
+  flow_events: 40,
+  timeouts: 44,
+  plane_address: 108,
+  plane_port: 112,
+  share_scale: 116,
+  translated_prefixes: 120,
+  share_from: 124,
+  translated: 128,
+  pass_non_ipv4: 256,
+  police_local: 257,
+  classify_all: 258,
+  trace_word: 259,
+  direct: 260,
+  fib_flags: 261,
+  bridges: 262,
+  flow_shift: 263,
+  divert_dns: 264,
+  copies_routes: 265,
+  reads_conntrack: 266,
 } as const;
-export const SETTINGS_BYTES = 132;
+export const SETTINGS_BYTES = 268;
 
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
@@ -117,6 +128,14 @@ export function exemptBit(markMask: number): number {
   return guardBit(above(above(markMask)));
 }
 
+/**
+ * Returns the fourth-lowest bit of the mark mask; 0 if the mask has no fourth bit. The datapath sets this bit
+ * on packets whose addresses the node translates (bpf/nat/translation.h).
+ */
+export function natBit(markMask: number): number {
+  return guardBit(markMask & ~guardBit(markMask) & ~redirectBit(markMask) & ~exemptBit(markMask));
+}
+
 export function encodeSettings(settings: Settings): Uint8Array {
   const bytes = new Uint8Array(SETTINGS_BYTES);
   const view = new DataView(bytes.buffer);
@@ -126,6 +145,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.mark_mask, settings.markMask);
   set(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask));
   set(SETTINGS_OFFSETS.exempt_bit, exemptBit(settings.markMask));
+  set(SETTINGS_OFFSETS.nat_bit, natBit(settings.markMask));
   set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
   set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
   set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
@@ -150,6 +170,14 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
+  const translated = settings.translated ?? [];
+  if (translated.length > MAX_TRANSLATED) throw new RangeError(`there are ${translated.length} translated prefixes`);
+  set(SETTINGS_OFFSETS.translated_prefixes, translated.length);
+  for (const [index, { address, length }] of translated.entries()) {
+    set(SETTINGS_OFFSETS.translated + 8 * index, address);
+    set(SETTINGS_OFFSETS.translated + 8 * index + 4, mask(0xffff_ffff, length));
+  }
+  flag(SETTINGS_OFFSETS.reads_conntrack, settings.readsConntrack ?? false);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }

@@ -17,6 +17,7 @@ export const ACTIVE = {
   layoutVersion: 1,
   pickupUntilNs: 2,
   eventsWanted: 4,
+  translates: 5,
   directUntilNs: 6,
   bytes: 32,
 } as const;
@@ -207,6 +208,16 @@ export class Slots {
   setEventsWanted({ packets, flows }: EventsWanted): void {
     const bits = (packets ? EVENTS_WANTED.packets : 0) | (flows ? EVENTS_WANTED.flows : 0);
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);
+  }
+
+  /** Whether the datapath decides translated flows by their real ends. */
+  get translates(): boolean {
+    return Atomics.load(this.#active.words, ACTIVE.translates) !== 0;
+  }
+
+  /** Tells the datapath whether the node translates addresses, and the forward judge is attached. */
+  setTranslates(translates: boolean): void {
+    Atomics.store(this.#active.words, ACTIVE.translates, translates ? 1 : 0);
   }
 
   /**

@@ -11,7 +11,7 @@ const STANDARD_MOUNT = '/sys/fs/bpf';
 /**
  * The BPF pins that keep the datapath in the kernel while no process runs. The pin path has one folder
  * `maps-<number>` for each set of maps. It also has one folder `links-<network namespace>`, with a pin
- * `<ifindex>-<direction>` for each link.
+ * `<ifindex>-<direction>` for each link, and a pin `forward-<n>` for the link of the forward judge.
  */
 export class Pins {
   readonly links: string;
@@ -42,7 +42,11 @@ export class Pins {
   }
 
   linkedInterfaces(): number[] {
-    return existsSync(this.links) ? readdirSync(this.links).map((name) => Number.parseInt(name, 10)) : [];
+    return existsSync(this.links)
+      ? readdirSync(this.links)
+          .filter(isOfInterface)
+          .map((name) => Number.parseInt(name, 10))
+      : [];
   }
 
   /**
@@ -54,7 +58,7 @@ export class Pins {
     for (const name of readdirSync(this.path)) {
       const folder = join(this.path, name);
       if (!name.startsWith('links-') || folder === this.links) continue;
-      for (const link of readdirSync(folder)) {
+      for (const link of readdirSync(folder).filter(isOfInterface)) {
         if (polices(join(folder, link))) {
           const namespace = name.slice('links-'.length);
           throw new OwnedElsewhere(
@@ -85,6 +89,11 @@ export class Pins {
   remove(path: string): void {
     rmSync(path, { recursive: true, force: true });
   }
+}
+
+/** Returns false for the pin of the forward judge, whose link belongs to no interface. */
+function isOfInterface(name: string): boolean {
+  return /^\d/.test(name);
 }
 
 function polices(link: string): boolean {

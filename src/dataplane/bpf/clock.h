@@ -17,7 +17,8 @@ struct {
 /* Returns the monotonic clock as of the last kernel tick or the tick before. Each CPU reads the clock only
  * once per tick, because the helper call costs as much as a cache miss; the kernel inlines the read of
  * jiffies. The result on another CPU may be ahead by up to one tick. So use a signed difference to compare
- * the result with a time that another CPU stored.
+ * the result with a time that another CPU stored. Does not call bpf_ktime_get_coarse_ns, because a netfilter
+ * program (the forward judge) may not.
  */
 static __always_inline __u64 coarse_ns(void)
 {
@@ -26,9 +27,9 @@ static __always_inline __u64 coarse_ns(void)
 	__u64 jiffies = bpf_jiffies64();
 
 	if (!kept)
-		return bpf_ktime_get_coarse_ns();
+		return bpf_ktime_get_ns();
 	if (kept->jiffies != jiffies) {
-		kept->now_ns = bpf_ktime_get_coarse_ns();
+		kept->now_ns = bpf_ktime_get_ns();
 		kept->jiffies = jiffies;
 	}
 	return kept->now_ns;

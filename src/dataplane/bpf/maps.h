@@ -108,9 +108,16 @@ struct packet {
 	bool outgoing;
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
+	bool is_translated; /* the packet has its real destination; its header has the destination `wire` */
+	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
 	struct prefetched prefetched;
 	struct place place;
 	struct way way;
+	struct {
+		struct flow_key key;
+		__u32 destination;
+		__u16 port;
+	} wire;
 };
 
 /* Two per-CPU packet buffers: one for the packet, and one for the packet that an ICMP error quotes. A

@@ -32,12 +32,13 @@
 #include "flow/claim_line.h"
 #include "flow/track_state.h"
 #include "flow/open_flow.h"
+#include "inspect/sockets.h"
+#include "nat/translation.h"
 #include "path/fast_path.h"
 #include "parse/fragments.h"
 #include "classify/classify_packet.h"
 #include "path/ipv6.h"
 #include "inspect/divert_dns.h"
-#include "inspect/sockets.h"
 #include "inspect/splice.h"
 #include "inspect/splice_translate.h"
 #include "inspect/splice_challenge.h"
@@ -47,8 +48,10 @@
 #include "path/icmp_errors.h"
 #include "inspect/own_output.h"
 #include "inspect/splice_start.h"
+#include "path/found_flow.h"
 #include "path/full_path.h"
 #include "path/fast_path_new_flow.h"
+#include "nat/forward_judge.h"
 #include "flow/sweep.h"
 #include "upgrade/migrate_flow.h"
 #include "classify/bench.h"
@@ -125,7 +128,7 @@ static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 	/* Ignore the mark bit of the guard on a packet that the node itself sends. The ingress hook does not mark
 	 * such packets, so conntrack has copied the mark from another packet.
 	 */
-	if (!local && skb->mark & settings.guard_bit)
+	if (!local && (skb->mark & settings.guard_bit || has_passed_judge(skb)))
 		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_send(skb)) {
 		pass_unmarked(skb, COUNT_FROM_NODE);

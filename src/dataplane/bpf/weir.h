@@ -93,6 +93,8 @@ struct counter {
 enum priority {
 	PRIORITY_PASSED = 0x77656900,
 	PRIORITY_REDIRECTED = 0x77656910,
+	PRIORITY_PENDING = 0x77656920,    /* left to the forward judge (nat/forward_judge.h) */
+	PRIORITY_TRANSLATED = 0x77656930, /* passed, by the real ends of a flow that the node translates */
 };
 
 enum reverse_path {
@@ -123,11 +125,22 @@ enum flow_state {
 /* The configuration of the datapath: read-only data of the BPF programs, which the loader writes before it
  * loads the programs.
  */
+/* A range of addresses that the node translates: service addresses of a cluster or of containers. */
+struct translated_prefix {
+	__u32 address;
+	__u32 mask;
+};
+#define TRANSLATED_PREFIXES 16
+
 struct settings {
 	__u32 slot_lines;
 	__u32 mark_mask;
 	__u32 guard_bit;
 	__u32 exempt_bit; /* mark bit of Weir's own sockets, whose packets the datapath does not classify */
+	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Alone: the forward judge
+	 * decides the packet. Together with `guard_bit`: the ingress hook has decided it by its real ends.
+	 */
+	__u32 nat_bit;
 	enum reverse_path reverse_path;
 	__u32 rank_capacity; /* number of entries of `rank_hits` for each program slot */
 	__u32 hit_capacity;
@@ -138,7 +151,9 @@ struct settings {
 	__u32 plane_address; /* address of the service plane's listener, in host byte order */
 	__u32 plane_port;    /* port of the service plane's listener; 0: there is no service plane */
 	__u32 share_scale;   /* fraction of the free flow table that one source may use, times 1 << SHARE_SHIFT (flow_share.h) */
+	__u32 translated_prefixes; /* number of ranges in use in `translated` */
 	__u32 share_from;    /* half of the flow table's capacity: while fewer flows are established, sources have no limit */
+	struct translated_prefix translated[TRANSLATED_PREFIXES];
 	__u8 pass_non_ipv4;
 	__u8 police_local;
 	__u8 classify_all;  /* for tests: treats every packet as forwarded, and every source as valid */
@@ -149,7 +164,8 @@ struct settings {
 	__u8 flow_shift; /* log2 of the number of flow sets in `flows` */
 	__u8 divert_dns; /* hands DNS queries to the DNS proxy, whatever server they are addressed to */
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */
-	__u8 reserved[2];
+	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
+	__u8 reserved[1];
 };
 
 enum events_wanted {
@@ -166,7 +182,7 @@ struct active {
 	__u32 layout_version;
 	__u64 pickup_until_ns;
 	__u32 events_wanted; /* bits of enum events_wanted; 0: the datapath sends no events (D34) */
-	__u32 reserved;
+	__u32 translates; /* 1: the node has NAT rules, and the forward judge is attached (nat/translation.h) */
 	__u64 direct_until_ns; /* time of the monotonic clock until which allowed packets are sent directly, if the setting `direct` is on */
 };
 
@@ -517,7 +533,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 132, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 268, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

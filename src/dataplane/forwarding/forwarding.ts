@@ -91,6 +91,19 @@ export class Forwarding {
     return this.#program instanceof Error ? [] : this.#program.look();
   }
 
+  /**
+   * Returns whether the node translates IPv4 addresses: nftables has a chain of the type `nat`, or iptables
+   * has the table `nat`. True if the kernel cannot list the hooks.
+   */
+  translates(): boolean {
+    try {
+      const others = this.others();
+      return this.#program instanceof Error || others.some(({ symbol }) => symbol.startsWith('nf_nat_ipv4_'));
+    } catch {
+      return true;
+    }
+  }
+
   #lookForOthers(): ForwardingNow {
     try {
       this.#program ??= loadOthers();

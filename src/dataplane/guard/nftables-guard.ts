@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import type { Counter } from '#contracts/datapath.js';
 import { PRIORITY } from '#contracts/datapath-numbers.js';
-import { guardBit, redirectBit } from '#dataplane/abi/settings.js';
+import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
 import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
@@ -60,6 +60,8 @@ export class Guard {
    * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
    */
   #trustsMarks = false;
+  /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
+  #leavesToJudge = false;
 
   constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
     this.#interfaces = interfaces;
@@ -155,6 +157,18 @@ export class Guard {
     this.#trustsMarks = false;
   }
 
+  get leavesToJudge(): boolean {
+    return this.#leavesToJudge;
+  }
+
+  /**
+   * From the next call of `make` on, the guard lets packets whose addresses the node translates go on to the
+   * forward judge, or drops them again. The forward judge must be attached while the guard does so.
+   */
+  leaveToJudge(leaves: boolean): void {
+    this.#leavesToJudge = leaves;
+  }
+
   #rules(chain: Chain): string[] {
     const texts = chain === 'guard' ? this.#guardRules() : this.#trustsMarks ? [] : this.#markRules();
     const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
@@ -169,6 +183,12 @@ export class Guard {
     return [
       `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
       `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
+      ...(this.#leavesToJudge
+        ? [
+            `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
+            `meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`,
+          ]
+        : []),
       `meta mark & ${hex(this.#mask)} != 0 meta mark set meta mark & ${kept}`,
     ];
   }
@@ -176,9 +196,15 @@ export class Guard {
   #guardRules(): string[] {
     // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
     // only one rule of this chain for them.
+    const pending = `meta mark & ${hex(natBit(this.#mask))} != 0`;
+    const each = (rule: string): string[] => this.#interfaces.map((name) => `iifname "${name}" ${rule}`);
     return [
       ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
-      ...this.#interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
+      ...(this.#leavesToJudge ? each(`${pending} accept`) : []),
+      ...each('counter name "dropped" drop'),
+      // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
+      // policy, so the forward judge must not decide it.
+      ...(this.#leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~this.#mask)}`] : []),
     ];
   }
 }
@@ -202,11 +228,13 @@ function standingRules(): NonNullable<NftObject['rule']>[] {
 }
 
 /**
- * Returns a list with the mark bit that an nftables rule tests; an empty list if the rule does not test the
- * mark.
+ * Returns a list with the mark bit that an nftables rule accepts; an empty list if the rule does anything
+ * else, or tests more than the mark.
  */
 function bitIn(expr: readonly unknown[] = []): number[] {
-  const found = /"&":\[\{"meta":\{"key":"mark"\}\},(\d+)\]/.exec(JSON.stringify(expr))?.[1];
+  const [test, action, ...more] = expr;
+  if (more.length > 0 || !JSON.stringify(action).includes('"accept"')) return [];
+  const found = /"&":\[\{"meta":\{"key":"mark"\}\},(\d+)\]/.exec(JSON.stringify(test))?.[1];
   return found === undefined ? [] : [Number(found)];
 }
 

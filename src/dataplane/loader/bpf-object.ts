@@ -48,7 +48,8 @@ export type ProgramName =
   | 'weir_prove'
   | 'weir_join'
   | 'weir_see_routes'
-  | 'weir_others';
+  | 'weir_others'
+  | 'weir_forward';
 
 export type MapShape = {
   readonly type: number;
@@ -61,6 +62,8 @@ export type MapLayouts = { readonly key: StructLayout; readonly value: StructLay
 export type MapDescription = MapShape & MapLayouts;
 
 const LOG_BYTES = 1 << 20;
+const PROGRAM_TYPE_NETFILTER = 32;
+const ATTACH_NETFILTER = 45;
 // Size of `struct bpf_object_open_opts` and offsets of its log fields, in bytes.
 const OPEN_OPTIONS = { size: 80, logBuffer: 56, logSize: 64 } as const;
 
@@ -136,6 +139,17 @@ export class BpfObject {
     new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
   }
 
+  /**
+   * Selects whether `load` loads the forward judge, which needs Linux 6.4. Sets the type of the program,
+   * because libbpf before 1.2 does not know it from the section name.
+   */
+  setJudge(isLoaded: boolean): void {
+    const program = this.#program('weir_forward');
+    check('set the type of weir_forward', libbpf().bpf_program__set_type(program, PROGRAM_TYPE_NETFILTER));
+    libbpf().bpf_program__set_expected_attach_type(program, ATTACH_NETFILTER);
+    check('choose whether weir_forward is loaded', libbpf().bpf_program__set_autoload(program, isLoaded));
+  }
+
   load(): void {
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
@@ -145,9 +159,7 @@ export class BpfObject {
   }
 
   programFd(name: ProgramName): number {
-    const program = libbpf().bpf_object__find_program_by_name(this.#pointer, name);
-    if (program === null) throw new KernelFailure(`find program ${name} in ${this.path}`, 2);
-    return check(`find program ${name}`, libbpf().bpf_program__fd(program));
+    return check(`find program ${name}`, libbpf().bpf_program__fd(this.#program(name)));
   }
 
   close(): void {
@@ -162,6 +174,12 @@ export class BpfObject {
     if (bytes === null) throw new Error(`${this.path} has no BTF`);
     this.#btf = new Btf(new Uint8Array(memoryAt(bytes, u32At(size, 0))));
     return this.#btf;
+  }
+
+  #program(name: ProgramName): bigint {
+    const program = libbpf().bpf_object__find_program_by_name(this.#pointer, name);
+    if (program === null) throw new KernelFailure(`find program ${name} in ${this.path}`, 2);
+    return program;
   }
 
   #map(name: MapName | UnpinnedMapName | '.rodata.settings'): bigint {

@@ -23,6 +23,8 @@ const MEMORY_WAIT_MS = 2_000;
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
+  /** Whether to load the forward judge (bpf/nat/forward_judge.h), which needs Linux 6.4. */
+  readonly judges?: boolean;
 };
 
 /**
@@ -170,6 +172,7 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
     object.configure({ ...options, flowSeed });
+    object.setJudge(options.judges ?? false);
     return object;
   } catch (error) {
     object.close();

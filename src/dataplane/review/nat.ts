@@ -1,3 +1,4 @@
+import type { Review } from '#contracts/datapath.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';
 import { type BaseChain, baseChains, ruleExpressions, text } from '#dataplane/guard/nftables.js';
@@ -30,12 +31,22 @@ type IsMet = (found: Interface) => boolean;
 type Expression = { readonly name: string; readonly data: DataView };
 
 /**
- * Returns one fault for each nftables chain, and one for the table `nat` of iptables-legacy, that does NAT
- * on a policed outside interface (D17b). Behind NAT, the policy would see the node's addresses instead of
- * the client's. An outside interface is one that a default route uses, or that a postrouting rule names. If
- * the node has no default route, every policed interface counts as an outside interface.
+ * The NAT that the datapath supports. `obstacle`: why the datapath cannot decide translated flows by their
+ * real ends; null if it can. `judges`: whether the kernel has netfilter programs. Without them, only replies
+ * of TCP and UDP flows are supported.
  */
-export function natFaults(policed: readonly Interface[]): string[] {
+export type NatSupport = { readonly obstacle: string | null; readonly judges: boolean };
+
+const NEEDS_JUDGE = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
+
+/**
+ * Returns one fault for each nftables chain, and one for the table `nat` of iptables-legacy, that does
+ * unsupported NAT on a policed outside interface (D17b). There, the policy would see the node's addresses
+ * instead of the client's. An outside interface is one that a default route uses, or that a postrouting rule
+ * names. If the node has no default route, every policed interface counts as an outside interface.
+ */
+export function reviewNat(policed: readonly Interface[], { obstacle, judges }: NatSupport): Review {
+  if (obstacle === null && judges) return { faults: [], warnings: [] };
   let defaults: ReadonlySet<number> | undefined;
   const isOutside: IsMet = ({ ifindex }) => {
     defaults ??= outsideInterfaces();
@@ -46,18 +57,34 @@ export function natFaults(policed: readonly Interface[]): string[] {
   const chains = baseChains().filter(({ family, type, hook }) => {
     return family !== 'netdev' && type === 'nat' && (hook === HOOK.prerouting || hook === HOOK.postrouting);
   });
-  const faults = chains.flatMap((chain) => {
+  const found = chains.flatMap((chain) => {
     const translations = ruleExpressions(chain).flatMap(translationIn);
-    const met = policed.filter((found) => translations.some((translation) => concerns(chain, translation, found)));
-    return met.length === 0 ? [] : sentence(`nftables chain ${chain.family} ${chain.table} ${chain.name}`, met);
+    const met = policed.filter((each) => translations.some((translation) => concerns(chain, translation, each)));
+    const where = `nftables chain ${chain.family} ${chain.table} ${chain.name}`;
+    return met.length === 0 ? [] : [{ where, met, isSource: chain.hook === HOOK.postrouting }];
   });
   const legacy = hasLegacyNat() ? policed.filter(isOutside) : [];
-  return legacy.length === 0 ? faults : [...faults, sentence('table nat of iptables-legacy', legacy)];
+  if (legacy.length > 0) found.push({ where: 'table nat of iptables-legacy', met: legacy, isSource: false });
+  const isPartial = (isSource: boolean): boolean => obstacle === null && isSource;
+  return {
+    faults: found.flatMap(({ where, met, isSource }) =>
+      isPartial(isSource) ? [] : faultOf(where, met, obstacle ?? NEEDS_JUDGE),
+    ),
+    warnings: found.flatMap(({ where, met, isSource }) => (isPartial(isSource) ? warningOf(where, met) : [])),
+  };
 }
 
-function sentence(where: string, met: readonly Interface[]): string {
-  const names = met.map(({ name }) => name).join(', ');
-  return `${where} translates addresses at ${names}, which is not supported: remove ${names} from dataplane.interfaces, or remove the rules`;
+function faultOf(where: string, met: readonly Interface[], reason: string): string {
+  const names = namesOf(met);
+  return `${where} translates addresses at ${names}, which is not supported here (${reason}): remove ${names} from dataplane.interfaces, or remove the rules`;
+}
+
+function warningOf(where: string, met: readonly Interface[]): string {
+  return `${where} translates sources at ${namesOf(met)}: only replies by TCP and UDP pass, and the guard drops ICMP and fragments, because ${NEEDS_JUDGE}`;
+}
+
+function namesOf(met: readonly Interface[]): string {
+  return met.map(({ name }) => name).join(', ');
 }
 
 function outsideInterfaces(): ReadonlySet<number> {

@@ -6,7 +6,7 @@ import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js'
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { portFaults } from './bridge-ports.js';
-import { natFaults } from './nat.js';
+import { type NatSupport, reviewNat } from './nat.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
 /**
@@ -18,6 +18,7 @@ type Looked = {
   readonly hooks: Pick<Hooks, 'interfaces'>;
   readonly guard: Pick<Guard, 'warnings'>;
   readonly others: () => readonly ThirdPartyHook[];
+  readonly nat: NatSupport;
   /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
   readonly diverts: boolean;
 };
@@ -26,13 +27,14 @@ type Looked = {
  * Returns the faults that prevent Weir from policing the configured interfaces as D17 requires, and
  * warnings. Throws if the state of the kernel cannot be read.
  */
-export function review({ options, hooks, guard, others, diverts }: Looked): Review {
+export function review({ options, hooks, guard, others, nat, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
+  const translation = reviewNat(policed, nat);
   const faults = [
     ...portFaults(policed, links, others()),
-    ...natFaults(policed),
+    ...translation.faults,
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
-  return { faults, warnings: [...unnamedWarnings(policed, links), ...guard.warnings()] };
+  return { faults, warnings: [...unnamedWarnings(policed, links), ...translation.warnings, ...guard.warnings()] };
 }

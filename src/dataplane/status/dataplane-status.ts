@@ -4,14 +4,16 @@ import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { matchesInterface } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { type LockHolder, lockHolder } from '#dataplane/attach/lock-holder.js';
+import { Pins } from '#dataplane/attach/pins.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
-import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
+import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
+import { guardOf } from '#dataplane/translation/translation.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
@@ -127,6 +129,7 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const owner = existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null;
     const names = hooks.map(({ interface: { name } }) => name);
+    const expected = configured && { ...configured, guard: guardOf(configured, new Pins(pinPath)) };
     return {
       pinPath,
       owner,
@@ -143,9 +146,9 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
         };
       }),
       unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, present, names),
-      guardStands: configured === undefined ? null : new Guard(configured).stands(),
+      guardStands: expected?.guard.stands() ?? null,
       inForce: inForce === undefined ? null : policyIn(inForce),
-      forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, configured),
+      forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, expected),
       sets: sets.map(({ folder }) => folder),
       maps: inForce === undefined ? [] : mapsOf(inForce),
       sweep: inForce === undefined ? null : sweepOf(inForce),

@@ -4,7 +4,7 @@ import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
 import { ALONE, DIRECT_ALWAYS } from '#dataplane/forwarding/forwarding.js';
 import { thirdPartyFilter } from '#dataplane/forwarding/third-party-filters.js';
 import { ThirdPartyProgram } from '#dataplane/forwarding/third-party-hooks.js';
-import { Guard } from '#dataplane/guard/nftables-guard.js';
+import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
 
@@ -23,7 +23,7 @@ export function forwardingOf(
   set: PinnedMaps,
   hooks: readonly WeirHook[],
   looks: boolean,
-  configured: ConfiguredDataplane | undefined,
+  configured: { readonly guard: Guard; readonly reversePath: ReversePath } | undefined,
 ): ForwardingNow {
   if (!set.has('ways') || mapShape(set.fd('ways')).maxEntries === 1) return { way: 'stack', reason: 'as configured' };
   const until = set.inspect(({ directUntil }) => directUntil);
@@ -34,7 +34,6 @@ export function forwardingOf(
   const program = new ThirdPartyProgram();
   try {
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
-    const guard = new Guard(configured);
     const other = thirdPartyFilter(
       {
         policed: ingress.map((hook) => hook.interface),
@@ -43,7 +42,7 @@ export function forwardingOf(
           return found && { programId: found.program.id, by: found.by };
         },
         reversePath: configured.reversePath,
-        guardIsInstalled: () => guard.stands(),
+        guardIsInstalled: () => configured.guard.stands(),
       },
       program,
     );

@@ -48,6 +48,7 @@ import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
 import { review } from '#dataplane/review/review.js';
 import { diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
+import { Translation } from '#dataplane/translation/translation.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 import { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
@@ -67,6 +68,7 @@ export class LocalDatapath {
   readonly #ownership: Ownership;
   readonly #hooks: Hooks;
   readonly #guard: Guard;
+  readonly #translation: Translation;
   readonly #forwarding: Forwarding;
   readonly #watcher = new Watcher();
   /**
@@ -104,6 +106,7 @@ export class LocalDatapath {
     this.#forwarding = new Forwarding(options, this.#hooks, this.#guard);
     const { countedGroups = 0 } = options;
     if (countedGroups > 0) this.#groupCounters = new GroupCounters(countedGroups);
+    this.#translation = new Translation(options, this.#guard, this.#pins);
   }
 
   probe(): Missing[] {
@@ -117,6 +120,7 @@ export class LocalDatapath {
       this.#pins.refuseOthers();
       refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
       this.#guard.acceptEarlier();
+      this.#translation.adopt();
       this.#upgrade = this.#createUpgrade();
     } catch (error) {
       this.close();
@@ -167,6 +171,7 @@ export class LocalDatapath {
     this.#watcher.attached(policed);
     if (this.#isOnHooks(policed)) upgrade.advance(() => this.#switchHooks());
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
+    this.#followTranslation(upgrade);
     this.#unreported.push(...this.#forwarding.look(upgrade.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
@@ -188,6 +193,7 @@ export class LocalDatapath {
       hooks: this.#hooks,
       guard: this.#guard,
       others: () => this.#forwarding.others(),
+      nat: this.#translation.support(this.#objectOptions),
       diverts: this.#diverts(),
     });
   }
@@ -238,7 +244,10 @@ export class LocalDatapath {
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
     const flipped = flipProgram({ slots, grants, trafficStatistics }, upgrade.enforced());
     if (changesHands) {
-      upgrade.complete(() => this.#putOnHooks(this.#hooks.interfaces().policed));
+      upgrade.complete(() => {
+        this.#putOnHooks(this.#hooks.interfaces().policed);
+        this.#followTranslation(upgrade);
+      });
       this.#guardOwnOnly();
     }
     return flipped;
@@ -359,8 +368,12 @@ export class LocalDatapath {
     if (at.links || at.others) this.#reportReview();
     this.#unreported.push(...this.#watcher.changesOfRefusals(this.#statisticsOf().refusing()));
     if (at.links) this.#unreported.push(...this.#watcher.changesOfPins(this.#upgrade.lostPins()));
-    if (at.guard) this.#unreported.push(...this.#watcher.changesOfGuard(this.#guard.stands()));
+    if (at.guard) {
+      const stands = this.#guard.stands() && this.#translation.stands(this.#upgrade.loaded);
+      this.#unreported.push(...this.#watcher.changesOfGuard(stands));
+    }
     if (at.others) {
+      this.#changeTranslation(this.#upgrade);
       this.#unreported.push(...this.#forwarding.look(this.#upgrade.loaded.slots));
       if (this.#diverts()) {
         this.#unreported.push(...this.#watcher.changesOfDiversion(diversionStands(this.#options.markMask)));
@@ -460,6 +473,20 @@ export class LocalDatapath {
     const { failures } = this.#putOnHooks(policed);
     if (!this.#isOnHooks(policed))
       throw failures[0] ?? new Error('switch the hooks: a hook still holds another program');
+    this.#followTranslation(this.#opened());
+  }
+
+  /** Attaches the forward judge of the programs on the hooks, if the node translates addresses. */
+  #followTranslation(upgrade: Upgrade): void {
+    if (upgrade.awaitsFlip) this.#translation.await(upgrade.loaded);
+    else this.#translation.follow(upgrade.loaded, this.#forwarding.translates());
+  }
+
+  /** Does nothing unless NAT rules have appeared or vanished. */
+  #changeTranslation(upgrade: Upgrade): void {
+    const { slots, options } = upgrade.loaded;
+    const wanted = this.#forwarding.translates() && this.#translation.obstacle(options) === null;
+    if (slots.translates !== wanted) this.#followTranslation(upgrade);
   }
 
   #reportReview(): void {

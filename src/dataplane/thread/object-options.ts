@@ -1,5 +1,6 @@
 import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from '#contracts/datapath-options.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
+import { hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
@@ -22,6 +23,9 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
     // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
     // copy is made if that check is off.
+    translated: options.translated ?? [],
+    readsConntrack: hasConntrackLookup(),
+    judges: hasNetfilterPrograms(),
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,

@@ -48,8 +48,13 @@ static __always_inline __u32 classify_again(const struct packet *packet, __u32 a
 	return refusal_of(kept) ? word : kept;
 }
 
+/* The forward judge also calls the next three functions. In a netfilter program `skb` is not the context, so
+ * the verifier requires a check for 0.
+ */
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {
+	if (!skb)
+		return OUTCOME_DROP;
 	/* Never pass a packet with a loopback address to the predecessor datapath: an older predecessor would let
 	 * the packet in.
 	 */
@@ -65,6 +70,8 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
  */
 __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packet, __u64 judgement, enum drop_reason reason)
 {
+	if (!skb)
+		return OUTCOME_DROP;
 	if (settings.bridges)
 		return TO_PREDECESSOR;
 	trace(skb, judgement);
@@ -78,6 +85,8 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
  */
 __noinline enum outcome pass_alone(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {
+	if (!skb)
+		return OUTCOME_DROP;
 	report_packet(skb, packet, judgement, DROP_NONE);
 	return pass_verdict(skb, judgement);
 }

@@ -84,7 +84,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	struct opening opening = { .judgement = judgement, .side = how & AS_REPLY ? 1 : 0 };
 	__u64 now_ns = coarse_ns();
 
-	if (!packet)
+	if (!skb || !packet)
 		return 0;
 	opening.key = &packet->place.key;
 	opening.slot = packet->place.slot;

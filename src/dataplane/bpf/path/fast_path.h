@@ -52,7 +52,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
-	bool from_high, at_once, opens = false, ends = false;
+	bool from_high, at_once, opens = false, ends = false, translated = false;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
 	struct active *in_force;
 	struct flow *flow;
@@ -104,6 +104,12 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	fast_packet->prefetched.active_word = READ_ONCE(in_force->word);
 	flow = find_likely(flow_lookup);
+	if (!flow && READ_ONCE(in_force->translates) && replace_by_alias(flow_lookup, &from_high, coarse_ns())) {
+		translated = true;
+		flow = find_likely(flow_lookup);
+		if (!flow)
+			return NOT_ESTABLISHED;
+	}
 	if (!flow)
 		return opens || ip->protocol == IPPROTO_UDP ? OPENS_FLOW : NOT_ESTABLISHED;
 	if (opens)
@@ -123,7 +129,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_flush_due(bytes, skb->len))
 		return NOT_ESTABLISHED;
-	at_once = is_sent_directly(in_force, now_ns);
+	at_once = !translated && is_sent_directly(in_force, now_ns);
 	if (at_once) {
 		hop = READ_ONCE(flow->hops[side]);
 		if (!is_fresh(hop, now_ns))
@@ -143,7 +149,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		pass_verdict(skb, judgement);
 		return send(skb, way_of(hop), segment);
 	}
-	return pass_verdict(skb, judgement);
+	pass_verdict(skb, judgement);
+	return translated ? set_translated(skb) : OUTCOME_PASS;
 }
 
 #endif

@@ -19,7 +19,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	fast_packet->prefetched.list = list;
 	fast_packet->prefetched.word = fast_packet->prefetched.ifindex = 0;
 	fast_packet->prefetched.has_asked = false;
-	if (!active_word || settings.direct || is_loopback(fast_packet->source) || is_loopback(fast_packet->destination))
+	if (!active_word || settings.direct || is_service_address(fast_packet->destination) || is_loopback(fast_packet->source) || is_loopback(fast_packet->destination))
 		return OPENS_FLOW;
 	if (!settings.classify_all) {
 		fast_packet->prefetched.has_asked = true;

@@ -2,33 +2,6 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
-/* The result of `find_flow`: the flow of a packet, and the `judgement` that belongs to this flow even if
- * another CPU has replaced the flow in the cache line since.
- */
-struct found_flow {
-	struct flow *flow;
-	__u64 judgement;
-	__u32 slot; /* flow slot; contains the bit HALF_OPEN if the flow is half open */
-};
-
-/* Returns whether a SYN reuses the addresses and ports of a TCP connection that has ended. */
-static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
-{
-	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
-}
-
-/* Returns whether a packet matches the flow key of a flow but does not belong to the flow. A foreign flow
- * passes only replies. A SYN from the replying side is not part of an established connection.
- */
-static __always_inline bool is_outside_flow(const struct flow *flow, const struct packet *packet, __u64 judgement)
-{
-	bool reply = direction_of(flow, packet);
-
-	if (!judgement && (packet->outgoing || !reply))
-		return true;
-	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
-}
-
 /* Handles a packet of an existing flow. If a policy of another epoch classified the flow, classifies the flow
  * again by the policy in force.
  */
@@ -47,37 +20,10 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			flow->ifindex[direction & 1] = skb->ifindex;
 	}
 	if (!foreign && judgement >> 32 != active_word) {
-		struct tally *tally = tally_at(slot);
-		enum drop_reason refused;
-		enum flush flush;
+		enum drop_reason refused = renew_judgement(packet, found, active_word, direction, now, &word);
 
-		word = classify_again(packet, active_word, direction);
-		refused = refusal_of(word);
-		if (refused) {
-			__u64 renewed = (__u64)active_word << 32 | word;
-
-			end_flow(slot, &packet->place.key, now, renewed);
-			return refuse(skb, packet, renewed, refused);
-		}
-		if (!tally)
-			return drop(skb, packet, DROP_PROGRAM_DAMAGED);
-		/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
-		 * tries again. If the cache line has another flow by now, there is nothing to store.
-		 */
-		flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
-		if (flush == FLUSH_OWNED) {
-			__u64 renewed = (__u64)active_word << 32 | word;
-
-			flush_owned(flow, tally, now);
-			if (same_key(&flow->key, &packet->place.key) &&
-			    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
-				*hit_in(tally) = packed_hit(hit_of(active_word, word));
-				count(COUNT_FLOWS_REJUDGED);
-			}
-			flush = finish_flush(flow);
-		}
-		if (flush == FLUSH_END)
-			finish_flow(slot, now, ENDED_BY_ITSELF);
+		if (refused)
+			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 	}
 	if (at_once) {
 		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
@@ -196,33 +142,11 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
 }
 
-/* Finds the flow of a packet, and returns false if the packet has no flow. Ends the flow and returns false
- * if the flow has expired, or if a SYN reopens its ended connection.
- */
-static __noinline bool find_flow(const struct packet *packet, struct found_flow *found, __u64 now)
-{
-	struct flow *flow;
-
-	if (!packet->place.stateful)
-		return false;
-	found->slot = find_slot(&packet->place.key, packet->place.hash);
-	flow = flow_at(found->slot);
-	found->flow = flow;
-	if (!flow)
-		return false;
-	found->judgement = READ_ONCE(flow->judgement);
-	asm volatile("" ::: "memory");
-	if (!same_key(&flow->key, &packet->place.key))
-		return false;
-	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
-		return true;
-	end_flow(found->slot, &packet->place.key, now, ENDED_BY_ITSELF);
-	return false;
-}
-
 __noinline enum outcome finish_error(struct __sk_buff *skb, const struct packet *error, __u64 judgement,
 				     enum drop_reason refused)
 {
+	if (!skb)
+		return OUTCOME_DROP;
 	if (refused)
 		return refuse(skb, error, judgement, refused);
 	count(COUNT_ICMP_RELATED);
@@ -252,12 +176,21 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	active_word = READ_ONCE(in_force->word);
 	find_flow_key(packet);
 	has_flow = !packet->has_no_flow && find_flow(packet, &found, now) && found.flow;
+	if (!has_flow && may_be_translated(in_force, packet) && find_real_destination(skb, packet))
+		has_flow = find_flow(packet, &found, now) && found.flow;
 	if (has_flow && is_outside_flow(found.flow, packet, found.judgement)) {
 		packet->place.stateful = false;
 		has_flow = false;
 	}
-	if (has_flow)
-		return continue_flow(skb, packet, &found, in_force, active_word, now);
+	if (has_flow) {
+		enum outcome outcome = continue_flow(skb, packet, &found, in_force, active_word, now);
+
+		return packet->is_translated && outcome == OUTCOME_PASS ? mark_translated(skb, packet) : outcome;
+	}
+	if (packet->is_translated)
+		restore_destination(packet);
+	if (is_to_service(in_force, packet))
+		return pass_to_node(skb, packet);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
 		enum outcome outcome = forward_spliced(skb, packet);
 
@@ -272,7 +205,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		if (!plain && !settings.police_local && is_not_forwarded(skb, packet)) {
 			if (is_for_own_socket(skb, packet) && is_spoofed(skb, packet))
 				return drop(skb, packet, DROP_SPOOFED_SOURCE);
-			return pass_unmarked(skb, COUNT_TO_NODE);
+			return pass_to_node(skb, packet);
 		}
 		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
@@ -346,13 +279,13 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 		if (!wrong)
 			return deliver(skb, packet);
 		if (!packet->outgoing && !settings.police_local && is_not_forwarded(skb, packet))
-			return pass_unmarked(skb, COUNT_TO_NODE);
+			return pass_to_node(skb, packet);
 		return drop(skb, packet, wrong);
 	}
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask) /* a packet without a mark is for the node itself, and so are its later fragments */
+	else if (skb->mark & settings.mark_mask & ~settings.nat_bit) /* a packet without these bits is for the node itself, and so are its later fragments */
 		remember_fragment(skb, packet);
 	return outcome;
 }

@@ -90,7 +90,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	struct hit_ref ref = {};
 	struct event *event;
 
-	if (!packet)
+	if (!skb || !packet)
 		return 0;
 	if (word) {
 		ref = hit_of(active_word, word);

@@ -1,0 +1,85 @@
+import { ADDRESSES } from '#cli/topology.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { parseAddress } from '#policy/model/ipv4.js';
+import { allowAll } from '#test/kernel/policies.js';
+import type { Bench, Row } from '../bench.js';
+import { attachWeir, BY_STACK } from './attached-weir.js';
+import { Comparison } from './comparison.js';
+import type { FiveTuple } from './frames.js';
+import { Pair } from './pair.js';
+import { LIVE } from './policies.js';
+import { DESTINATIONS, type Rig, SOURCES } from './rig.js';
+
+const COST = '× NAT alone';
+const UDP = { protocol: IPPROTO.udp };
+const ROUND = 20_000;
+const FIRST_PORT = 1_024;
+/** Translates sources to the address of the node. The ports stay, because no two flows have one port. */
+const RULES = `add table ip mine
+add chain ip mine post { type nat hook postrouting priority 100; }
+add rule ip mine post oifname "wan0" snat to ${ADDRESSES.nodeWan}`;
+
+/** Flows before the translation (`real`), and as the server sees them (`wire`). */
+type Flows = Readonly<Record<'real' | 'wire', readonly FiveTuple[]>>;
+
+function flowsFrom(count: number): Flows {
+  const from = (source: number): FiveTuple[] =>
+    Array.from({ length: count }, (_, index) => ({
+      source,
+      destination: DESTINATIONS.base + 1 + (index & 255),
+      sourcePort: FIRST_PORT + index,
+      destinationPort: 443,
+    }));
+  return { real: from(SOURCES.base + 1), wire: from(parseAddress(ADDRESSES.nodeWan) ?? 0) };
+}
+
+/** Sends packets of each flow from both sides, so that conntrack and the datapath know the flows. */
+function establish(rig: Rig, { real, wire }: Flows): void {
+  for (let time = 0; time < 3; time++) {
+    rig.use(real);
+    rig.send(real.length, UDP);
+    rig.use(wire);
+    rig.send(wire.length, { ...UDP, from: 'server' });
+  }
+}
+
+/**
+ * Returns the time of a packet with Weir, in units of the time with the same NAT and without a program. Both
+ * nodes forward in turns.
+ */
+async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promise<number> {
+  for (const rig of [pair.plain, pair.filtered]) {
+    establish(rig, flows);
+    rig.use(from === 'client' ? flows.real : flows.wire);
+  }
+  return new Comparison().cost({
+    plain: () => pair.plain.send(ROUND, { ...UDP, from }),
+    other: () => pair.filtered.send(ROUND, { ...UDP, from }),
+  });
+}
+
+async function measure(pair: Pair): Promise<Row[]> {
+  for (const { topology } of [pair.plain, pair.filtered]) await topology.node.must('nft', RULES);
+  const weir = await attachWeir(pair.filtered, allowAll, BY_STACK);
+  try {
+    const [one, many] = [flowsFrom(1), flowsFrom(LIVE)];
+    return [
+      { what: 'replies of a masqueraded flow', value: await cost(pair, one, 'server'), unit: COST },
+      { what: `replies, ${LIVE} flows`, value: await cost(pair, many, 'server'), unit: COST },
+      { what: 'packets of the opener, one flow', value: await cost(pair, one, 'client'), unit: COST },
+      {
+        what: `packets of the opener, ${LIVE} flows`,
+        value: await cost(pair, many, 'client'),
+        unit: COST,
+        atMost: 1.15,
+      },
+    ];
+  } finally {
+    await weir.detach();
+  }
+}
+
+export const natBench: Bench = {
+  name: 'nat',
+  run: () => Pair.with('snat', measure),
+};

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FORWARD_JUDGE_H
+#define WEIR_FORWARD_JUDGE_H
+
+/* The forward judge: a netfilter program (Linux 6.4) at the forward hook. There, the kernel has translated
+ * the destination (prerouting) and not yet the source (postrouting). Conntrack has joined fragments, and has
+ * translated the packets that ICMP errors quote. So the header of the packet contains its real ends. The
+ * judge decides two kinds of packets:
+ * - packets that the ingress hook has left to it (the mark has `nat_bit` alone), and
+ * - packets that the ingress hook has passed by a destination that the kernel then translated. The policy
+ *   must allow both destinations.
+ *
+ * Such a program can write neither the packet nor its mark.
+ */
+
+#define NETFILTER_DROP 0
+#define NETFILTER_ACCEPT 1
+#define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
+#define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
+#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT, a bit of `status` in struct nf_conn */
+
+/* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the names from ___ on. */
+struct net_device___forward {
+	int ifindex;
+} __attribute__((preserve_access_index));
+struct nf_hook_state {
+	struct net_device___forward *in;
+	struct net_device___forward *out;
+} __attribute__((preserve_access_index));
+struct sk_buff___forward {
+	unsigned int len;
+	__u32 mark;
+	unsigned long _nfct;
+	unsigned int end;
+	unsigned char *head;
+} __attribute__((preserve_access_index));
+struct skb_shared_info {
+	unsigned short gso_size;
+	unsigned short gso_segs;
+} __attribute__((preserve_access_index));
+struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
+	struct sk_buff___forward *skb;
+};
+
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
+
+/* Per-CPU copy of the fields of the packet that the functions shared with the ingress hook read from their
+ * context. The context of a netfilter program is another struct.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct __sk_buff);
+} forwarded SEC(".maps");
+
+/* Returns whether conntrack has translated the destination of a packet. */
+static __always_inline bool has_new_destination(const struct sk_buff___forward *skb)
+{
+	unsigned long connection = skb->_nfct;
+
+	if (!(connection & ~CONNTRACK_INFO) || (connection & CONNTRACK_INFO) >= CONNTRACK_IS_REPLY)
+		return false;
+	return BPF_CORE_READ((struct nf_conn *)(connection & ~CONNTRACK_INFO), status) & CONNTRACK_DST_NAT;
+}
+
+/* Reads the addresses and ports behind an IPv4 header at `at`. */
+static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, struct packet *packet)
+{
+	struct iphdr ip;
+	__u8 l4[8];
+	__u32 header;
+
+	if (bpf_dynptr_read(&ip, sizeof(ip), dynptr, at, 0) || ip.version != 4)
+		return false;
+	header = ip.ihl * 4;
+	packet->source = bpf_ntohl(ip.saddr);
+	packet->destination = bpf_ntohl(ip.daddr);
+	packet->protocol = ip.protocol;
+	packet->header = header;
+	if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET))
+		packet->fragment = FRAGMENT_LATER;
+	if (!header_bytes(ip.protocol) || packet->fragment)
+		return true;
+	if (bpf_dynptr_read(l4, sizeof(l4), dynptr, at + header, 0))
+		return false;
+	if (ip.protocol == IPPROTO_ICMP) {
+		packet->icmp_type = l4[0];
+		packet->icmp_code = l4[1];
+		packet->icmp_id = l4[4] << 8 | l4[5];
+	} else {
+		packet->source_port = l4[0] << 8 | l4[1];
+		packet->destination_port = l4[2] << 8 | l4[3];
+	}
+	return true;
+}
+
+/* Reads a packet, and the packet that it quotes if it is an ICMP error. */
+static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, struct packet *packet, struct packet *quoted)
+{
+	struct bpf_dynptr dynptr;
+
+	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &dynptr) || !read_ends(&dynptr, 0, packet))
+		return false;
+	if (packet->fragment)
+		return true;
+	if (packet->protocol == IPPROTO_TCP)
+		return !bpf_dynptr_read(&packet->tcp_flags, 1, &dynptr, packet->header + TCP_FLAGS + 1, 0);
+	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type))
+		quoted->is_quoted = read_ends(&dynptr, packet->header + ICMP_HEADER, quoted) && !quoted->fragment;
+	return true;
+}
+
+/* Classifies an ICMP error by the flow that it quotes, like `classify_icmp_error`. */
+static __always_inline int judge_error(struct __sk_buff *skb, const struct packet *error, __u32 active_word, __u64 *judgement)
+{
+	__u32 second = 1, direction, expected, word;
+	struct packet *quoted = bpf_map_lookup_elem(&packets, &second);
+	struct flow *flow;
+
+	if (!quoted || !quoted->is_quoted || quoted->source != error->destination)
+		return NOT_RELATED;
+	find_flow_key(quoted);
+	if (!quoted->place.stateful)
+		return NOT_RELATED;
+	flow = flow_at(find_slot(&quoted->place.key, quoted->place.hash));
+	if (!flow)
+		return NOT_RELATED;
+	*judgement = READ_ONCE(flow->judgement);
+	asm volatile("" ::: "memory");
+	if (!same_key(&flow->key, &quoted->place.key) || is_expired(flow, ticks_of(coarse_ns())))
+		return NOT_RELATED;
+	direction = direction_of(flow, quoted);
+	expected = flow->ifindex[(direction ^ 1) & 1];
+	if (expected && expected != skb->ifindex)
+		return NOT_RELATED;
+	if (!*judgement)
+		return DROP_NONE;
+	word = *judgement >> 32 == active_word ? *judgement : classify_again(quoted, active_word, direction);
+	*judgement = (__u64)active_word << 32 | word;
+	return refusal_of(word);
+}
+
+/* Classifies a packet that has no flow, like `begin_flow`. The service plane cannot take over a packet at
+ * this hook, so the verdict redirect refuses it.
+ */
+static __always_inline enum outcome judge_new(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
+					      __u32 active_word, __u64 now)
+{
+	bool stray = packet->protocol == IPPROTO_TCP && !opens_tcp(packet);
+	__u64 judgement = (__u64)active_word << 32 | classify_packet(packet, active_word, false);
+	enum drop_reason refused = refusal_of(judgement);
+	__u8 how = 0;
+
+	if (stray && refused) {
+		__u32 reply = classify_packet(packet, active_word, true);
+
+		if (!refusal_of(reply)) {
+			judgement = (__u64)active_word << 32 | reply;
+			refused = DROP_NONE;
+			how = AS_REPLY;
+		}
+	}
+	if (stray && now >= READ_ONCE(in_force->pickup_until_ns)) {
+		if (!how && (__u32)judgement & AUDITED)
+			return pass_alone(skb, packet, judgement);
+		refused = DROP_OUT_OF_STATE;
+	}
+	if (refused)
+		return refuse(skb, packet, judgement, refused);
+	if (!packet->place.stateful || packet->place.icmp_reply)
+		return pass_alone(skb, packet, judgement);
+	refused = open_flow(skb, packet, judgement, how);
+	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
+}
+
+/* Handles a packet at the forward hook by its real ends. The ingress hook has checked its source. */
+__noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 first = 0, active_word, direction, word;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+	struct found_flow found = { .slot = NO_SLOT };
+	__u64 now = coarse_ns(), judgement = 0;
+	struct flow *flow;
+
+	if (!skb || !packet || !in_force)
+		return OUTCOME_DROP;
+	active_word = READ_ONCE(in_force->word);
+	if (!active_word)
+		return drop(skb, packet, DROP_NO_POLICY);
+	if (packet->fragment)
+		return drop(skb, packet, DROP_FRAGMENT);
+	if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
+		return drop(skb, packet, DROP_ICMP_REDIRECT);
+	find_flow_key(packet);
+	if (find_flow(packet, &found, now) && found.flow && !is_outside_flow(found.flow, packet, found.judgement)) {
+		flow = found.flow;
+		direction = direction_of(flow, packet);
+		word = found.judgement;
+		if (found.judgement && found.judgement >> 32 != active_word) {
+			enum drop_reason refused = renew_judgement(packet, &found, active_word, direction, now, &word);
+
+			if (refused)
+				return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
+		}
+		if (flow->ifindex[direction & 1] != skb->ifindex && same_key(&flow->key, &packet->place.key))
+			flow->ifindex[direction & 1] = skb->ifindex;
+		follow_flow(skb, flow, found.slot, packet, direction, now);
+		return found.judgement ? pass_verdict(skb, word) : pass(skb, COUNT_FOREIGN);
+	}
+	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+		int refused = judge_error(skb, packet, active_word, &judgement);
+
+		if (refused != NOT_RELATED)
+			return finish_error(skb, packet, judgement, refused);
+		packet->place.stateful = false;
+	}
+	return judge_new(skb, packet, in_force, active_word, now);
+}
+
+SEC("netfilter")
+int weir_forward(struct bpf_nf_ctx *context)
+{
+	struct sk_buff___forward *skb = context->skb;
+	struct packet *packet, *quoted;
+	struct skb_shared_info *shared;
+	struct __sk_buff *copy;
+	__u32 first = 0, mark = skb->mark;
+
+	if (mark & settings.guard_bit ? mark & settings.nat_bit || !has_new_destination(skb) : !(mark & settings.nat_bit))
+		return NETFILTER_ACCEPT;
+	packet = new_packet(0);
+	quoted = new_packet(1);
+	copy = bpf_map_lookup_elem(&forwarded, &first);
+	if (!packet || !quoted || !copy)
+		return NETFILTER_DROP;
+	shared = (void *)(skb->head + skb->end);
+	copy->len = skb->len + ETH_HLEN;
+	copy->ifindex = context->state->in->ifindex;
+	copy->gso_size = BPF_CORE_READ(shared, gso_size);
+	copy->gso_segs = BPF_CORE_READ(shared, gso_segs);
+	packet->way.ifindex = context->state->out->ifindex;
+	if (!read_forwarded(context, packet, quoted)) {
+		drop(copy, packet, DROP_MALFORMED);
+		return NETFILTER_DROP;
+	}
+	return judge_forwarded(copy, packet) == OUTCOME_PASS ? NETFILTER_ACCEPT : NETFILTER_DROP;
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_TRANSLATION_H
+#define WEIR_TRANSLATION_H
+
+/* Packets of flows whose addresses the node translates (NAT). A policy sees the real ends of such a flow: the
+ * client before SNAT and the server after DNAT (D17b). The ingress hook runs before the kernel translates a
+ * packet, so only the destination of the packet can differ from the real destination.
+ *
+ * The ingress hook reads the real destination of a known flow from conntrack. It leaves each other packet
+ * that is addressed to the node to the forward judge (forward_judge.h), which runs after the translation.
+ * Without NAT rules, `translates` of the map `active` is 0 and this code does nothing.
+ */
+
+/* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
+union nf_inet_addr {
+	__be32 ip;
+} __attribute__((preserve_access_index));
+union nf_conntrack_man_proto {
+	__be16 all;
+} __attribute__((preserve_access_index));
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union nf_conntrack_man_proto u;
+} __attribute__((preserve_access_index));
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+} __attribute__((preserve_access_index));
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+} __attribute__((preserve_access_index));
+struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2];
+	unsigned long status;
+} __attribute__((preserve_access_index));
+
+/* The first 12 bytes of the kernel's struct bpf_ct_opts, a size that every kernel accepts. */
+struct conntrack_options {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir; /* result: 0 if the packet has the direction of the connection's first packet */
+	__u8 reserved[2];
+};
+
+extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_bytes,
+					 struct conntrack_options *options, __u32 options_bytes) __ksym __weak;
+extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
+
+/* The flow key by the real ends (`real`) of packets with the key `wire`. Valid for ALIAS_TICKS, because
+ * conntrack may give the addresses and ports to another connection later.
+ */
+struct nat_alias {
+	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after it reads */
+	__u64 wire[2];
+	__u64 real[2];
+	__u64 from_high; /* 1: the packets come from the higher address and port of the key `real` */
+	__u64 unused[2];
+};
+
+#define ALIAS_TICKS 954 /* 1 s */
+#define NAT_ALIASES 32768
+#define ALIAS_BEING_WRITTEN 0xffffffffffffffffULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NAT_ALIASES);
+	__type(key, __u32);
+	__type(value, struct nat_alias);
+} nat_aliases SEC(".maps");
+
+static __always_inline struct nat_alias *alias_at(__u64 hash)
+{
+	__u32 at = hash >> 8 & (NAT_ALIASES - 1);
+
+	return bpf_map_lookup_elem(&nat_aliases, &at);
+}
+
+/* Stores that packets with the key `wire` belong to the flow of `packet`, whose ends are real. */
+static __always_inline void store_alias(const struct flow_key *wire, const struct packet *packet, __u64 now_ns)
+{
+	const __u64 *from = (const __u64 *)wire, *to = (const __u64 *)&packet->place.key;
+	struct nat_alias *alias = alias_at(hash_of_key(wire));
+	__u64 seen;
+
+	if (!alias)
+		return;
+	seen = READ_ONCE(alias->stamp);
+	if (seen == ALIAS_BEING_WRITTEN ||
+	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)
+		return;
+	alias->wire[0] = from[0];
+	alias->wire[1] = from[1];
+	alias->real[0] = to[0];
+	alias->real[1] = to[1];
+	alias->from_high = packet->place.from_high;
+	asm volatile("" ::: "memory");
+	WRITE_ONCE(alias->stamp, (__u64)ticks_of(now_ns) << 32 | (__u32)(seen + 1));
+}
+
+/* If a fresh alias exists for a key, replaces the key by that of the real ends, and returns true. */
+static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bool *from_high, __u64 now_ns)
+{
+	struct nat_alias *alias = alias_at(flow_lookup->hash);
+	__u64 seen, addresses, rest, high;
+
+	if (!alias)
+		return false;
+	seen = READ_ONCE(alias->stamp);
+	asm volatile("" ::: "memory");
+	if (!seen || seen == ALIAS_BEING_WRITTEN || ticks_of(now_ns) - (__u32)(seen >> 32) >= ALIAS_TICKS)
+		return false;
+	if (alias->wire[0] != flow_lookup->addresses || alias->wire[1] != flow_lookup->rest)
+		return false;
+	addresses = alias->real[0];
+	rest = alias->real[1];
+	high = alias->from_high;
+	asm volatile("" ::: "memory");
+	if (READ_ONCE(alias->stamp) != seen)
+		return false;
+	flow_lookup->addresses = addresses;
+	flow_lookup->rest = rest;
+	flow_lookup->hash = hash_of(addresses, rest);
+	*from_high = high;
+	return true;
+}
+
+/* Returns whether an address is in a range of `dataplane.translated`. The real destination alone decides
+ * packets to such an address.
+ */
+static __always_inline bool is_service_address(__u32 address)
+{
+	for (__u32 index = 0; index < TRANSLATED_PREFIXES && index < settings.translated_prefixes; index++)
+		if ((address & settings.translated[index].mask) == settings.translated[index].address)
+			return true;
+	return false;
+}
+
+/* Returns whether conntrack may know another destination of this packet. */
+static __always_inline bool may_be_translated(const struct active *in_force, const struct packet *packet)
+{
+	return settings.reads_conntrack && READ_ONCE(in_force->translates) && !packet->outgoing &&
+	       packet->fragment == FRAGMENT_NONE &&
+	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP);
+}
+
+/* Searches conntrack for the connection of a packet, and replaces the packet's destination and flow key by
+ * the real ones. Returns false, and changes nothing, if conntrack has no such connection or does not
+ * translate its destination. The real destination is the source of the opposite direction. Does not search
+ * for a SYN that the copied routes forward, so that a flood of SYNs costs the same as without NAT.
+ */
+__noinline bool find_real_destination(struct __sk_buff *skb, struct packet *packet)
+{
+	struct conntrack_options options = { .netns_id = BPF_F_CURRENT_NETNS };
+	struct tuple tuple = {};
+	struct nf_conn *connection;
+	__u32 address;
+	__u16 port;
+
+	if (!packet || !settings.reads_conntrack)
+		return false;
+	if (packet->protocol == IPPROTO_TCP && opens_tcp(packet) && !is_service_address(packet->destination) &&
+	    is_plainly_forwarded(skb, packet))
+		return false;
+	options.l4proto = packet->protocol;
+	tuple.source = bpf_htonl(packet->source);
+	tuple.destination = bpf_htonl(packet->destination);
+	tuple.source_port = bpf_htons(packet->source_port);
+	tuple.destination_port = bpf_htons(packet->destination_port);
+	connection = bpf_skb_ct_lookup(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), &options, sizeof(options));
+	if (!connection)
+		return false;
+	if (options.dir == 0) {
+		address = connection->tuplehash[1].tuple.src.u3.ip;
+		port = connection->tuplehash[1].tuple.src.u.all;
+	} else {
+		address = connection->tuplehash[0].tuple.src.u3.ip;
+		port = connection->tuplehash[0].tuple.src.u.all;
+	}
+	bpf_ct_release(connection);
+	if (address == tuple.destination && port == tuple.destination_port)
+		return false;
+	packet->is_translated = true;
+	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
+	packet->wire.key = packet->place.key;
+	packet->wire.destination = packet->destination;
+	packet->wire.port = packet->destination_port;
+	packet->destination = bpf_ntohl(address);
+	packet->destination_port = bpf_ntohs(port);
+	find_flow_key(packet);
+	return true;
+}
+
+/* Reverses `find_real_destination`, because the flow table has no flow with the real ends. */
+static __always_inline void restore_destination(struct packet *packet)
+{
+	packet->is_translated = false;
+	packet->destination = packet->wire.destination;
+	packet->destination_port = packet->wire.port;
+	find_flow_key(packet);
+}
+
+/* Marks a packet that has passed by its real ends, so that the forward judge does not classify it again. */
+static __always_inline enum outcome set_translated(struct __sk_buff *skb)
+{
+	skb->mark |= settings.nat_bit;
+	set_priority(skb, PRIORITY_TRANSLATED);
+	return OUTCOME_PASS;
+}
+
+/* Like `set_translated`, and stores an alias for the next packets. */
+__noinline enum outcome mark_translated(struct __sk_buff *skb, const struct packet *packet)
+{
+	if (packet)
+		store_alias(&packet->wire.key, packet, coarse_ns());
+	return set_translated(skb);
+}
+
+/* Returns whether a forwarded packet has passed the forward judge. */
+static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
+{
+	__u32 first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	return skb->mark & settings.nat_bit && in_force && READ_ONCE(in_force->translates);
+}
+
+/* Returns whether a packet goes to a service address while the node translates addresses. */
+static __always_inline bool is_to_service(const struct active *in_force, const struct packet *packet)
+{
+	return settings.translated_prefixes && !packet->outgoing && READ_ONCE(in_force->translates) &&
+	       is_service_address(packet->destination);
+}
+
+/* Passes a packet that is addressed to the node, or to a service address. If the node translates addresses,
+ * the network stack may forward the packet, so leaves it to the forward judge. The source must be valid,
+ * because the judge cannot look up a route.
+ */
+__noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	if (!packet || !in_force || !READ_ONCE(in_force->translates) || is_multicast_or_broadcast(packet->destination) ||
+	    is_spoofed(skb, packet))
+		return pass_unmarked(skb, COUNT_TO_NODE);
+	if (settings.bridges)
+		return TO_PREDECESSOR;
+	count_packet(COUNT_TO_NODE, skb);
+	skb->mark |= settings.nat_bit;
+	set_priority(skb, PRIORITY_PENDING);
+	return OUTCOME_PASS;
+}
+
+#endif

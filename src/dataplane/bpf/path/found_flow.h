@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_FOUND_FLOW_H
+#define WEIR_FOUND_FLOW_H
+
+/* The search for the flow of a packet, and the classification of a flow by a new policy. The full path and
+ * the forward judge call these functions.
+ */
+
+/* The result of `find_flow`: the flow of a packet, and the `judgement` that belongs to this flow even if
+ * another CPU has replaced the flow in the cache line since.
+ */
+struct found_flow {
+	struct flow *flow;
+	__u64 judgement;
+	__u32 slot; /* flow slot; contains the bit HALF_OPEN if the flow is half open */
+};
+
+/* Returns whether a SYN reuses the addresses and ports of a TCP connection that has ended. */
+static __always_inline bool is_reopened(const struct flow *flow, const struct packet *packet)
+{
+	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
+}
+
+/* Returns whether a packet matches the flow key of a flow but does not belong to the flow. A foreign flow
+ * passes only replies. A SYN from the replying side is not part of an established connection.
+ */
+static __always_inline bool is_outside_flow(const struct flow *flow, const struct packet *packet, __u64 judgement)
+{
+	bool reply = direction_of(flow, packet);
+
+	if (!judgement && (packet->outgoing || !reply))
+		return true;
+	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
+}
+
+/* Classifies the flow of a packet again by the policy in force, and stores the new judgement in the flow.
+ * Returns DROP_NONE, or the drop reason if the policy refuses the flow, which the function then ends.
+ */
+static __always_inline enum drop_reason renew_judgement(const struct packet *packet, const struct found_flow *found,
+							__u32 active_word, __u32 direction, __u64 now, __u32 *word)
+{
+	__u64 judgement = found->judgement, renewed;
+	struct tally *tally = tally_at(found->slot);
+	struct flow *flow = found->flow;
+	enum drop_reason refused;
+	enum flush flush;
+
+	*word = classify_again(packet, active_word, direction);
+	renewed = (__u64)active_word << 32 | *word;
+	refused = refusal_of(*word);
+	if (refused) {
+		end_flow(found->slot, &packet->place.key, now, renewed);
+		return refused;
+	}
+	if (!tally)
+		return DROP_PROGRAM_DAMAGED;
+	/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
+	 * tries again. If the cache line has another flow by now, there is nothing to store.
+	 */
+	flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
+	if (flush == FLUSH_OWNED) {
+		flush_owned(flow, tally, now);
+		if (same_key(&flow->key, &packet->place.key) &&
+		    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
+			*hit_in(tally) = packed_hit(hit_of(active_word, *word));
+			count(COUNT_FLOWS_REJUDGED);
+		}
+		flush = finish_flush(flow);
+	}
+	if (flush == FLUSH_END)
+		finish_flow(found->slot, now, ENDED_BY_ITSELF);
+	return DROP_NONE;
+}
+
+/* Finds the flow of a packet, and returns false if the packet has no flow. Ends the flow and returns false
+ * if the flow has expired, or if a SYN reopens its ended connection.
+ */
+static __noinline bool find_flow(const struct packet *packet, struct found_flow *found, __u64 now)
+{
+	struct flow *flow;
+
+	if (!packet->place.stateful)
+		return false;
+	found->slot = find_slot(&packet->place.key, packet->place.hash);
+	flow = flow_at(found->slot);
+	found->flow = flow;
+	if (!flow)
+		return false;
+	found->judgement = READ_ONCE(flow->judgement);
+	asm volatile("" ::: "memory");
+	if (!same_key(&flow->key, &packet->place.key))
+		return false;
+	if (!is_reopened(flow, packet) && !is_expired(flow, ticks_of(now)))
+		return true;
+	end_flow(found->slot, &packet->place.key, now, ENDED_BY_ITSELF);
+	return false;
+}
+
+#endif

@@ -1,0 +1,94 @@
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { natBit } from '#dataplane/abi/settings.js';
+import type { Pins } from '#dataplane/attach/pins.js';
+import { Guard } from '#dataplane/guard/nftables-guard.js';
+import { programId } from '#dataplane/loader/bpf-fd.js';
+import type { LoadedObject, ObjectOptions } from '#dataplane/object/loaded-object.js';
+import type { NatSupport } from '#dataplane/review/nat.js';
+import { ForwardJudge } from './forward-judge.js';
+
+/** Returns the guard that the process at these pins has made, to compare it with the rules in the kernel. */
+export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: Pins): Guard {
+  const guard = new Guard(options);
+  guard.leaveToJudge(new ForwardJudge(pins.links).programs().length > 0);
+  return guard;
+}
+
+type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal'>;
+
+/**
+ * Makes the datapath decide translated flows by their real ends while the node has NAT rules (D17b). A packet
+ * must never pass the guard undecided. So the order to switch this on is: forward judge, guard, ingress hook;
+ * the order to switch it off is the reverse.
+ */
+export class Translation {
+  readonly #options: Options;
+  readonly #guard: Guard;
+  readonly #judge: ForwardJudge;
+
+  constructor(options: Options, guard: Guard, pins: Pins) {
+    this.#options = options;
+    this.#guard = guard;
+    this.#judge = new ForwardJudge(pins.links);
+  }
+
+  /** Continues what an earlier process has switched on. Must be called before the guard is made. */
+  adopt(): void {
+    this.#guard.leaveToJudge(this.#judge.programs().length > 0);
+  }
+
+  /**
+   * Tells a datapath that awaits its first flip whether its predecessor decides translated flows. Until the
+   * flip, the forward judge of the predecessor stays attached.
+   */
+  await({ slots }: LoadedObject): void {
+    slots.setTranslates(this.#judge.programs().length > 0);
+  }
+
+  /**
+   * Switches on or off. The programs of `loaded` must be on the hooks. Without netfilter programs, the guard
+   * drops what only the forward judge could decide.
+   */
+  follow(loaded: LoadedObject, translates: boolean): void {
+    if (!translates || this.obstacle(loaded.options) !== null) {
+      this.#end(loaded);
+      return;
+    }
+    if (loaded.options.judges === true) {
+      const fd = loaded.object.programFd('weir_forward');
+      this.#judge.put(fd, programId(fd));
+      this.#leaveToJudge(true);
+    }
+    loaded.slots.setTranslates(true);
+  }
+
+  /** Returns whether the forward judge of `loaded` is attached, if it must be. */
+  stands({ object, slots, options }: LoadedObject): boolean {
+    if (!slots.translates || options.judges !== true) return true;
+    return this.#judge.programs().includes(programId(object.programFd('weir_forward')));
+  }
+
+  support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {
+    return { obstacle: this.obstacle(options), judges: options.judges === true };
+  }
+
+  /** Returns why the datapath cannot decide translated flows by their real ends; null if it can. */
+  obstacle({ readsConntrack }: Pick<ObjectOptions, 'readsConntrack'>): string | null {
+    if (readsConntrack !== true) return 'the kernel module nf_conntrack was loaded after Weir, so restart Weir';
+    if (natBit(this.#options.markMask) === 0) return 'dataplane.mark_mask has less than four bits';
+    if (this.#options.policeLocal) return 'dataplane.police_local is set';
+    return this.#options.forwarding === 'direct' ? 'dataplane.forwarding is direct' : null;
+  }
+
+  #end({ slots }: LoadedObject): void {
+    slots.setTranslates(false);
+    this.#leaveToJudge(false);
+    this.#judge.remove();
+  }
+
+  #leaveToJudge(leaves: boolean): void {
+    if (this.#guard.leavesToJudge === leaves) return;
+    this.#guard.leaveToJudge(leaves);
+    this.#guard.make();
+  }
+}

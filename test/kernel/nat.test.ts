@@ -1,0 +1,402 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { Program } from '#contracts/program.js';
+import { natBit } from '#dataplane/abi/settings.js';
+import { Pins } from '#dataplane/attach/pins.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
+import { compile } from '#policy/compile/compile.js';
+import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+import { ALLOWED, allowAll, DENIED, denyAll } from './policies.js';
+
+/** The port of the node at which it forwards to port ALLOWED of the client. */
+const PUBLIC = 9_000;
+const MARK_MASK = 0x00f0_0000;
+/** An address that no host has. The node forwards its port 80 to port ALLOWED of the server. */
+const SERVICE = '10.99.0.1';
+const MASQUERADE = `add rule ip mine post oifname "wan0" masquerade
+add rule ip mine post iifname "lan0" oifname "lan0" masquerade`;
+const CHAINS = `add table ip mine
+delete table ip mine
+add table ip mine
+add chain ip mine raw { type filter hook prerouting priority -300; }
+add chain ip mine pre { type nat hook prerouting priority -100; }
+add chain ip mine post { type nat hook postrouting priority 100; }
+add chain ip mine after { type filter hook forward priority 0; }
+add counter ip mine left
+add rule ip mine after meta mark & 0x00f00000 == ${natBit(MARK_MASK)} counter name left`;
+const DNAT = `add rule ip mine pre ip daddr ${ADDRESSES.nodeWan} meta l4proto { tcp, udp } th dport ${PUBLIC} dnat to ${ADDRESSES.client}:${ALLOWED}
+add rule ip mine pre ip daddr ${SERVICE} meta l4proto { tcp, udp } th dport 80 dnat to ${ADDRESSES.server}:${ALLOWED}`;
+
+let topology: Topology;
+let leave: () => void;
+let datapath: LocalDatapath;
+beforeAll(async () => {
+  topology = await createTopology('nat');
+  const { client, server, node } = topology;
+  // The server has no route to the client: it can reply only to an address of the node.
+  await server.must('ip', 'route', 'del', 'default');
+  await node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
+  const serve = [program('tour-traffic'), 'serve', String(ALLOWED), String(DENIED)];
+  for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
+  leave = enterNamespace(node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+beforeEach(() => translate(MASQUERADE, DNAT));
+afterEach(() => {
+  datapath.close();
+  detach(topology.pinPath);
+  flushConntrack();
+});
+
+async function translate(...rules: readonly string[]): Promise<void> {
+  await topology.node.must('nft', [CHAINS, ...rules].join('\n'));
+}
+
+function police(policed: Program, more: Partial<DatapathOptions> = {}): void {
+  open(more);
+  enforce(policed, 1);
+}
+
+function open(more: Partial<DatapathOptions>): void {
+  const options = { interfaces: ['lan0', 'wan0'], forwarding: 'auto', pickupMs: 60_000, ...more } as const;
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, options));
+  datapath.open();
+  datapath.attach();
+}
+
+function enforce(policed: Program, generation: number): void {
+  datapath.stage(policed, generation);
+  datapath.flip();
+}
+
+const IPCTNL_MSG_CT_DELETE = 2;
+const NLM_F_REQUEST = 1;
+/** Deletes all conntrack entries of the node. */
+function flushConntrack(): void {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+  socket.send((1 << 8) | IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, Buffer.alloc(4));
+  socket.close();
+}
+
+type Host = 'client' | 'server';
+type How = 'connect' | 'datagram';
+const HOWS: readonly How[] = ['connect', 'datagram'];
+/** Sends one message to an echo server, by TCP or UDP. Returns the lines that `tour-traffic` prints. */
+async function ask(timeoutMs: number, from: Host, how: How, to: string, port: number, ...more: string[]) {
+  const args = [program('tour-traffic'), how, to, String(port), '--timeout', String(timeoutMs), ...more];
+  const { stdout } = await topology[from].run(process.execPath, ...args);
+  return stdout.trim().split('\n');
+}
+
+type Asked = [from: Host, how: How, to: string, port: number, ...more: string[]];
+async function passes(...asked: Asked): Promise<void> {
+  expect(await ask(900, ...asked)).toContain('pong 1');
+}
+async function isDropped(...asked: Asked): Promise<void> {
+  const lines = await ask(400, ...asked);
+  expect([['refused ETIMEDOUT'], ['silent 1']]).toContainEqual(lines);
+}
+
+async function pings(...more: string[]): Promise<number> {
+  const asked = ['-n', '-c', '2', '-i', '0.2', '-W', '1', ...more, ADDRESSES.server];
+  const { stdout } = await topology.client.run('ping', ...asked);
+  return Number(/(\d+) received/.exec(stdout)?.[1]);
+}
+
+/** Returns a policy that lets one source open connections to these addresses and ports only. */
+const only = (source: string, ...to: readonly (readonly [string, number])[]): Program =>
+  compile(
+    policy([
+      group(
+        [source],
+        to.map(([address, port], index) => rule({ id: `r${index}`, to: [address], ports: [String(port)] })),
+      ),
+    ]),
+  );
+const outwards = only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]);
+
+/** Returns the number of forwarded packets that the ingress hook has left to the forward judge. */
+async function leftToJudge(): Promise<number> {
+  const text = await topology.node.must('nft', 'list counter ip mine left');
+  return Number(/packets (\d+)/.exec(text)?.[1]);
+}
+
+describe('behind masquerade, with both interfaces policed', () => {
+  test('the policy sees the client, and replies pass by TCP and UDP', async () => {
+    police(outwards);
+    expect(datapath.review().faults).toEqual(hasNetfilterPrograms() ? [] : [expect.stringContaining('Linux 6.4')]);
+    for (const how of HOWS) {
+      await passes('client', how, ADDRESSES.server, ALLOWED);
+      await isDropped('client', how, ADDRESSES.server, DENIED);
+      await isDropped('client', how, ADDRESSES.server, ALLOWED, '--source', ADDRESSES.clientOther);
+    }
+    // The ingress hook has found the flow of each reply itself.
+    expect(await leftToJudge()).toBe(0);
+  });
+
+  test('flows have the address of the client', async () => {
+    police(outwards);
+    await passes('client', 'datagram', ADDRESSES.server, ALLOWED);
+    const { items } = await datapath.flows({ filter: anyFlow(), after: null, limit: 10 });
+    expect(
+      items.map(({ source, destination, ports, packets }) => ({
+        ends: [source, destination].map(formatAddress),
+        port: ports?.[1],
+        packets,
+      })),
+    ).toEqual([{ ends: [ADDRESSES.client, ADDRESSES.server], port: ALLOWED, packets: [1n, 1n] }]);
+  });
+
+  test('two clients with one source port are two flows', async () => {
+    police(allowAll);
+    const port = ['--source-port', '41000'];
+    const stream = topology.client.start(process.execPath, [
+      ...[
+        program('tour-traffic'),
+        'connect-udp',
+        ADDRESSES.server,
+        String(ALLOWED),
+        '--every',
+        '20',
+        ...port,
+        '--source',
+        ADDRESSES.client,
+      ],
+    ]);
+    expect(await firstLine(stream)).toBe('pong 1');
+    for (const how of HOWS) {
+      await passes('client', how, ADDRESSES.server, ALLOWED, ...port, '--source', ADDRESSES.clientOther);
+    }
+    stream.kill();
+  });
+
+  test.runIf(hasNetfilterPrograms())('ping passes according to the policy, in whole and in fragments', async () => {
+    police(allowAll);
+    expect(await pings()).toBe(2);
+    expect(await pings('-s', '3000')).toBe(2);
+    enforce(outwards, 2);
+    expect(await pings()).toBe(0);
+  });
+
+  test.runIf(hasNetfilterPrograms())('an ICMP error reaches the client whose packet it quotes', async () => {
+    police(only(ADDRESSES.client, [ADDRESSES.server, 9]));
+    const ask = `const s = require('node:dgram').createSocket('udp4');
+      s.on('error', ({ code }) => { console.log(code); process.exit(); });
+      s.connect(9, '${ADDRESSES.server}', () => s.send('x'));
+      setTimeout(() => process.exit(), 1000)`;
+    expect((await topology.client.run(process.execPath, '-e', ask)).stdout).toBe('ECONNREFUSED\n');
+  });
+
+  test('a policy change cuts a flow at its next packet, from either side', async () => {
+    police(outwards);
+    // The server sends a datagram every 5 ms, from the first datagram of the client on.
+    const push = `const s = require('node:dgram').createSocket('udp4');
+      s.on('message', (_, from) => setInterval(() => s.send('x', from.port, from.address), 5));
+      s.bind(7000, () => console.log('ready'))`;
+    const listen = `const s = require('node:dgram').createSocket('udp4');
+      let count = 0;
+      s.on('message', () => count++);
+      s.send('x', 7000, '${ADDRESSES.server}');
+      process.stdin.on('data', () => console.log(count))`;
+    enforce(only(ADDRESSES.client, [ADDRESSES.server, 7_000]), 2);
+    const server = topology.server.start(process.execPath, ['-e', push]);
+    await firstLine(server);
+    const client = topology.client.start(process.execPath, ['-e', listen]);
+    const received = async (): Promise<number> => {
+      client.stdin?.write('?\n');
+      return Number(await firstLine(client));
+    };
+    await expect.poll(received, { timeout: 5_000 }).toBeGreaterThan(10);
+    enforce(denyAll, 3);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const last = await received();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await received()).toBe(last);
+    client.kill();
+    server.kill();
+  });
+
+  test('without the datapath’s verdict nothing passes: an unsolicited packet to the node’s port is not forwarded', async () => {
+    police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]));
+    for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
+    if (hasNetfilterPrograms()) expect(datapath.stats().drops.policy_deny?.packets).toBeGreaterThan(0n);
+  });
+
+  test.runIf(hasNetfilterPrograms())(
+    'in a conntrack zone other than 0, the forward judge finds the flows',
+    async () => {
+      await translate(MASQUERADE, 'add rule ip mine raw ct zone set 7');
+      police(outwards);
+      for (const how of HOWS) {
+        await passes('client', how, ADDRESSES.server, ALLOWED);
+        await isDropped('client', how, ADDRESSES.server, DENIED);
+      }
+      expect(await leftToJudge()).toBeGreaterThan(3);
+    },
+  );
+
+  test('flows go on after conntrack was flushed, and stay subject to the policy', async () => {
+    police(outwards);
+    const args = [program('tour-traffic'), 'connect', ADDRESSES.server, String(ALLOWED), '--every', '10'];
+    const child = topology.client.start(process.execPath, args);
+    const lines: string[] = [];
+    child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
+    const grows = async (): Promise<void> => {
+      const before = lines.length;
+      await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(before + 5);
+    };
+    await grows();
+    flushConntrack();
+    await grows();
+    enforce(denyAll, 2);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const last = lines.length;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(lines.length).toBe(last);
+    child.kill();
+  });
+});
+
+describe.runIf(hasNetfilterPrograms())('behind DNAT, with both interfaces policed', () => {
+  test('the policy sees the server after the translation', async () => {
+    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+    for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
+    enforce(only(ADDRESSES.server, [ADDRESSES.nodeWan, PUBLIC]), 2);
+    for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
+  });
+
+  test('a datagram in fragments passes according to the policy', async () => {
+    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+    const ask = `const s = require('node:dgram').createSocket('udp4');
+      s.on('message', (m) => { console.log(m.length); process.exit(); });
+      s.send(Buffer.alloc(3000), ${PUBLIC}, '${ADDRESSES.nodeWan}');
+      setTimeout(() => process.exit(), 1000)`;
+    expect((await topology.server.run(process.execPath, '-e', ask)).stdout).toBe('3000\n');
+    enforce(denyAll, 2);
+    expect((await topology.server.run(process.execPath, '-e', ask)).stdout).toBe('');
+  });
+
+  test('a client reaches a host of its own network through the public address', async () => {
+    police(only(ADDRESSES.clientOther, [ADDRESSES.client, ALLOWED]));
+    const from = ['--source', ADDRESSES.clientOther];
+    for (const how of HOWS) await passes('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+    enforce(denyAll, 2);
+    for (const how of HOWS) await isDropped('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+  });
+
+  test('of an address beyond the node, the policy must allow the address before and the server after the translation', async () => {
+    const real = [ADDRESSES.server, ALLOWED] as const;
+    police(only(ADDRESSES.client, real, [SERVICE, 80]));
+    for (const how of HOWS) await passes('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, real), 2);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+  });
+
+  test('of an address in dataplane.translated, the policy sees the server alone', async () => {
+    const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+    police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
+    for (const how of HOWS) await passes('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    // Without a rule for NAT, such an address is one like any other.
+    expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
+  });
+
+  test('of the node to itself, packets pass to the node', async () => {
+    await translate(`add rule ip mine pre tcp dport ${PUBLIC} redirect to :${ALLOWED}`);
+    police(denyAll);
+    const serve = topology.node.start(process.execPath, [program('tour-traffic'), 'serve', String(ALLOWED)]);
+    await firstLine(serve);
+    await passes('client', 'connect', ADDRESSES.nodeLan, PUBLIC);
+    serve.kill();
+  });
+});
+
+describe.runIf(hasNetfilterPrograms())('the forward judge', () => {
+  const judges = (): string[] => {
+    const { links } = new Pins(topology.pinPath);
+    return existsSync(links) ? readdirSync(links).filter((name) => name.startsWith('forward')) : [];
+  };
+
+  test('is attached while NAT rules exist', async () => {
+    await topology.node.must('nft', 'delete table ip mine');
+    police(outwards);
+    expect(judges()).toEqual([]);
+    await translate(MASQUERADE);
+    datapath.look();
+    expect(judges()).toEqual(['forward-1']);
+    const configured = { interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' } as const;
+    expect(dataplaneStatus({ pinPath: topology.pinPath, configured })).toMatchObject({
+      guardStands: true,
+      forwarding: { way: 'stack', reason: 'nftables chain ip mine raw' },
+    });
+    await passes('client', 'datagram', ADDRESSES.server, ALLOWED);
+    await topology.node.must('nft', 'delete table ip mine');
+    datapath.look();
+    expect(judges()).toEqual([]);
+  });
+
+  test('stays in force when the process ends, and a later process replaces it while flows go on', async () => {
+    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+    const args = [program('tour-traffic'), 'connect', ADDRESSES.nodeWan, String(PUBLIC), '--every', '5'];
+    const child = topology.server.start(process.execPath, args);
+    const lines: string[] = [];
+    child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
+    await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(5);
+    datapath.close();
+    await passes('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
+    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+    expect(judges()).toEqual(['forward-2']);
+    await passes('server', 'connect', ADDRESSES.nodeWan, PUBLIC);
+    // Other sizes of maps need another datapath, which takes over the flows.
+    datapath.close();
+    open({ flowCapacity: 2_048, pickupMs: 0 });
+    // The guard still takes over packets for the judge of the earlier datapath, and accepts no other mark.
+    const rules = (await topology.node.must('nft', 'list', 'chain', 'inet', 'weir', 'guard')).split('\n');
+    expect(rules.filter((line) => line.includes('accept') && !/iifname|policy/.test(line))).toHaveLength(1);
+    await passes('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
+    enforce(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]), 1);
+    expect(judges()).toEqual(['forward-1']);
+    const before = lines.length;
+    await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(before + 5);
+    expect(lines.filter((line) => !/^(open|pong \d+)$/.test(line))).toEqual([]);
+    enforce(denyAll, 3);
+    await isDropped('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
+    child.kill();
+  });
+
+  test('is reported as a lost guard when its pin was removed, and an attach makes it again', () => {
+    police(outwards);
+    const [name = ''] = judges();
+    new Pins(topology.pinPath).remove(join(new Pins(topology.pinPath).links, name));
+    expect(datapath.look()).toContainEqual({ type: 'guard_lost' });
+    datapath.attach();
+    expect(judges()).toEqual(['forward-1']);
+  });
+
+  test('is removed by detach, and everything passes', async () => {
+    police(denyAll);
+    await isDropped('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
+    datapath.close();
+    detach(topology.pinPath);
+    expect(judges()).toEqual([]);
+    for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
+  });
+});
