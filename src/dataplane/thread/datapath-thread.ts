@@ -37,7 +37,7 @@ const CUT_AT_ONCE = 2_048;
 type Thread = WorkerClient<DatapathRequests, never, FromDatapath>;
 
 class DatapathThread implements Datapath {
-  readonly #options: DatapathOptions;
+  #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
@@ -63,6 +63,12 @@ class DatapathThread implements Datapath {
   stage: Datapath['stage'] = (program, generation) => this.#running().request('stage', [program, generation]);
   hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
   flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);
+
+  async police(interfaces: readonly string[]): ReturnType<Datapath['police']> {
+    const attachments = (await this.#thread?.request('police', [interfaces])) ?? null;
+    this.#options = { ...this.#options, interfaces };
+    return attachments;
+  }
 
   async grantPort(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
