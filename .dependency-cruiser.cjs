@@ -172,7 +172,7 @@ module.exports = {
     only(
       'config-reads-files',
       '^src/config/',
-      ['^src/files/', '^src/contracts/duration[.]ts$'],
+      ['^src/files/', '^src/contracts/(duration|config-problem-codes)[.]ts$'],
       'Configuration is a value; no part is needed to read it.',
     ),
     only(

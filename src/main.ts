@@ -1,17 +1,14 @@
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
-import { type Logger, pino } from 'pino';
-import pretty from 'pino-pretty';
+import type { Logger } from 'pino';
 import { givingUpToOther } from '#actors/other-process.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
 import { createApi } from '#api/server.js';
-import type { PolicyTarget, Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
-import type { DisclosedConfig } from '#config/disclosure.js';
-import { FollowedPolicyFile } from '#config/policy-file.js';
-import type { PolicyText } from '#config/policy-text.js';
+import type { ReadConfig } from '#config/load.js';
+import { RunningConfig } from '#config/running-config.js';
 import type { ListenAddress } from '#config/value.js';
 import type { Missing } from '#contracts/datapath.js';
 import { type DataplaneStatus, dataplaneStatus, type StatusOptions } from '#dataplane/status/dataplane-status.js';
@@ -21,7 +18,6 @@ import { createDnsProxy } from '#dns/dns-thread.js';
 import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
 import { LogRing } from '#observe/log-ring.js';
 import { Observer } from '#observe/observer.js';
-import { redacted } from '#observe/redaction.js';
 import { createWorkMetrics } from '#observe/work-metrics.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { interceptCaOver } from '#requests/intercept-ca.js';
@@ -30,8 +26,11 @@ import { listenOnceThere } from '#sockets/address-changes.js';
 import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
+import { createLog, logFacts } from './node-log.js';
 import { managementOf, timePhase } from './node-management.js';
-import { apiOptions, clusterOpener, dnsOptions, servicePlaneOptions } from './node-options.js';
+import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
+import { followPolicyFile } from './node-policy-file.js';
+import { reloadPorts } from './node-reload.js';
 import { createPeerListener } from './peer-listener.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -39,19 +38,31 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
 /**
- * Runs a node until SIGTERM, SIGINT or SIGHUP: opens the store, starts the dataplane and serves the API.
- * Resolves with the exit code after draining; the datapath stays attached and enforces the policy (D20).
- * Throws if the node cannot start, or if another process has the datapath. `disclosed` is the configuration
- * as a support dump may show it.
+ * Runs a node until SIGTERM or SIGINT: opens the store, starts the dataplane and serves the API. Resolves
+ * with the exit code after draining; the datapath stays attached and enforces the policy (D20). Throws if
+ * the node cannot start, or if another process has the datapath. SIGHUP reloads the configuration that
+ * `reread` returns; if `reread` is null, SIGHUP ends the node too.
  */
-export async function run(config: Config, disclosed: DisclosedConfig): Promise<number> {
+export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = null): Promise<number> {
+  const { config } = read;
+  const running = new RunningConfig(read, reread ?? (() => read));
   const ring = new LogRing();
-  const log = createLog(config, ring);
+  const nodeLog = createLog(config, ring);
+  const { log } = nodeLog;
   let giveUp: (failure: Error) => void = () => {};
   const stopped = new Promise<NodeJS.Signals | Error>((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => resolve(signal));
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+    if (reread === null) process.once('SIGHUP', () => resolve('SIGHUP'));
     giveUp = resolve;
   });
+  // A SIGHUP that arrives during the start is served after it.
+  let isUp: (system: System) => void = () => {};
+  const up = new Promise<System>((resolve) => {
+    isUp = resolve;
+  });
+  const hungUp = (): void =>
+    void up.then(({ configuration }) => configuration.reload({ dryRun: false, author: 'SIGHUP' }));
+  if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const openCluster = clusterOpener(config, version, log);
   let cluster = null as Cluster | null;
@@ -105,12 +116,26 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
+    const made: Api[] = [];
     const observer = createObserver(config, log, () => system);
     let apiIsMade = (): void => {};
     const ready = new Promise<void>((resolve) => {
       apiIsMade = resolve;
     });
-    const policyFile = config.policy.file === null ? null : follow(config.policy.file, ready, () => system, log);
+    const policyFile = followPolicyFile(config.policy.file, ready, () => system, log);
+    const reload =
+      reread === null
+        ? null
+        : reloadPorts({
+            running,
+            system: () => system,
+            policyFile,
+            settings: (which) => partSettings(which === 'next' ? running.next : running.config),
+            changeApi: ({ maxConnections }) => {
+              for (const { server } of made.slice(0, 1)) server.maxConnections = maxConnections;
+            },
+            changeLog: (settings) => nodeLog.change(settings),
+          });
     const system: System = createSystem({
       store,
       dataplane,
@@ -122,6 +147,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       nodeId: config.node.id,
       observer,
       policyFile,
+      reload,
       createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
     });
     logFacts(system, log);
@@ -130,12 +156,14 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
       if (code !== null) observer.record(clusterContradiction(code, Date.now()));
     });
     const management = managementOf({
-      ...{ version, system, cluster, interceptCa, authority, work, observer, config, disclosed },
+      ...{ version, system, cluster, interceptCa, authority, work, observer, running },
       log: ring,
     });
-    const made: Api[] = [];
     try {
-      const api = await createApi(management, apiOptions(config, version, log));
+      const api = await createApi(
+        management,
+        apiOptions(() => running.config.api, version, log),
+      );
       made.push(api);
       apiIsMade();
       const stopping = new AbortController();
@@ -161,11 +189,12 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
         const { address, port } = bound;
         log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
       }
+      isUp(system);
       const reason = await peersListen.then(() => stopped);
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');
     } finally {
-      policyFile?.close();
+      policyFile.close();
       management.support.close();
       authority.close();
       await system.shutdown();
@@ -174,6 +203,7 @@ export async function run(config: Config, disclosed: DisclosedConfig): Promise<n
     }
   } finally {
     await store.close();
+    process.off('SIGHUP', hungUp);
   }
   log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel continues to enforce the last policy');
   return 0;
@@ -232,47 +262,6 @@ const PROBE_OPTIONS: DatapathOptions = {
   pinPath: '/sys/fs/bpf/weir',
 };
 
-function createLog({ log: { level, format }, node }: Config, ring: LogRing): Logger {
-  const out = format === 'pretty' ? pretty({ sync: true }) : pino.destination({ dest: 1, sync: true });
-  const streams = [out, ring].map((stream) => ({ level: 'trace' as const, stream }));
-  return pino({ level, base: { node: node.id }, hooks: { streamWrite: redacted } }, pino.multistream(streams));
-}
-
-function logFacts(system: System, log: Logger): void {
-  system.bus.messages.subscribe((message) => {
-    switch (message.type) {
-      case 'policy.activated':
-        log.info(
-          { generation: message.generation, policy: message.record?.id ?? null },
-          message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
-        );
-        break;
-      case 'policy.change_ended': {
-        const { generation, outcome, reason } = message;
-        if (outcome === 'complete') log.info({ generation, reason }, 'policy change completed');
-        else log.warn({ generation, reason }, 'policy change reverted');
-        break;
-      }
-      case 'dataplane.enforcing':
-        log.info({ generation: message.generation, epoch: message.epoch }, 'dataplane enforcing');
-        break;
-      case 'dataplane.lost':
-        log.error({ reason: message.reason }, 'dataplane lost');
-        break;
-      case 'program.proved':
-        log.info({ generation: message.generation, ...message.proof }, 'program proved');
-        break;
-      case 'program.disproved':
-        log.error({ generation: message.generation, reason: message.detail }, 'program disproved');
-        break;
-      case 'program.rejected':
-        log.error({ generation: message.generation, reason: message.refusal.detail }, 'program rejected');
-        break;
-      default:
-    }
-  });
-}
-
 /**
  * Creates the observer before the system exists, because `createSystem` needs the observer. `systemOf` must
  * not be called during this function.
@@ -325,82 +314,4 @@ function observe(system: System, observer: Observer): void {
       observer.endReaders('performance_mode_disabled');
     }
   });
-}
-
-/**
- * Follows a policy file and writes its policy with the same operation as an API client. Does not write a
- * policy that equals the active policy.
- */
-function follow(path: string, ready: Promise<void>, systemOf: () => System, log: Logger): FollowedPolicyFile {
-  const take = async ({ form, json, record }: PolicyText): Promise<void> => {
-    const system = systemOf();
-    if (await isInForce(system, { form, json })) return;
-    const outcome = await system.policies.write({
-      operation: 'put',
-      target: form === 'envelope' ? { by: 'name', name: nameIn(json) } : targetOf(record),
-      form,
-      body: Buffer.from(json),
-      ifMatch: undefined,
-      ifNoneMatch: undefined,
-      activate: true,
-      dryRun: false,
-      author: 'policy.file',
-    });
-    if (outcome.kind === 'refused') throw new PolicyFileRefused(path, outcome);
-    const warnings = outcome.kind === 'written' ? outcome.warnings : [];
-    log.info({ path, warnings }, 'policy file written');
-  };
-  const isFinal = (failure: unknown): boolean =>
-    failure instanceof PolicyFileRefused && !REFUSED_FOR_NOW.includes(failure.refusal.code);
-  const failed = (failure: unknown): void => {
-    if (failure instanceof PolicyFileRefused) {
-      const { detail, problems } = failure.refusal;
-      log.error({ path, problems }, `the policy file ${path} was not written: ${detail}`);
-    } else log.error({ path }, failure instanceof Error ? failure.message : String(failure));
-  };
-  return new FollowedPolicyFile(path, { take, isFinal, failed }, ready);
-}
-
-/**
- * Codes of refusals with a temporary cause. The node may accept the same text later, so it tries again to
- * write the policy.
- */
-const REFUSED_FOR_NOW: readonly string[] = [
-  'dataplane_unavailable',
-  'activation_timeout',
-  'feature_unavailable',
-  'store_unavailable',
-  'draining',
-];
-
-/**
- * The error for a refused policy file. `/ready` shows its message to everyone, so the message must not quote
- * the policy. The log contains the details.
- */
-class PolicyFileRefused extends Error {
-  constructor(
-    path: string,
-    readonly refusal: Refusal,
-  ) {
-    super(`the policy file ${path} was refused (${refusal.code}); the log says why`);
-  }
-}
-
-async function isInForce(system: System, { form, json }: Pick<PolicyText, 'form' | 'json'>): Promise<boolean> {
-  const active = await system.policies.read({ by: 'active' });
-  if (active === null || active.record.form !== form) return false;
-  const wanted = JSON.parse(json) as { mode?: unknown; policy?: unknown };
-  const sameMode = form === 'singleton' || wanted.mode === active.record.mode;
-  const policy = form === 'singleton' ? wanted : wanted.policy;
-  return sameMode && JSON.stringify(policy) === JSON.stringify(JSON.parse(Buffer.from(active.body).toString('utf8')));
-}
-
-function targetOf(record: PolicyText['record']): PolicyTarget {
-  if (record === null) return { by: 'active' };
-  return 'name' in record ? { by: 'name', name: record.name } : { by: 'id', id: record.id };
-}
-
-function nameIn(json: string): string {
-  const { name } = JSON.parse(json) as { name?: unknown };
-  return typeof name === 'string' ? name : 'policy.file';
 }

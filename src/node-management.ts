@@ -4,8 +4,7 @@ import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
-import type { Config } from '#config/config.js';
-import type { DisclosedConfig } from '#config/disclosure.js';
+import type { RunningConfig } from '#config/running-config.js';
 import type { GroupTraffic } from '#contracts/datapath.js';
 import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
 import type { LogRing } from '#observe/log-ring.js';
@@ -26,14 +25,14 @@ export type NodeParts = {
   readonly authority: Authority;
   readonly work: WorkMetrics;
   readonly observer: Observer;
-  readonly config: Config;
-  readonly disclosed: DisclosedConfig;
+  readonly running: RunningConfig;
   readonly log: LogRing;
 };
 
 /** Joins the parts of a node to the interface that the API uses. */
 export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
-  const { version, system, cluster, interceptCa, authority, work, observer, config, disclosed, log } = parts;
+  const { version, system, cluster, interceptCa, authority, work, observer, running, log } = parts;
+  const { config } = running;
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
@@ -58,6 +57,10 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
       work.changeEnded(message.outcome);
       observer.record(auditDelta(endOfChange(message), Date.now()));
     }
+    if (message.type === 'config.reloaded') {
+      work.reloaded(message.result, message.needsRestart.length);
+      if (message.by === 'SIGHUP' && message.failure === null) observer.record(auditDelta(BY_SIGNAL, Date.now()));
+    }
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
   });
@@ -65,6 +68,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     policies,
     explain: (question, subject) => system.explain(question, subject),
     performanceMode,
+    configuration: system.configuration,
     integrations,
     interceptCa,
     pendingChange: system.pendingChange,
@@ -86,8 +90,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     debug: system.debug,
     support: createSupport({
       version,
-      config,
-      disclosed,
+      running,
       system,
       stats,
       metrics,
@@ -96,6 +99,17 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     }),
   };
 }
+
+/** The audit event of a reload by a signal. A reload by the API has the audit event of its request. */
+const BY_SIGNAL: AuditEvent = {
+  type: 'config_change',
+  actor: 'SIGHUP',
+  operation: 'reloadConfiguration',
+  target: 'SIGHUP',
+  remote: '',
+  status: 200,
+  etag: null,
+};
 
 /** Returns the audit event of a pending change that Weir itself ended. */
 function endOfChange({ generation, outcome, reason }: Extract<Fact, { type: 'policy.change_ended' }>): AuditEvent {

@@ -3,10 +3,12 @@ import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
+import type { PartSettings } from '#actors/reload.actor.js';
 import type { createApi } from '#api/server.js';
 import { Cluster, type ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
+import type { DnsSettings, ServicePlaneSettings } from '#contracts/config-reload.js';
 import { exemptBit } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
@@ -18,12 +20,37 @@ import { fileSeal } from '#store/seal.js';
 import type { KvStore } from '#store/store-types.js';
 import { OwnIdentity } from './own-identity.js';
 
-export function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
+/** Returns the settings of the parts that a reload changes by messages. */
+export function partSettings({ dataplane, dns, servicePlane }: Config): PartSettings {
+  return {
+    interfaces: dataplane?.interfaces ?? null,
+    dns: dns === null ? null : dnsSettings(dns),
+    servicePlane: servicePlane === null ? null : servicePlaneSettings(servicePlane),
+  };
+}
+
+function dnsSettings({ transparent: _, ...dns }: NonNullable<Config['dns']>): DnsSettings {
   const rebindAllow = dns.rebindAllow.flatMap((text) => {
     const parsed = parseHostname(text);
     return 'pattern' in parsed ? [parsed.pattern] : [];
   });
-  return { ...dns, rebindAllow, mark: dataplane === null ? 0 : exemptBit(dataplane.markMask) };
+  return { ...dns, rebindAllow };
+}
+
+function servicePlaneSettings({
+  listen: _,
+  workers: __,
+  ...settings
+}: NonNullable<Config['servicePlane']>): ServicePlaneSettings {
+  return settings;
+}
+
+export function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['dataplane']): DnsOptions {
+  return {
+    ...dnsSettings(dns),
+    transparent: dns.transparent,
+    mark: dataplane === null ? 0 : exemptBit(dataplane.markMask),
+  };
 }
 
 export function servicePlaneOptions(
@@ -121,21 +148,24 @@ function fileIdentity(tls: TlsFiles, failed: (reason: string) => void): ClusterO
   };
 }
 
-export function apiOptions(config: Config, version: string, log: Logger): Parameters<typeof createApi>[1] {
-  const { listen, tls, allowedHosts, requestsPerSecond, failedLoginsPerMinute, requestTimeoutMs, maxConnections } =
-    config.api;
+/**
+ * Returns the options of the API. The server reads the limits and the host names from `api` at each use, so
+ * that a reload can change them.
+ */
+export function apiOptions(api: () => Config['api'], version: string, log: Logger): Parameters<typeof createApi>[1] {
+  const { listen, tls, maxConnections } = api();
   return {
     version,
-    hosts: [listen.host, ...allowedHosts],
-    refuses: connectionLimit(config.api.maxConnectionsPerSource, 'api'),
+    settings: () => ({
+      hosts: [listen.host, ...api().allowedHosts],
+      requestsPerWindow: api().requestsPerSecond,
+      failedLoginsPerWindow: api().failedLoginsPerMinute,
+      requestTimeoutMs: api().requestTimeoutMs,
+    }),
+    refuses: connectionLimit(() => api().maxConnectionsPerSource, 'api'),
     logger: log,
     ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
-    limits: {
-      requestsPerWindow: requestsPerSecond,
-      failedLoginsPerWindow: failedLoginsPerMinute,
-      requestTimeoutMs,
-      connections: maxConnections,
-    },
+    limits: { connections: maxConnections },
   };
 }
 

@@ -1,7 +1,7 @@
 import type { System } from '#actors/system.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import type { Config } from '#config/config.js';
-import type { DisclosedConfig } from '#config/disclosure.js';
+import type { RunningConfig } from '#config/running-config.js';
 import type { HitReport } from '#contracts/datapath.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
@@ -18,8 +18,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 
 export type SupportSources = {
   readonly version: string;
-  readonly config: Config;
-  readonly disclosed: DisclosedConfig;
+  readonly running: RunningConfig;
   readonly system: System;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
@@ -39,13 +38,13 @@ const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
  * other file.
  */
 export function createSupport(sources: SupportSources): Sysdumps {
-  const { version, config } = sources;
-  return createSysdumps({ node: config.node.id, version }, () => [
+  const { version, running } = sources;
+  return createSysdumps({ node: running.config.node.id, version }, () => [
     jsonFile('build.json', () => ({ version, node: process.version, arch: process.arch, platform: process.platform })),
-    jsonFile('configuration.json', () => sources.disclosed),
+    jsonFile('configuration.json', () => running.disclosed),
     ...ofParts(sources),
     ...ofPolicies(sources.system),
-    ...(config.dataplane === null ? [] : ofDataplane(sources.system, config.dataplane)),
+    ...(running.config.dataplane === null ? [] : ofDataplane(sources.system, running.config.dataplane)),
     linesFile('dns/names.jsonl', async function* () {
       yield (await resultOf(sources.system.lookups.names())).map((name) => ({
         ...name,
@@ -60,13 +59,13 @@ export function createSupport(sources: SupportSources): Sysdumps {
   ]);
 }
 
-async function* findingsOf(sources: Pick<SupportSources, 'findings' | 'config'>): AsyncGenerator<readonly unknown[]> {
+async function* findingsOf(sources: Pick<SupportSources, 'findings' | 'running'>): AsyncGenerator<readonly unknown[]> {
   let left = MOST_FINDINGS;
   for (let cursor: string | null | undefined; cursor !== null && left > 0; ) {
     const limit = Math.min(left, FINDINGS_AT_ONCE);
     const page = await sources.findings({ filter: EVERY_FINDING, limit, cursor: cursor ?? null });
     left -= page.items.length;
-    yield page.items.map((finding) => shownFinding(finding, sources.config.node.id));
+    yield page.items.map((finding) => shownFinding(finding, sources.running.config.node.id));
     cursor = page.next;
   }
 }

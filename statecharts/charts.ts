@@ -8,6 +8,7 @@ import { nodeChart } from './node.chart.js';
 import { pendingChangeChart } from './pending-change.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
 import { policyChart } from './policy.chart.js';
+import { reloadChart } from './reload.chart.js';
 import { servicePlaneChart } from './service-plane.chart.js';
 import { supervisedPartChart } from './supervised-part.chart.js';
 import { swapChart } from './swap.chart.js';
@@ -27,5 +28,6 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   cluster: clusterChart,
   'pending-change': pendingChangeChart,
   'performance-mode': performanceModeChart,
+  reload: reloadChart,
   'supervised-part': supervisedPartChart,
 };

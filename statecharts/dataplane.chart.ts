@@ -61,7 +61,7 @@ export type DataplaneContext = DataplaneInput & {
 };
 
 type DataplaneEvent =
-  | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage'>
+  | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage' | 'interfaces.change'>
   | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
   /** The swap chart sends `swap.committed`. */
@@ -351,6 +351,7 @@ export const dataplaneChart = dataplane.createMachine({
     ...answeringAtOnce(UNUSABLE),
     'program.desired': { actions: { type: 'rememberDesired', params: ({ event }) => event } },
     'dataplane.release_requested': { target: '.closing' },
+    'interfaces.change_requested': { actions: 'forwardToInterfaces' },
   },
   states: {
     choosing: {

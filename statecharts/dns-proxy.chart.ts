@@ -1,4 +1,5 @@
 import { assign, setup } from 'xstate';
+import type { RequestMessage } from '#bus/bus-messages.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import {
   beginning,
@@ -35,7 +36,11 @@ type DnsProxyContext = DnsProxyInput &
  * event lists the servers that reply and those that do not.
  */
 type UpstreamsChanged = { readonly type: 'dns.upstreams_changed' } & Upstreams;
-type DnsProxyEvent = GrantedEvent | UpstreamsChanged | { readonly type: 'dns.died'; readonly reason: string };
+type DnsProxyEvent =
+  | GrantedEvent
+  | UpstreamsChanged
+  | RequestMessage<'dns.change'>
+  | { readonly type: 'dns.died'; readonly reason: string };
 
 const part = 'dns_allowlist';
 
@@ -85,6 +90,7 @@ export const dnsProxyChart = setup({
       'dns.upstreams_changed': { type: 'noteUpstreams', params: ({ event }: { event: UpstreamsChanged }) => event },
     },
     died: 'dns.died',
+    change: 'dns.change_requested',
     watching: [],
     deciding: [
       { guard: 'hasNoUpstream', target: 'without_upstreams', actions: 'nameUpstreams' },

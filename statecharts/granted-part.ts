@@ -1,4 +1,4 @@
-import { assign, type EventObject, fromCallback, fromPromise } from 'xstate';
+import { assign, type EventObject, forwardTo, fromCallback, fromPromise } from 'xstate';
 import type { Fact, Needs } from '#bus/bus-messages.js';
 import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
@@ -24,10 +24,9 @@ export type GrantedContext = GrantedInput & {
   /** The code of the latest error; null if there was no error, or if the error had no code. */
   readonly failureCode: string | null;
 };
-export type GrantedEvent = Extract<
-  Fact,
-  { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }
->;
+export type GrantedEvent =
+  | Extract<Fact, { type: 'policy.activated' | 'dataplane.enforcing' | 'dataplane.lost' | 'dataplane.closed' }>
+  | { readonly type: 'settings.changed' };
 export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
 /**
@@ -55,6 +54,11 @@ export const GRANTED_ACTORS = {
   /** Resolves when an IP address or an interface of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
   watch: fromCallback<EventObject>(notProvided('watch')),
+  /**
+   * Applies the new settings of each change request that it receives, and answers the request. After a
+   * success, sends `settings.changed`.
+   */
+  settings: fromCallback<EventObject>(notProvided('settings')),
 };
 
 type Context = { readonly context: GrantedContext };
@@ -67,6 +71,7 @@ export function grantedActions<C extends GrantedContext, E extends EventObject>(
   const changing = <P = undefined>(change: (context: GrantedContext, params: P) => Partial<GrantedContext>) =>
     assign<C, E, P, E, never>(({ context }, params) => change(context, params) as Partial<C>);
   return {
+    forwardToSettings: forwardTo<C, E, undefined, E>('settings'),
     noteEnforcing: changing(() => ({ isEnforcing: true })),
     noteLost: changing(() => ({ isEnforcing: false, hasGrants: false })),
     noteGrants: changing(() => ({ hasGrants: true })),
@@ -104,6 +109,12 @@ const noteDeath = {
   params: ({ event: { reason } }: { readonly event: { readonly reason: string } }) => ({ trouble: reason, code: null }),
 } as const;
 
+const SETTINGS = {
+  id: 'settings',
+  src: 'settings',
+  onError: { target: '.backing_off', actions: noteFailure },
+} as const;
+
 /** The actions that each event type causes, by the event type. */
 type Facts = Readonly<Record<string, unknown>>;
 type Caused<F extends Facts> = { readonly [E in keyof F]: { readonly actions: F[E] } };
@@ -124,7 +135,17 @@ const ON_DATAPLANE = {
   'dataplane.closed': 'noteLost',
 } as const;
 
-type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Watching, Deciding, States> = {
+type Own<
+  P extends PartName,
+  F extends Facts,
+  Died extends string,
+  Change extends string,
+  Note,
+  Use,
+  Watching,
+  Deciding,
+  States,
+> = {
   readonly part: P;
   readonly need: keyof Needs;
   /** The texts in the readiness report for those states that both charts have. */
@@ -148,6 +169,8 @@ type Own<P extends PartName, F extends Facts, Died extends string, Note, Use, Wa
   readonly facts: F;
   /** The type of the event that the part sends when its threads have ended with an error. */
   readonly died: Died;
+  /** The type of the request with which a reload changes the settings of the part. */
+  readonly change: Change;
   /** Actors that the chart invokes in all states, if the configuration has the part. */
   readonly watching: Watching;
   /**
@@ -166,13 +189,14 @@ export function grantedStates<
   P extends PartName,
   const F extends Facts,
   Died extends string,
+  Change extends string,
   const Note,
   const Use,
   const Watching extends readonly unknown[],
   const Deciding extends readonly unknown[],
   const States,
->(own: Own<P, F, Died, Note, Use, Watching, Deciding, States>) {
-  const { part, need, details, notePolicy, use, died, watching, deciding, states } = own;
+>(own: Own<P, F, Died, Change, Note, Use, Watching, Deciding, States>) {
+  const { part, need, details, notePolicy, use, died, change, watching, deciding, states } = own;
   const facts = { ...ON_DATAPLANE, 'policy.activated': [notePolicy, use], ...own.facts } as const;
   const isNeeded = (needed: boolean) =>
     ({
@@ -199,8 +223,13 @@ export function grantedStates<
     },
     running: {
       initial: 'binding',
-      invoke: watching,
-      on: caused(facts),
+      invoke: [SETTINGS, ...watching],
+      on: {
+        ...caused(facts),
+        ...({ [change]: { actions: 'forwardToSettings' } } as Readonly<
+          Record<Change, { readonly actions: 'forwardToSettings' }>
+        >),
+      },
       states: {
         binding: {
           tags: `${part}:starting`,
@@ -218,6 +247,8 @@ export function grantedStates<
           meta: { part, detail: details.backing_off },
           entry: 'countAttempt',
           after: { backoff: 'binding' },
+          // New settings may end the failure, for example another listen address.
+          on: { 'settings.changed': 'binding' },
           // If no interface had the listen address, try to listen again as soon as an address changes,
           // without waiting for the back-off.
           invoke: {

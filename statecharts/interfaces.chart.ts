@@ -1,4 +1,5 @@
-import { assign, fromPromise, setup } from 'xstate';
+import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup } from 'xstate';
+import type { RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, Review } from '#contracts/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
@@ -21,10 +22,14 @@ type InterfacesContext = InterfacesInput & {
   readonly trouble: Troubles;
   readonly notices: Troubles;
 };
-/** The dataplane chart sends these two events to the interfaces chart. */
+/**
+ * The dataplane chart sends these events to the interfaces chart. The actor `settings` sends
+ * `interfaces.attached` too, after it has changed the names of the policed interfaces.
+ */
 export type InterfacesEvent =
   | { readonly type: 'interfaces.attached'; readonly attached: Attached }
-  | { readonly type: 'datapath.changed'; readonly change: DatapathChange };
+  | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
+  | RequestMessage<'interfaces.change'>;
 
 const part = 'dataplane_config';
 
@@ -36,8 +41,20 @@ export const interfacesChart = setup({
     tags: {} as ReadinessTag,
     meta: {} as ReadinessMeta,
   },
-  actors: { attach: fromPromise<Attached>(notProvided('attach')) },
+  actors: {
+    attach: fromPromise<Attached>(notProvided('attach')),
+    /** Polices the interfaces of each change request that it receives, and answers the request. */
+    settings: fromCallback<EventObject>(notProvided('settings')),
+  },
   actions: {
+    forwardToSettings: forwardTo('settings'),
+    /**
+     * Stops this actor with the error of a child, which can only be a bug. The dataplane chart then stops
+     * too, and the node chart starts it again.
+     */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
     noteAttached: assign(({ context }, { missing, faults, warnings }: Attached) => ({
       missing,
       faults,
@@ -69,7 +86,13 @@ export const interfacesChart = setup({
   id: 'interfaces',
   context: ({ input }) => ({ ...input, missing: [], faults: [], renamed: {}, trouble: {}, notices: {} }),
   initial: 'choosing',
+  invoke: {
+    id: 'settings',
+    src: 'settings',
+    onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
+  },
   on: {
+    'interfaces.change_requested': { actions: 'forwardToSettings' },
     'interfaces.attached': {
       target: '.deciding',
       actions: { type: 'noteAttached', params: ({ event }) => event.attached },

@@ -24,6 +24,7 @@ export const PARTS = [
   'cluster',
   'pendingChange',
   'performanceMode',
+  'reload',
   'observer',
   'policyFile',
   'writeThread',
@@ -87,6 +88,7 @@ const node = setup({
     cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
     pendingChange: fromPromise<void, PendingChangeInput>(notProvided('pendingChange')) as AnyActorLogic,
     performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
+    reload: fromPromise<void>(notProvided('reload')) as AnyActorLogic,
     observer: fromPromise<void, SupervisedPartInput>(notProvided('observer')) as AnyActorLogic,
     policyFile: fromPromise<void, SupervisedPartInput>(notProvided('policyFile')) as AnyActorLogic,
     writeThread: fromPromise<void, SupervisedPartInput>(notProvided('writeThread')) as AnyActorLogic,
@@ -154,6 +156,7 @@ function inputOf(part: Part, context: NodeContext): unknown {
     case 'pendingChange':
       return { shared: configured.cluster } satisfies PendingChangeInput;
     case 'performanceMode':
+    case 'reload':
       return undefined;
     case 'observer':
     case 'policyFile':
@@ -258,6 +261,7 @@ export const nodeChart = node.createMachine({
     cluster: supervised('cluster'),
     pendingChange: supervised('pendingChange'),
     performanceMode: supervised('performanceMode'),
+    reload: supervised('reload'),
     observer: supervised('observer'),
     policyFile: supervised('policyFile'),
     writeThread: supervised('writeThread'),

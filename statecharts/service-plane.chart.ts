@@ -1,4 +1,5 @@
 import { assign, type EventObject, fromCallback, setup } from 'xstate';
+import type { RequestMessage } from '#bus/bus-messages.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { notProvided } from './failure.js';
 import {
@@ -46,6 +47,7 @@ export type ServicePlaneEvent =
   | GrantedEvent
   | CaChanged
   | FaultChanged
+  | RequestMessage<'service_plane.change'>
   | { readonly type: 'service_plane.died'; readonly reason: string };
 
 const part = 'service_plane';
@@ -122,6 +124,7 @@ export const servicePlaneChart = setup({
       'service_plane.joining_changed': { type: 'noteJoining', params: ({ event }: { event: FaultChanged }) => event },
     },
     died: 'service_plane.died',
+    change: 'service_plane.change_requested',
     watching: [{ id: 'watchCa', src: 'watchCa', onError: { target: '.backing_off', actions: noteFailure } }],
     deciding: [
       { guard: 'lacksCa', target: 'without_ca', actions: 'nameCaFault' },

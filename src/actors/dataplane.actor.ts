@@ -10,6 +10,7 @@ import { type Adopted, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
+import { settingsActor } from './settings.js';
 
 export type DataplanePorts = {
   /**
@@ -37,10 +38,22 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     if (ports === null) throw new Error('the configuration has no dataplane section');
     return ports.datapath;
   };
-  const attach = fromPromise<Attached>(async () => ({
-    missing: withoutInterface(ports?.interfaces ?? [], await datapath().attach()),
+  let interfaces = ports?.interfaces ?? [];
+  const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => ({
+    missing: withoutInterface(interfaces, attachments),
     ...(await datapath().review()),
-  }));
+  });
+  const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
+  const settings = settingsActor(bus, 'interfaces.change', async (names) => {
+    const attachments = await datapath().police(names);
+    interfaces = names;
+    if (attachments === null) return null;
+    // The names are in force, also if the review fails. The chart then attaches and reviews again.
+    return reviewed(attachments).then(
+      (attached) => ({ type: 'interfaces.attached', attached }),
+      () => ({ type: 'datapath.changed', change: { type: 'review_changed' } }),
+    );
+  });
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);
   };
@@ -48,7 +61,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     actions: { publish },
     actors: {
       attach,
-      interfaces: interfacesChart.provide({ actors: { attach } }),
+      interfaces: interfacesChart.provide({ actors: { attach, settings } }),
       swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath) }),
       probe: fromPromise(() => datapath().probe()),
       open: fromPromise<Adopted>(async () => {

@@ -1,14 +1,17 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { Bus } from '#bus/bus.js';
+import type { Message } from '#bus/bus-messages.js';
 import type { Datapath } from '#contracts/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { settingsActor } from './settings.js';
 
 /**
  * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. `proxy` is null if the
  * configuration has no `dns` section; the chart then invokes no actor that needs a proxy.
  */
-export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null) {
+export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapath: Datapath | null) {
   const configured = (): DnsProxy => {
     if (proxy === null) throw new Error('the configuration has no dns section');
     return proxy;
@@ -29,6 +32,10 @@ export function dnsProxyActor(proxy: DnsProxy | null, datapath: Datapath | null)
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         configured().grantBy(await datapath.grantPort());
+      }),
+      settings: settingsActor(bus, 'dns.change', async (settings) => {
+        await configured().change(settings);
+        return { type: 'settings.changed' };
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>

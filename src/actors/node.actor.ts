@@ -14,6 +14,7 @@ import type { EventSwitch } from './event-switch.js';
 import { pendingChangeActor } from './pending-change.actor.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
+import { type ReloadPorts, reloadActor } from './reload.actor.js';
 import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';
 import { supervisedPartActor } from './supervised-part.actor.js';
 
@@ -31,6 +32,8 @@ export type NodePorts = {
   readonly supervised: Readonly<
     Record<'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread', SupervisedPart | null>
   >;
+  /** The configuration file; null on a node that was started without one. */
+  readonly reload: ReloadPorts | null;
   readonly events: EventSwitch;
   readonly now: () => Date;
 };
@@ -43,11 +46,12 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
     actors: {
       policy: policyActor(bus, policyWrites, cluster),
       dataplane: dataplaneActor(bus, dataplane),
-      dnsProxy: dnsProxyActor(dns, dataplane?.datapath ?? null),
-      servicePlane: servicePlaneActor(servicePlane, dataplane?.datapath ?? null),
+      dnsProxy: dnsProxyActor(bus, dns, dataplane?.datapath ?? null),
+      servicePlane: servicePlaneActor(bus, servicePlane, dataplane?.datapath ?? null),
       cluster: clusterActor(cluster),
       pendingChange: pendingChangeActor(bus, { policies: policyWrites.policies, cluster, health: ports.health, now }),
       performanceMode: performanceModeActor(bus, { settings, events, now }),
+      reload: reloadActor(bus, ports.reload),
       observer: supervisedPartActor(supervised.observer),
       policyFile: supervisedPartActor(supervised.policyFile),
       writeThread: supervisedPartActor(supervised.writeThread),

@@ -13,6 +13,10 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'program.stage_requested': ['dataplane'],
   'program.flip_requested': ['dataplane'],
   'program.unstage_requested': ['dataplane'],
+  'config.reload_requested': ['reload'],
+  'interfaces.change_requested': ['dataplane'],
+  'dns.change_requested': ['dnsProxy'],
+  'service_plane.change_requested': ['servicePlane'],
   'program.desired': ['dataplane'],
   'program.rejected': ['policy'],
   'program.proved': [],
@@ -31,6 +35,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'cluster.recovered': ['cluster'],
   'policy.drained': ['node'],
   'node.draining': ['policy'],
+  'config.reloaded': [],
   'performance_mode.changed': [],
   // No actor receives responses by this table: each requester subscribes to its response on the bus.
   'policy.write_answered': [],
@@ -38,6 +43,10 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'program.stage_answered': [],
   'program.flip_answered': [],
   'program.unstage_answered': [],
+  'config.reload_answered': [],
+  'interfaces.change_answered': [],
+  'dns.change_answered': [],
+  'service_plane.change_answered': [],
 };
 
 /**
@@ -68,7 +77,11 @@ function refuse(bus: Bus<Message>, message: Message, recipient: Recipient): void
     case 'performance_mode.write_requested':
     case 'program.stage_requested':
     case 'program.flip_requested':
-    case 'program.unstage_requested': {
+    case 'program.unstage_requested':
+    case 'config.reload_requested':
+    case 'interfaces.change_requested':
+    case 'dns.change_requested':
+    case 'service_plane.change_requested': {
       const type = message.type.replace('_requested', '_answered');
       bus.publish({ type, id: message.id, outcome } as AnswerMessage);
       break;

@@ -1,9 +1,12 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
+import type { Bus } from '#bus/bus.js';
+import type { Message } from '#bus/bus-messages.js';
 import type { Datapath } from '#contracts/datapath.js';
 import type { InterceptCaSetting } from '#requests/intercept-ca.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { settingsActor } from './settings.js';
 
 /** The service plane, and the intercept CA that signs its leaf certificates. */
 export type ServicePlanePorts = {
@@ -15,7 +18,7 @@ export type ServicePlanePorts = {
  * Binds the service plane chart to a service plane, and the plane to the datapath. `ports` is null if the
  * configuration has no `service_plane` section; the chart then invokes no actor that needs a plane.
  */
-export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Datapath | null) {
+export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const configured = (): ServicePlanePorts => {
     if (ports === null) throw new Error('the configuration has no service_plane section');
     return ports;
@@ -38,6 +41,10 @@ export function servicePlaneActor(ports: ServicePlanePorts | null, datapath: Dat
         const { plane } = configured();
         plane.spliceBy(await datapath.spliceOffload());
         plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+      }),
+      settings: settingsActor(bus, 'service_plane.change', async (settings) => {
+        await configured().plane.change(settings);
+        return { type: 'settings.changed' };
       }),
       addressChange: fromPromise(({ signal }) => changes.next(signal)),
       watch: fromCallback<EventObject>(({ sendBack }) =>

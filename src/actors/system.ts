@@ -9,6 +9,7 @@ import type { Statecharts } from '#bus/statecharts.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
+import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
 import type { Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
@@ -50,6 +51,7 @@ import type { DataplanePorts } from './dataplane.actor.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf, supervisedPartsOf } from './readiness.js';
+import type { ReloadPorts } from './reload.actor.js';
 import { routeMessages } from './router.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 import { createStateTimes } from './state-times.js';
@@ -88,6 +90,8 @@ export type SystemPorts = {
   readonly policyFile?: SupervisedPart | null;
   /** The setting `node.id`. */
   readonly nodeId?: string;
+  /** The configuration file, for reloads. Null or omitted: the node cannot reload. */
+  readonly reload?: ReloadPorts | null;
   readonly now?: () => Date;
   /**
    * Creates a policy thread. The system uses three threads: one for writes, one to explain the active policy,
@@ -138,6 +142,12 @@ export type System = {
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
   };
+  readonly configuration: {
+    /** Reloads the configuration file. After a failure, the promise resolves with a `Refusal`. */
+    reload(request: ReloadRequest): Promise<ReloadReport | Refusal>;
+    /** The last reload that was no dry run; null if there was none. */
+    lastReload(): LastReload | null;
+  };
   readonly integrations: Integrations;
   readonly pendingChange: PendingChanges;
   readonly cluster: ClusterRequests;
@@ -181,6 +191,8 @@ const WRITE_TIMEOUT_MS = 30_000;
 /** How often a read with a minimum generation compares the generation in force. */
 const GENERATION_POLL_MS = 10;
 const SETTING_TIMEOUT_MS = 10_000;
+/** The time for which a reload waits, in addition to the activation timeout of a policy file. */
+const RELOAD_TIMEOUT_MS = 120_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
 
 /** Creates the system, and starts the node actor with all its parts. */
@@ -237,6 +249,7 @@ export function createSystem(ports: SystemPorts): System {
     cluster,
     settings: store.settings,
     health,
+    reload: ports.reload ?? null,
     supervised: {
       observer: ports.observer ?? null,
       policyFile: ports.policyFile ?? null,
@@ -302,6 +315,7 @@ export function createSystem(ports: SystemPorts): System {
   const inspecting = servicePlaneStateOver(servicePlane?.plane ?? null, isServing);
 
   let generation = 0;
+  let lastReload: LastReload | null = null;
   const reaches = async (wanted: number, withinMs: number): Promise<boolean> => {
     for (const until = performance.now() + withinMs; generation < wanted; await pause(GENERATION_POLL_MS))
       if (performance.now() >= until) return false;
@@ -312,6 +326,10 @@ export function createSystem(ports: SystemPorts): System {
     if (message.type === 'policy.activated') {
       generation = message.generation;
       cluster?.describe(generation);
+    }
+    if (message.type === 'config.reloaded') {
+      const { type: _, failure, ...reload } = message;
+      lastReload = { ...reload, at: now().toISOString(), detail: failure?.detail ?? null };
     }
     if (message.type === 'dataplane.adopted') {
       adoptedGeneration = message.generation;
@@ -403,6 +421,13 @@ export function createSystem(ports: SystemPorts): System {
         const outcome = await ask(bus, 'performance_mode.write', { write }, SETTING_TIMEOUT_MS);
         return isRefusal(outcome) ? outcome : outcome.mode;
       },
+    },
+    configuration: {
+      reload: async (request) =>
+        ports.reload == null || stopped
+          ? refusal('feature_unavailable', 'the node is shut down, or has no configuration file')
+          : ask(bus, 'config.reload', { request }, activationTimeoutMs + RELOAD_TIMEOUT_MS),
+      lastReload: () => lastReload,
     },
     integrations: integrationsOver(
       store.integrations,

@@ -54,13 +54,21 @@ export const DEFAULT_LIMITS: ApiLimits = {
   failedLoginWindowMs: 60_000,
 };
 
-export type ApiOptions = {
-  readonly version: string;
+/** The settings that can change while the server runs. The server reads them at each use. */
+export type ApiSettings = {
   /**
    * Accepted values of the `Host` header: host names and addresses of this node, without a port. Loopback
    * names and addresses are always accepted.
    */
+  readonly hosts: readonly string[];
+} & Pick<ApiLimits, 'requestsPerWindow' | 'failedLoginsPerWindow' | 'requestTimeoutMs'>;
+
+export type ApiOptions = {
+  readonly version: string;
+  /** See `ApiSettings`. */
   readonly hosts?: readonly string[];
+  /** By default, `hosts` and `limits` apply. */
+  readonly settings?: () => ApiSettings;
   readonly logger?: FastifyBaseLogger;
   readonly tls?: {
     readonly cert: string | Buffer;

@@ -1,3 +1,4 @@
+import { CONFIG_PROBLEM_CODES } from '#contracts/config-problem-codes.js';
 import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
 import { ERRORS, PARAMETER_CODES, typeOf } from './errors.js';
 
@@ -37,6 +38,12 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
       'Problems of a query parameter or of a part of the path, listed in `problems`.',
       ['code', 'means'],
       lines(PARAMETER_CODES),
+    ),
+    section(
+      'Problem codes of the configuration',
+      'Problems of the configuration file, listed in `problems` of `invalid_config`.',
+      ['code', 'means'],
+      lines(CONFIG_PROBLEM_CODES),
     ),
     section(
       'Warning codes',

@@ -1,4 +1,5 @@
 import type { RefusalCode } from '#bus/policy-requests.js';
+import type { CONFIG_PROBLEM_CODES } from '#contracts/config-problem-codes.js';
 import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
 
 /**
@@ -217,6 +218,12 @@ export const ERRORS = {
     'Other nodes changed the same objects at the same time, also while the node tried again; nothing was changed.',
     'Send the request again.',
   ),
+  invalid_config: entry(
+    409,
+    'Invalid configuration',
+    'The configuration file of the node is not valid, or its policy file is not; nothing was changed.',
+    'Correct every problem in `problems` in the file on the node, and reload again. `weir config check` shows them too.',
+  ),
   precondition_failed: entry(
     412,
     'Precondition failed',
@@ -325,6 +332,12 @@ export const ERRORS = {
     'The write was sent to etcd, and etcd did not report whether it was applied.',
     'Read the object when etcd responds again, and write it again if needed.',
   ),
+  reload_failed: entry(
+    503,
+    'Reload failed',
+    'A part of the node could not apply the new configuration; the former settings are in force, unless `detail` names a part without them.',
+    'Correct what `detail` names, and reload again.',
+  ),
   draining: entry(503, 'Draining', 'The node is shutting down and accepts no writes.', 'Try again after its restart.'),
   overloaded: entry(
     503,
@@ -354,7 +367,7 @@ export type ErrorCode = keyof typeof ERRORS;
  */
 export type ProblemLine = {
   readonly pointer: string;
-  readonly code: keyof typeof PROBLEM_CODES | keyof typeof PARAMETER_CODES;
+  readonly code: keyof typeof PROBLEM_CODES | keyof typeof PARAMETER_CODES | keyof typeof CONFIG_PROBLEM_CODES;
   readonly message: string;
 };
 

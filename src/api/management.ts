@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Statecharts } from '#bus/statecharts.js';
+import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
@@ -49,6 +50,12 @@ export type Management = {
     readonly source: 'local' | 'cluster';
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
+  };
+  readonly configuration: {
+    /** Reloads the configuration file. With `dryRun`, returns what would change, and changes nothing. */
+    reload(request: ReloadRequest): Promise<ReloadReport | Refusal>;
+    /** The last reload that was no dry run; null if there was none since the start of the node. */
+    lastReload(): LastReload | null;
   };
   readonly integrations: {
     list(): Promise<readonly IntegrationView[]>;

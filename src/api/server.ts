@@ -3,7 +3,7 @@ import rateLimit from '@fastify/rate-limit';
 import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
 import { serializerCompiler } from 'fastify-type-provider-zod';
 import type { Access, Api } from './api.js';
-import { type ApiLimits, type ApiOptions, DEFAULT_LIMITS } from './api-options.js';
+import { type ApiLimits, type ApiOptions, type ApiSettings, DEFAULT_LIMITS } from './api-options.js';
 import { auditResource } from './audit.route.js';
 import { keepAuditTrail } from './audit-trail.js';
 import { authenticate, checkRole, isStillAllowed } from './authentication.js';
@@ -12,6 +12,7 @@ import { endBody, startBodyDeadline } from './body-deadline.js';
 import { answerClientError, answerProblem } from './client-error.js';
 import { clusterResource } from './cluster.route.js';
 import { clusterNodesResource } from './cluster-nodes.route.js';
+import { configReloadResource } from './config-reload.route.js';
 import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
 import { answerError } from './error-answer.js';
@@ -58,6 +59,7 @@ const RESOURCES = [
   policiesResource,
   sourceGroupsResource,
   performanceModeResource,
+  configReloadResource,
   tlsInterceptCaResource,
   integrationsResource,
   clusterResource,
@@ -176,7 +178,7 @@ function defaultAccess(route: RouteOptions): Access {
  * Returns a function that counts a request for its client address. The function returns how many seconds the
  * client must wait after too many requests in the window; otherwise null.
  */
-function counter(api: Api, max: number, timeWindow: number): (request: FastifyRequest) => Promise<number | null> {
+function counter(api: Api, max: () => number, timeWindow: number): (request: FastifyRequest) => Promise<number | null> {
   const count = api.createRateLimit({ max, timeWindow });
   return async (request) => {
     const counted = await count(request);
@@ -191,10 +193,10 @@ function guard(
   limits: ApiLimits,
   notFound: (request: FastifyRequest) => never,
 ): void {
-  const hosts = hostSet(options.hosts ?? []);
+  const settings = options.settings ?? ((): ApiSettings => ({ ...limits, hosts: options.hosts ?? [] }));
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
-  const countRequest = counter(api, limits.requestsPerWindow, limits.requestWindowMs);
-  const countFailedLogin = counter(api, limits.failedLoginsPerWindow, limits.failedLoginWindowMs);
+  const countRequest = counter(api, () => settings().requestsPerWindow, limits.requestWindowMs);
+  const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);
 
   const identify = async (request: FastifyRequest): Promise<Caller> => {
     if (options.isPeerListener !== true) {
@@ -216,7 +218,7 @@ function guard(
       throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
     checkTarget(request);
     checkHeaders(request, limits.headerCount);
-    checkHost(request, hosts);
+    checkHost(request, hostSet(settings().hosts));
     checkOrigin(request);
     checkQuery(request);
     const { access = 'write', policyBody = false, peers } = request.routeOptions.config;
@@ -229,7 +231,7 @@ function guard(
     request.caller = await identify(request);
     checkRole(request.caller, access, isDryRun(request));
     if (policyBody) budget.take(request, reply);
-    startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : limits.requestTimeoutMs);
+    startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : settings().requestTimeoutMs);
   });
   api.addHook('onSend', async (_request, reply) => {
     reply.headers(SECURITY_HEADERS);

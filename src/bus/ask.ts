@@ -9,6 +9,10 @@ const LATE = {
   'program.stage': 'dataplane_unavailable',
   'program.flip': 'dataplane_unavailable',
   'program.unstage': 'dataplane_unavailable',
+  'config.reload': 'reload_failed',
+  'interfaces.change': 'reload_failed',
+  'dns.change': 'reload_failed',
+  'service_plane.change': 'reload_failed',
 } as const satisfies Record<Exchange, RefusalCode>;
 
 /**

@@ -1,3 +1,10 @@
+import type {
+  DnsSettings,
+  ReloadReport,
+  ReloadRequest,
+  ReloadResult,
+  ServicePlaneSettings,
+} from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
@@ -53,6 +60,24 @@ export type Exchanges = {
   'program.unstage': {
     readonly parameters: { readonly generation: number };
     readonly outcome: { readonly kind: 'unstaged' };
+  };
+  /** Reads the configuration file again, and puts the changes in force that need no restart. */
+  'config.reload': { readonly parameters: { readonly request: ReloadRequest }; readonly outcome: ReloadReport };
+  /**
+   * New settings for a running part, by the reload. The part has either all new settings or, after a
+   * refusal, its former settings.
+   */
+  'interfaces.change': {
+    readonly parameters: { readonly settings: readonly string[] };
+    readonly outcome: { readonly kind: 'changed' };
+  };
+  'dns.change': {
+    readonly parameters: { readonly settings: DnsSettings };
+    readonly outcome: { readonly kind: 'changed' };
+  };
+  'service_plane.change': {
+    readonly parameters: { readonly settings: ServicePlaneSettings };
+    readonly outcome: { readonly kind: 'changed' };
   };
 };
 export type Exchange = keyof Exchanges;
@@ -150,6 +175,16 @@ export type Fact =
   | { readonly type: 'policy.proposal_ended'; readonly id: string }
   /** An operator has recovered the cluster from a contradiction. */
   | { readonly type: 'cluster.recovered' }
+  /** A reload of the configuration has ended, which was no dry run. */
+  | {
+      readonly type: 'config.reloaded';
+      readonly by: string;
+      readonly result: ReloadResult;
+      /** Null if the result is `applied`. */
+      readonly failure: Refusal | null;
+      readonly applied: readonly string[];
+      readonly needsRestart: readonly string[];
+    }
   | { readonly type: 'performance_mode.changed'; readonly mode: PerformanceMode }
   | { readonly type: 'node.draining' }
   /**

@@ -1,3 +1,4 @@
+import type { ConfigFileProblem } from '#contracts/config-problem-codes.js';
 import type { Form } from '#contracts/policy-document.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { StoredPolicy } from '#contracts/policy-record.js';
@@ -55,7 +56,7 @@ export type Refusal = {
   readonly code: RefusalCode;
   /** One sentence that explains the refusal to the operator. */
   readonly detail: string;
-  readonly problems?: readonly Problem[];
+  readonly problems?: readonly (Problem | ConfigFileProblem)[];
 };
 
 export type RefusalCode =
@@ -75,6 +76,8 @@ export type RefusalCode =
   | 'no_cluster' // HTTP 409: the configuration of the node has no cluster section
   | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
   | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node
+  | 'invalid_config' // HTTP 409: the configuration file has errors; `problems` lists them
+  | 'reload_failed' // HTTP 503: a part could not apply the new configuration
   | 'write_conflict' // HTTP 409: another node changed the same objects at the same time
   | 'precondition_failed' // HTTP 412: the stored revision is not the expected revision
   | 'proof_failed' // HTTP 500: the proof of the program failed; the detail names the packet (B5)

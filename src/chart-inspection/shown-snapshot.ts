@@ -43,6 +43,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   cluster: ['configured', 'generation', 'leader', 'isLeader', 'committed', 'apart', 'trouble'],
   pendingChange: ['shared', 'change', 'decides'],
   performanceMode: ['mode', 'attempts', 'trouble'],
+  reload: ['plan', 'changed', 'unrestored'],
   supervisedPart: ['beginsAtOnce', 'failure', 'attempts'],
 };
 

@@ -51,6 +51,8 @@ const FIXES: Readonly<Record<string, string>> = {
   rate_limited: 'wait a minute, then try again',
   too_many_failed_logins: 'wait a few minutes, then try again with a valid token',
   overloaded: 'try again in a few seconds',
+  invalid_config: 'correct the file on the node, and reload again; nothing was changed',
+  reload_failed: 'correct the cause in the message, and reload again; `weir status` shows the last reload',
   member_refused: 'correct the policy, or give --no-rehearse; that node then keeps its present policy',
   activation_timeout: 'try again; `weir status` shows the checks of the node',
   dataplane_unavailable: 'try again once `weir status` shows the node ready',

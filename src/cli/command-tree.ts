@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { addCaCommands } from './ca.command.js';
 import { addClusterCommands } from './cluster.command.js';
 import { addCompletionCommands } from './completion.command.js';
+import { addConfigCommands } from './config.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
 import { addDnsCacheCommand } from './dns-cache.command.js';
 import { type End, EXIT_CODES } from './exit-codes.js';
@@ -37,6 +38,7 @@ export function commandTree(
       return `\nExit codes:\n${codes.join('')}`;
     });
   addNodeCommands(program, terminal, end);
+  addConfigCommands(program, terminal);
   addDataplaneCommands(program, terminal, end);
   addStatusCommand(program, terminal, end);
   addPolicyCommands(program, terminal, end);

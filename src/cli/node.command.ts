@@ -1,14 +1,12 @@
 import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
-import { configJsonSchema } from '#config/config-json-schema.js';
-import { loadConfig, readConfig } from '#config/load.js';
+import { readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
-import { printing, serialised } from './remote.js';
 import type { Terminal } from './terminal.js';
 
-/** Adds the commands `weir run`, `start`, `config check` and `config schema`, which need no running node. */
+/** Adds the commands `weir run | start`, which concern a node on this machine. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')
@@ -18,7 +16,7 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
       const read = readConfig(config, terminal.environment);
       const { run } = await import('#main.js');
       end(
-        await run(read.config, read.disclosed).catch((failure: unknown) => {
+        await run(read, () => readConfig(config, terminal.environment)).catch((failure: unknown) => {
           throw startFailure(failure, read.config);
         }),
       );
@@ -32,21 +30,6 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
       const { quickStart } = await import('./quick-start.js');
       const { clusterTour } = await import('./cluster-tour.js');
       end(await (cluster === true ? clusterTour() : quickStart()));
-    });
-
-  const configuration = program.command('config').description('the configuration file');
-  configuration
-    .command('check')
-    .description('check a configuration file, and print all its problems')
-    .argument('<file>')
-    .action((file: string) => {
-      loadConfig(file, terminal.environment);
-      terminal.out(`${file} is valid\n`);
-    });
-  printing(configuration.command('schema'), ['json', 'yaml'])
-    .description('print the JSON Schema of a configuration file, for editors and other tools')
-    .action(({ output }: { output: 'json' | 'yaml' }) => {
-      terminal.out(serialised(output, configJsonSchema()));
     });
 }
 

@@ -79,8 +79,7 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
     print(`   curl -H "Authorization: Bearer $(cat ${folder}/data/admin.token)" http://${listen}/api/v1/policy`);
     print('Ctrl-C ends it.\n');
     const { run } = await import('#main.js');
-    const { config: loaded, disclosed } = readConfig(file);
-    return await run(loaded, disclosed);
+    return await run(readConfig(file));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

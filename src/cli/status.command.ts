@@ -33,7 +33,25 @@ const statsSchema = z.looseObject({
   http: z.looseObject({ ...byVerdict.shape, responses_deny: z.number() }),
 });
 type Stats = z.infer<typeof statsSchema>;
-type Status = { readonly readiness: Readiness; readonly policy: PolicyRecord | null; readonly stats: Stats };
+const reloadSchema = z.object({
+  last_reload: z
+    .object({
+      at: z.string(),
+      by: z.string(),
+      result: z.string(),
+      detail: z.string().nullable(),
+      applied: z.array(z.string()),
+      needs_restart: z.array(z.string()),
+    })
+    .nullable(),
+});
+type LastReload = z.infer<typeof reloadSchema>['last_reload'];
+type Status = {
+  readonly readiness: Readiness;
+  readonly policy: PolicyRecord | null;
+  readonly stats: Stats;
+  readonly last_reload: LastReload;
+};
 
 const NOT_READY = 3;
 const DEFAULT_WAIT = '60s';
@@ -58,13 +76,14 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
             );
       const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
       const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
-      const status: Status = { readiness, policy, stats };
+      const { last_reload } = parseReply(reloadSchema, await client.request('/api/v1/config/reload'));
+      const status: Status = { readiness, policy, stats, last_reload };
       print(terminal, options.output, status, () => text(status, styleOf(terminal)));
       if (!readiness.ready) end(NOT_READY);
     });
 }
 
-function text({ readiness, policy, stats }: Status, style: Style): string {
+function text({ readiness, policy, stats, last_reload }: Status, style: Style): string {
   const { ready, checks } = readiness;
   const failing = checks.filter(({ ok, excluded }) => !ok && !excluded).length;
   const { dataplane, dns, tls, http } = stats;
@@ -75,6 +94,7 @@ function text({ readiness, policy, stats }: Status, style: Style): string {
       'policy',
       policy === null ? style.warn('no policy is active: policy.fallback decides') : policyLine(policy, stats),
     ],
+    ['config', reloadLine(last_reload, style)],
     ['packets', `${verdicts(dataplane.packets)}  dropped ${dropped}`],
     ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
     ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],
@@ -98,6 +118,15 @@ const verdicts = ({ allow, deny, audit }: z.infer<typeof byVerdict>): string =>
 
 const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: Stats): string =>
   `${name ?? id} (${mode}), revision ${revision}, generation ${generation}`;
+
+function reloadLine(last: LastReload, style: Style): string {
+  if (last === null) return 'as read at the start of the node';
+  const { at, by, result, detail, applied, needs_restart } = last;
+  const when = `${relativeTime(at)} by ${by}`;
+  const waiting = needs_restart.length === 0 ? '' : `  needs a restart: ${needs_restart.join(', ')}`;
+  if (result === 'applied') return `reloaded ${when}: ${applied.length} changed${waiting}`;
+  return style.bad(`not reloaded ${when} (${result}): ${detail ?? ''}`);
+}
 
 const NAMED = 3;
 

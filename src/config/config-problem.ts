@@ -1,13 +1,4 @@
-type ConfigProblemCode =
-  | 'unreadable' // the configuration file cannot be read
-  | 'syntax' // the text is not valid YAML
-  | 'unknown_key'
-  | 'missing_key'
-  | 'invalid_value'
-  | 'unset_variable' // the text contains `${NAME}`, and the environment variable NAME is not set
-  | 'unsupported' // this build does not support the value
-  | 'insecure_bind' // the API listens on an address other than loopback without TLS (D37)
-  | 'file_missing'; // a file that the configuration names does not exist or is not readable
+import type { ConfigFileProblem, ConfigProblemCode } from '#contracts/config-problem-codes.js';
 
 export type ConfigProblem = {
   readonly code: ConfigProblemCode;
@@ -35,4 +26,10 @@ export class ConfigError extends Error {
 
 function sentence({ where, key, message }: ConfigProblem): string {
   return [where, key, message].filter((part) => part !== '').join(': ');
+}
+
+/** Returns the problem with its JSON pointer, and with its place in the message. */
+export function withPointer({ code, key, where, message }: ConfigProblem): ConfigFileProblem {
+  const pointer = key === '' ? '' : `/${key.replaceAll('.', '/')}`;
+  return { pointer, code, message: where === '' ? message : `${where}: ${message}` };
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { configSchema } from './config-schema.js';
+import { reloadedBy } from './reload-fields.js';
 import { members } from './schema-tree.js';
 
 /** Returns the text of `docs/configuration.md`, which describes all keys of the schema. */
@@ -43,6 +44,9 @@ const INTRODUCTION = [
   '  [`schemas/config.schema.json`](../schemas/config.schema.json). [In your editor](policy.md#in-your-editor) shows how to use it:',
   `  \`# yaml-language-server: $schema=weir-config.schema.json\` as the first line. An editor also marks a value with \`\${NAME}\` where`,
   '  a number or one of several words is expected.',
+  '- `weir config reload` and SIGHUP make a running node read the file again. The column *reload* has `yes` for a key whose change',
+  '  is then in force, and `restart` for a key that is read at the start of the node only. A section that is added or removed needs',
+  '  a restart. Environment variables keep the values of the start. Either all changes that need no restart are in force, or none.',
 ];
 
 type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };
@@ -59,16 +63,23 @@ function isOptionalGroup(schema: z.core.$ZodType): boolean {
 
 function table(rows: readonly Leaf[]): string[] {
   return [
-    '| key | value | default | |',
-    '|---|---|---|---|',
+    '| key | value | default | reload | |',
+    '|---|---|---|---|---|',
     ...rows.map(
-      ({ keys, schema }) => `| \`${keys.join('.')}\` | ${formOf(schema)} | ${defaultOf(schema)} | ${aboutOf(schema)} |`,
+      ({ keys, schema }) =>
+        `| \`${keys.join('.')}\` | ${formOf(schema)} | ${defaultOf(schema)} | ${reloadOf(keys, schema)} | ${aboutOf(schema)} |`,
     ),
   ];
 }
 
 function formOf(schema: z.core.$ZodType): string {
   return members(schema).length > 0 ? 'section' : String(metaOf(schema).form);
+}
+
+/** Returns `yes` if a reload puts a change of the key in force. A section has no answer of its own. */
+function reloadOf(keys: readonly string[], schema: z.core.$ZodType): string {
+  if (members(schema).length > 0) return '';
+  return reloadedBy(keys.join('.')) === 'restart' ? 'restart' : 'yes';
 }
 
 function aboutOf(schema: z.core.$ZodType): string {

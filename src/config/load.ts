@@ -5,13 +5,20 @@ import { checkBounded, MOST_BYTES, readBoundedSync } from '#files/bounded-file.j
 import { reasonOf } from '#files/system-failure.js';
 import { type Config, configOf } from './config.js';
 import { ConfigError, type ConfigProblem } from './config-problem.js';
-import { configSchema } from './config-schema.js';
+import { configSchema, type ParsedConfig } from './config-schema.js';
 import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { isLoopback } from './value.js';
 
-/** The parsed configuration. `disclosed` is the configuration as a support dump may show it. */
-type ParsedConfig = { readonly config: Config; readonly disclosed: DisclosedConfig };
+/**
+ * The configuration of a file. `disclosed`: the configuration as a support dump may show it. `parsed`: the
+ * configuration by the keys of the file.
+ */
+export type ReadConfig = {
+  readonly config: Config;
+  readonly disclosed: DisclosedConfig;
+  readonly parsed: ParsedConfig;
+};
 
 /** Reads, validates and freezes the configuration. Throws a `ConfigError` that contains all problems. */
 export function loadConfig(file: string, environment: Environment = process.env): Config {
@@ -22,7 +29,7 @@ export function loadConfig(file: string, environment: Environment = process.env)
  * Reads the configuration like `loadConfig`. Also returns the configuration in the form that a support dump
  * may show.
  */
-export function readConfig(file: string, environment: Environment = process.env): ParsedConfig {
+export function readConfig(file: string, environment: Environment = process.env): ReadConfig {
   let yaml: string;
   try {
     yaml = readBoundedSync(file, MOST_BYTES.config).toString();
@@ -33,7 +40,7 @@ export function readConfig(file: string, environment: Environment = process.env)
 }
 
 /** Parses the text of a configuration file. Problems show `name` as the name of the file. */
-export function parseConfig(yaml: string, name: string, environment: Environment): ParsedConfig {
+export function parseConfig(yaml: string, name: string, environment: Environment): ReadConfig {
   const source = readSource(yaml, name, environment);
   const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
   if (unset) throw new ConfigError(source.problems);
@@ -54,7 +61,7 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   );
   if (missing.length === 0) problems.push(...unusableFiles(config, source));
   if (problems.length > 0) throw new ConfigError(problems);
-  return { config, disclosed: disclose(source, parsed.data) };
+  return { config, disclosed: disclose(source, parsed.data), parsed: parsed.data };
 }
 
 function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {

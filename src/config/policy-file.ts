@@ -9,7 +9,8 @@ class PolicyFileError extends Error {
   readonly code = 'policy_file_unreadable';
 }
 
-async function readPolicyFile(path: string): Promise<PolicyText> {
+/** Reads the text of a policy file. Throws a `PolicyFileError` if it cannot be read. */
+export async function readPolicyFile(path: string): Promise<PolicyText> {
   try {
     return readPolicyText((await readBounded(path, MOST_BYTES.policy)).toString());
   } catch (cause) {
@@ -19,7 +20,7 @@ async function readPolicyFile(path: string): Promise<PolicyText> {
 
 export type PolicyFileEvents = {
   /** Writes the policy of the file to the node and activates it. Rejects if the node refuses the policy. */
-  take(file: PolicyText): Promise<void>;
+  take(file: PolicyText, path: string): Promise<void>;
   /**
    * Returns whether the node would refuse the same text again. If so, `FollowedPolicyFile` does not apply
    * this text again before the file changes.
@@ -29,7 +30,7 @@ export type PolicyFileEvents = {
    * Called with a failure to apply the file. It is not called again while the next failures have the same
    * message.
    */
-  failed(failure: unknown): void;
+  failed(failure: unknown, path: string): void;
 };
 
 /**
@@ -45,11 +46,11 @@ export class FollowedPolicyFile {
   readonly #watchers = new Set<(failure: string | null) => void>();
 
   /**
-   * `ready`: the first write of the policy waits until this promise resolves. `intervalMs`: the polling
-   * interval.
+   * `path`: null to follow no file. `ready`: the first write of the policy waits until this promise
+   * resolves. `intervalMs`: the polling interval.
    */
   constructor(
-    private readonly path: string,
+    private path: string | null,
     private readonly events: PolicyFileEvents,
     ready: Promise<void>,
     private readonly intervalMs = 1_000,
@@ -72,20 +73,51 @@ export class FollowedPolicyFile {
    * success. Returns a function that removes the listener.
    */
   watch(listener: (failure: string | null) => void): () => void {
-    if (this.#watchers.size === 0) {
-      watchFile(this.path, { interval: this.intervalMs, persistent: false }, this.#changed);
-    }
+    if (this.#watchers.size === 0) this.#beginPolling();
     this.#watchers.add(listener);
     return () => {
       this.#watchers.delete(listener);
-      if (this.#watchers.size === 0) unwatchFile(this.path, this.#changed);
+      if (this.#watchers.size === 0) this.#endPolling();
     };
   }
 
   /** Stops applying changes of the file. */
   close(): void {
     this.#isClosed = true;
-    unwatchFile(this.path, this.#changed);
+    this.#endPolling();
+  }
+
+  /**
+   * Follows another file from now on, or none, and applies it. If its policy cannot be applied, rejects and
+   * follows the former file.
+   */
+  async follow(path: string | null): Promise<void> {
+    const before = this.path;
+    this.#move(path);
+    try {
+      await this.begin();
+    } catch (failure) {
+      this.#move(before);
+      throw failure;
+    }
+    this.#tell(null);
+  }
+
+  #move(path: string | null): void {
+    this.#endPolling();
+    this.path = path;
+    this.#refused = null;
+    this.#reported = null;
+    if (this.#watchers.size > 0) this.#beginPolling();
+  }
+
+  #beginPolling(): void {
+    if (this.path === null || this.#isClosed) return;
+    watchFile(this.path, { interval: this.intervalMs, persistent: false }, this.#changed);
+  }
+
+  #endPolling(): void {
+    if (this.path !== null) unwatchFile(this.path, this.#changed);
   }
 
   readonly #changed = (now: Stats, before: Stats): void => {
@@ -99,18 +131,19 @@ export class FollowedPolicyFile {
   };
 
   async #take(): Promise<void> {
-    if (this.#isClosed) return;
+    const { path } = this;
+    if (this.#isClosed || path === null) return;
     try {
-      const file = await readPolicyFile(this.path);
+      const file = await readPolicyFile(path);
       if (this.#refused?.json === file.json) throw this.#refused.failure;
-      await this.events.take(file).catch((failure: unknown) => {
+      await this.events.take(file, path).catch((failure: unknown) => {
         if (this.events.isFinal(failure)) this.#refused = { json: file.json, failure };
         throw failure;
       });
       this.#reported = null;
     } catch (failure) {
       const sentence = sentenceOf(failure);
-      if (sentence !== this.#reported) this.events.failed(failure);
+      if (sentence !== this.#reported) this.events.failed(failure, path);
       this.#reported = sentence;
       throw failure;
     }

@@ -30,6 +30,12 @@ export type Datapath = {
    */
   attach(): Promise<readonly Attachment[]>;
   /**
+   * Replaces the names of the policed interfaces. Attaches to added interfaces behind the guard, and detaches
+   * from removed ones. Returns what `attach` returns; null if the datapath is not open, and then the next
+   * `attach` uses the names. Rejects if an interface cannot be policed; the former names are then in force.
+   */
+  police(interfaces: readonly string[]): Promise<readonly Attachment[] | null>;
+  /**
    * Returns the faults that prevent the configured policing, and warnings. If the result changes later,
    * `watch` reports `review_changed`.
    */

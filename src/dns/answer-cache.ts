@@ -61,17 +61,28 @@ const ADDRESS_BYTES = 48;
  * cache removes the least recently used answers.
  */
 export class AnswerCache {
-  readonly #answers: LRUCache<string, CachedAnswer>;
+  #answers: LRUCache<string, CachedAnswer>;
 
   constructor(
-    capacityBytes: number,
-    private readonly staleMs: number,
+    private capacityBytes: number,
+    private staleMs: number,
   ) {
-    this.#answers = new LRUCache({
-      maxSize: Math.max(1, capacityBytes),
-      sizeCalculation: ({ template: { bytes, ttls }, addresses }) =>
-        OVERHEAD_BYTES + bytes.length + TTL_BYTES * ttls.length + ADDRESS_BYTES * addresses.length,
-    });
+    this.#answers = answersOf(capacityBytes);
+  }
+
+  /** Changes both limits. With a smaller capacity, the least recently used answers are removed. */
+  change(capacityBytes: number, staleMs: number): void {
+    this.staleMs = staleMs;
+    if (capacityBytes === this.capacityBytes) return;
+    this.capacityBytes = capacityBytes;
+    const answers = answersOf(capacityBytes);
+    answers.load(this.#answers.dump());
+    this.#answers = answers;
+  }
+
+  /** Removes all answers. */
+  clear(): void {
+    this.#answers.clear();
   }
 
   get entries(): number {
@@ -104,4 +115,12 @@ export class AnswerCache {
   keep(question: string, kept: CachedAnswer): void {
     this.#answers.set(question, kept);
   }
+}
+
+function answersOf(capacityBytes: number): LRUCache<string, CachedAnswer> {
+  return new LRUCache({
+    maxSize: Math.max(1, capacityBytes),
+    sizeCalculation: ({ template: { bytes, ttls }, addresses }) =>
+      OVERHEAD_BYTES + bytes.length + TTL_BYTES * ttls.length + ADDRESS_BYTES * addresses.length,
+  });
 }

@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -15,6 +16,7 @@ export type ToDnsThread =
 /** Requests from the main thread to the DNS thread. The DNS thread sends a response to each request. */
 export type DnsRequests = {
   open(): void;
+  change(settings: DnsSettings): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];

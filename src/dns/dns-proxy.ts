@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -13,6 +14,11 @@ export type DnsProxy = {
    * `use`. Rejects if an address cannot be bound.
    */
   open(): Promise<void>;
+  /**
+   * Changes the settings of the running proxy; lookups in progress are answered. Rejects and changes nothing
+   * if a socket cannot be opened. A proxy that is not open takes the settings at its next `open`.
+   */
+  change(settings: DnsSettings): Promise<void>;
   /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
   use(lookups: Lookups): void;
   /**

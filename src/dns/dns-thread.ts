@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
@@ -25,7 +26,7 @@ class DnsThread implements DnsProxy {
   readonly #observers = new Set<(seen: SeenLookups) => void>();
   #lookupsWanted = false;
 
-  constructor(private readonly options: DnsOptions) {}
+  constructor(private options: DnsOptions) {}
 
   async open(): Promise<void> {
     await this.#end();
@@ -38,6 +39,11 @@ class DnsThread implements DnsProxy {
       await this.#end();
       throw failure;
     }
+  }
+
+  async change(settings: DnsSettings): Promise<void> {
+    await this.#thread?.request('change', [settings]);
+    this.options = { ...this.options, ...settings };
   }
 
   use(lookups: Lookups): void {

@@ -28,7 +28,13 @@ function handle(message: ToDnsThread): void {
 }
 
 parent.serve(
-  { open: () => proxy.open(), close: () => proxy.close(), stats: () => proxy.stats(), names: () => proxy.names() },
+  {
+    open: () => proxy.open(),
+    change: (settings) => proxy.change(settings),
+    close: () => proxy.close(),
+    stats: () => proxy.stats(),
+    names: () => proxy.names(),
+  },
   handle,
 );
 

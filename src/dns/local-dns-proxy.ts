@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { MessagePort } from 'node:worker_threads';
+import type { DnsSettings } from '#contracts/config-reload.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { parseAddress } from '#policy/model/ipv4.js';
@@ -23,6 +25,10 @@ import { UdpListener } from './udp-listener.js';
 import { Upstreams } from './upstream/upstreams.js';
 
 const TICK_MS = 20;
+/** A removed listening address still answers for this time, which is longer than any lookup takes. */
+const REMOVED_FOR_MS = 2_000;
+
+type Listeners = { readonly udp: UdpListener; readonly tcp: TcpListener };
 
 /**
  * The DNS proxy itself; all its work runs in the thread that creates the object. `DnsProxy` is the interface
@@ -41,15 +47,22 @@ export class LocalDnsProxy {
   readonly #upstreams: Upstreams;
   readonly #rebinding: Rebinding;
   readonly #routeNotifications: RouteNotifications;
-  readonly #listeners: readonly (UdpListener | TcpListener)[];
+  /** The options in force. The parts of the proxy share this object and read it at each use. */
+  readonly #options: { -readonly [Name in keyof DnsOptions]: DnsOptions[Name] };
+  #listeners: ReadonlyMap<string, Listeners>;
+  /** Listeners on removed addresses, which still answer for a short time. The key is `keyOf` the address. */
+  readonly #removed = new Map<string, Listeners & { readonly closeAt: number }>();
+  #turn: Promise<unknown> = Promise.resolve();
   readonly #ticking: NodeJS.Timeout;
 
   constructor(
-    options: DnsOptions,
+    given: DnsOptions,
     onAliveness: (alive: readonly string[], dead: readonly string[]) => void,
     descriptors = new Descriptors(),
   ) {
     const counts = this.#counts;
+    const options = { ...given };
+    this.#options = options;
     this.#cache = new AnswerCache(options.cacheBytes, options.serveStaleMs);
     this.#pump = new Pump((datagrams) => counts.refuse('not_sent', datagrams), descriptors);
     this.granter = new Granter(this.#pump, (count) => counts.refuse('no_room_to_learn', count), options.grantTimeoutMs);
@@ -70,16 +83,81 @@ export class LocalDnsProxy {
       sightings: this.#sightings,
       hits: this.#hits,
     });
-    this.#listeners = listensAt(options).flatMap((at) => [
-      new UdpListener(this.#pump, at, this.resolver, counts),
-      new TcpListener(at, this.resolver, counts, options.tcpIdleMs),
-    ]);
+    this.#listeners = new Map(listensAt(options).map((at) => [keyOf(at), this.#listenersAt(at)]));
     this.#ticking = setInterval(() => this.#tick(), TICK_MS);
   }
 
-  async open(): Promise<void> {
-    this.#upstreams.open();
-    for (const listener of this.#listeners) await listener.open();
+  open(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#upstreams.open();
+      for (const { udp, tcp } of this.#listeners.values()) {
+        udp.open();
+        await tcp.open();
+      }
+    });
+  }
+
+  /**
+   * Changes the settings. New sockets are opened first, so that a failure changes nothing. A removed address
+   * answers for `REMOVED_FOR_MS` more: lookups in progress get their answer, and a change back opens nothing.
+   */
+  change(settings: DnsSettings): Promise<void> {
+    return this.#inTurn(async () => {
+      const before = this.#options;
+      const wanted = listensAt({ ...before, ...settings });
+      const opened: Listeners[] = [];
+      const next = new Map<string, Listeners>();
+      try {
+        for (const at of wanted) {
+          const key = keyOf(at);
+          const standing = this.#listeners.get(key) ?? this.#removed.get(key);
+          const listeners = standing ?? this.#listenersAt(at);
+          next.set(key, listeners);
+          if (standing !== undefined) continue;
+          opened.push(listeners);
+          listeners.udp.open();
+          await listeners.tcp.open();
+        }
+        this.#upstreams.change(settings.upstreams);
+      } catch (failure) {
+        for (const { udp, tcp } of opened) {
+          udp.close();
+          await tcp.close();
+        }
+        throw failure;
+      }
+      this.#replaceListeners(next);
+      const rebindingChanged =
+        settings.rebindProtection !== before.rebindProtection ||
+        !isDeepStrictEqual(settings.rebindAllow, before.rebindAllow);
+      Object.assign(this.#options, settings);
+      this.#cache.change(settings.cacheBytes, settings.serveStaleMs);
+      this.#rebinding.change(settings.rebindProtection, settings.rebindAllow);
+      // Cached answers lack the addresses that the former settings removed.
+      if (rebindingChanged) this.#cache.clear();
+    });
+  }
+
+  #listenersAt(at: ListenAt): Listeners {
+    return {
+      udp: new UdpListener(this.#pump, at, this.resolver, this.#counts),
+      tcp: new TcpListener(at, this.resolver, this.#counts, this.#options.tcpIdleMs),
+    };
+  }
+
+  #replaceListeners(next: ReadonlyMap<string, Listeners>): void {
+    const closeAt = nowMs() + REMOVED_FOR_MS;
+    for (const [key, listeners] of this.#listeners)
+      if (!next.has(key)) this.#removed.set(key, { ...listeners, closeAt });
+    for (const key of next.keys()) this.#removed.delete(key);
+    this.#listeners = next;
+  }
+
+  /** Runs `open` and `change` one after the other. */
+  #inTurn(act: () => Promise<void>): Promise<void> {
+    const done = this.#turn.then(act);
+    this.#turn = done.catch(() => {});
+    return done;
   }
 
   /**
@@ -137,7 +215,10 @@ export class LocalDnsProxy {
 
   async close(): Promise<void> {
     clearInterval(this.#ticking);
-    for (const listener of this.#listeners) await listener.close();
+    for (const { udp, tcp } of [...this.#listeners.values(), ...this.#removed.values()]) {
+      udp.close();
+      await tcp.close();
+    }
     this.#upstreams.close();
     this.#routeNotifications.close();
     this.#pump.close();
@@ -151,7 +232,18 @@ export class LocalDnsProxy {
       this.#rebinding.forgetOwn();
     }
     this.#upstreams.tick();
+    this.#closeRemoved();
     this.granter.tick();
+  }
+
+  #closeRemoved(): void {
+    const now = nowMs();
+    for (const [key, { udp, tcp, closeAt }] of this.#removed) {
+      if (closeAt > now) continue;
+      this.#removed.delete(key);
+      udp.close();
+      void tcp.close();
+    }
   }
 
   #addresses(alive: boolean): readonly string[] {
@@ -164,6 +256,10 @@ export class LocalDnsProxy {
  * address (`bpf/inspect/divert_dns.h`).
  */
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
+
+function keyOf({ address, port, isTransparent }: ListenAt): string {
+  return `${address}:${port}:${isTransparent}`;
+}
 
 function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {
   const all = [

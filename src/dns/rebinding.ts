@@ -22,10 +22,15 @@ export class Rebinding {
   #readAt = Number.NEGATIVE_INFINITY;
 
   constructor(
-    private readonly isProtected: boolean,
-    private readonly allowed: readonly HostnamePattern[],
+    private isProtected: boolean,
+    private allowed: readonly HostnamePattern[],
     private readonly readOwn: () => ReadonlySet<number> = ownAddresses,
   ) {}
+
+  change(isProtected: boolean, allowed: readonly HostnamePattern[]): void {
+    this.isProtected = isProtected;
+    this.allowed = allowed;
+  }
 
   /**
    * Returns a function that checks an address of an answer for `name`. The function returns the reason why

@@ -15,7 +15,7 @@ const CONNECTIONS = 16_384;
 export class TcpListener {
   readonly #server: Server;
   readonly #connections = new Set<Socket>();
-  readonly #refuses = connectionLimit(CONNECTIONS_OF_A_SOURCE, 'connection');
+  readonly #refuses = connectionLimit(() => CONNECTIONS_OF_A_SOURCE, 'connection');
 
   constructor(
     private readonly at: ListenAt,

@@ -1,4 +1,5 @@
 import { Registry } from 'prom-client';
+import { RELOAD_RESULTS } from '#contracts/config-reload.js';
 import { familiesOf } from './families.js';
 
 /**
@@ -43,6 +44,11 @@ export type WorkMetrics = {
   policyWrite(outcome: string): void;
   /** Counts the end of a pending policy change that this node decided by itself. */
   changeEnded(outcome: 'complete' | 'revert'): void;
+  /**
+   * Notes a reload of the configuration. `needsRestart`: the number of changed fields that wait for a restart
+   * of the node.
+   */
+  reloaded(result: string, needsRestart: number): void;
   /** Counts a store write. `outcome` is `written`, or the error code of the failure. */
   storeWrite(write: { readonly outcome: string; readonly seconds: number }): void;
 };
@@ -80,6 +86,26 @@ export function createWorkMetrics(): WorkMetrics {
     'outcome',
   );
   for (const outcome of ['complete', 'revert']) changes.inc({ outcome }, 0);
+  const reloads = counter(
+    'weir_config_reloads_total',
+    'Reloads of the configuration, by result: `applied`, `refused` (the file is not valid), `rolled_back` (a part could not apply it), or `rollback_failed`.',
+    'result',
+  );
+  for (const result of RELOAD_RESULTS) reloads.inc({ result }, 0);
+  const reloadSuccessful = gauge(
+    'weir_config_last_reload_successful',
+    '1 if the running configuration is that of the file since the last reload, or if there was no reload; 0 if the last reload failed.',
+  );
+  reloadSuccessful.set(1);
+  const reloadedAt = gauge(
+    'weir_config_last_reload_success_timestamp_seconds',
+    'Unix time of the last successful reload, or of the start of the node.',
+  );
+  reloadedAt.set(Date.now() / 1_000);
+  const awaitingRestart = gauge(
+    'weir_config_fields_awaiting_restart',
+    'Fields that the last read configuration file changes and that take effect at the next start of the node.',
+  );
   const phases = histogram(
     'weir_policy_phase_duration_seconds',
     'Duration of work on policies. `write`: the whole write, which includes `compile` (read, validate, compile), `stage` (fill the idle tables and prove them) and `flip` (activate). Other phases: `locate` (find a group) and `explain`.',
@@ -132,6 +158,13 @@ export function createWorkMetrics(): WorkMetrics {
     policyPhase: (phase, took) => phases.observe({ phase }, took),
     policyWrite: (outcome) => writes.inc({ outcome }),
     changeEnded: (outcome) => changes.inc({ outcome }),
+    reloaded(result, needsRestart) {
+      reloads.inc({ result });
+      reloadSuccessful.set(result === 'applied' ? 1 : 0);
+      if (result !== 'applied') return;
+      reloadedAt.set(Date.now() / 1_000);
+      awaitingRestart.set(needsRestart);
+    },
     storeWrite({ outcome, seconds: took }) {
       storeWrites.inc({ outcome });
       storeSeconds.observe(took);

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
+import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
@@ -36,12 +37,12 @@ export class LocalServicePlane {
   readonly #ofSource = new SourceCounts<number>();
   readonly #seen = new SeenConnectionRecorder();
   readonly #hits = new DecidedHits(deciderKey);
+  /** The options in force. The parts of the service plane share this object and read it at each use. */
+  readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
 
-  constructor(
-    private readonly options: ServicePlaneOptions,
-    ticketKeys: Buffer,
-    splices: Splices,
-  ) {
+  constructor(given: ServicePlaneOptions, ticketKeys: Buffer, splices: Splices) {
+    const options = { ...given };
+    this.#options = options;
     const evaluator = new ConnectionEvaluator();
     const counts = new Counts();
     const common: Omit<Plane, 'interceptor'> = {
@@ -59,6 +60,12 @@ export class LocalServicePlane {
 
   open(): Promise<void> {
     return this.#listener.open();
+  }
+
+  /** @throws Error if the CA certificates cannot be read. No setting was changed then. */
+  change({ upstreamCa, deniedHttp, maxConnections, maxConnectionsPerSource }: ServicePlaneSettings): void {
+    if (upstreamCa !== this.#options.upstreamCa) this.#plane.interceptor.useUpstreamCa(upstreamCa);
+    Object.assign(this.#options, { upstreamCa, deniedHttp, maxConnections, maxConnectionsPerSource });
   }
 
   use(image: InspectionImage): void {
@@ -136,7 +143,7 @@ export class LocalServicePlane {
    * multiplied by `times`; null if none is exhausted.
    */
   #overflow(source: number, times: number): OverflowReason | null {
-    const { maxConnections, maxConnectionsPerSource } = this.options;
+    const { maxConnections, maxConnectionsPerSource } = this.#options;
     if (this.#ofSource.of(source) >= maxConnectionsPerSource * times) return 'too_many_connections_of_source';
     return this.#connections.size >= maxConnections * times ? 'too_many_connections' : null;
   }

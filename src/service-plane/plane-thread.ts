@@ -1,4 +1,5 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
@@ -83,6 +84,7 @@ export class PlaneThread {
   }
 
   open = (): Promise<void> => this.#thread.request('open', []);
+  change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
   close = (): Promise<void> => this.#thread.request('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
 

@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
@@ -38,7 +39,12 @@ export type ToPlaneThread =
   | { readonly kind: 'join_by'; readonly point: SpliceOffload }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
-export type PlaneRequests = { open(): void; close(): void; stats(): ThreadStats };
+export type PlaneRequests = {
+  open(): void;
+  change(settings: ServicePlaneSettings): void;
+  close(): void;
+  stats(): ThreadStats;
+};
 export type ThreadStats = Omit<ServicePlaneStats, 'spliceFault'>;
 /** Messages from a service-plane thread to the main thread. */
 export type FromPlaneThread =

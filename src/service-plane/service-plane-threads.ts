@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
+import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
@@ -39,7 +40,7 @@ class ServicePlaneThreads implements ServicePlane {
   #allowedWanted = false;
   #faults = NO_FAULTS;
 
-  constructor(private readonly options: ServicePlaneOptions) {}
+  constructor(private options: ServicePlaneOptions) {}
 
   get threads(): number {
     return this.options.workers;
@@ -62,6 +63,17 @@ class ServicePlaneThreads implements ServicePlane {
       await this.#end();
       throw failure;
     }
+  }
+
+  async change(settings: ServicePlaneSettings): Promise<void> {
+    const changing = await Promise.allSettled(this.#threads.map((thread) => thread.change(settings)));
+    const failed = changing.find((one) => one.status === 'rejected');
+    if (failed !== undefined) {
+      // A thread that has died starts again with `options`.
+      await Promise.allSettled(this.#threads.map((thread) => thread.change(this.options)));
+      throw failed.reason;
+    }
+    this.options = { ...this.options, ...settings };
   }
 
   use(inspection: InspectionImage): void {

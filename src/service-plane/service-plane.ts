@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
@@ -14,6 +15,12 @@ export type ServicePlane = {
    * the address cannot be bound.
    */
   open(): Promise<void>;
+  /**
+   * Changes the settings of all threads; open connections stay. New connections and requests get the new
+   * settings. Rejects and changes nothing if the CA certificates cannot be read. A service plane that is not
+   * open takes the settings at its next `open`.
+   */
+  change(settings: ServicePlaneSettings): Promise<void>;
   /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
   /**

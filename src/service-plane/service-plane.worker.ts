@@ -34,7 +34,15 @@ function handle(message: ToPlaneThread): void {
   }
 }
 
-parent.serve({ open: () => plane.open(), close: () => plane.close(), stats: () => plane.stats() }, handle);
+parent.serve(
+  {
+    open: () => plane.open(),
+    change: (settings) => plane.change(settings),
+    close: () => plane.close(),
+    stats: () => plane.stats(),
+  },
+  handle,
+);
 
 let upstreamCaFault: string | null = null;
 setInterval(() => {

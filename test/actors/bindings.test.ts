@@ -6,6 +6,7 @@ import { EventSwitch } from '#actors/event-switch.js';
 import { nodeActor } from '#actors/node.actor.js';
 import { performanceModeActor } from '#actors/performance-mode.actor.js';
 import { policyActor } from '#actors/policy.actor.js';
+import { reloadActor } from '#actors/reload.actor.js';
 import { ROUTES } from '#actors/router.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
@@ -20,6 +21,7 @@ import { nodeChart, PARTS } from '#statecharts/node.chart.js';
 import { pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
+import { reloadChart } from '#statecharts/reload.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
@@ -68,6 +70,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     cluster: null,
     settings: store.settings,
     health: { observe: () => async () => null },
+    reload: null,
     supervised: { observer: null, policyFile: null, writeThread: null, explainThread: null, draftThread: null },
     events,
     now,
@@ -81,8 +84,9 @@ test('each actor provides an implementation of every invoked actor of its statec
   expect(unprovided(dataplaneChart, dataplane)).toEqual([]);
   expect(unprovided(swapChart, dataplane.implementations.actors.swap as AnyStateMachine)).toEqual([]);
   expect(unprovided(interfacesChart, dataplane.implementations.actors.interfaces as AnyStateMachine)).toEqual([]);
-  expect(unprovided(dnsProxyChart, dnsProxyActor(null, null))).toEqual([]);
-  expect(unprovided(servicePlaneChart, servicePlaneActor(null, null))).toEqual([]);
+  expect(unprovided(dnsProxyChart, dnsProxyActor(bus, null, null))).toEqual([]);
+  expect(unprovided(servicePlaneChart, servicePlaneActor(bus, null, null))).toEqual([]);
+  expect(unprovided(reloadChart, reloadActor(bus, null))).toEqual([]);
   expect(unprovided(supervisedPartChart, supervisedPartActor(null))).toEqual([]);
   expect(
     unprovided(performanceModeChart, performanceModeActor(bus, { settings: store.settings, events, now })),
@@ -102,6 +106,8 @@ test('the router sends each bus message only to actors whose statechart has a tr
     policy: policyChart,
     dataplane: dataplaneChart,
     dnsProxy: dnsProxyChart,
+    servicePlane: servicePlaneChart,
+    reload: reloadChart,
     pendingChange: pendingChangeChart,
     performanceMode: performanceModeChart,
   };

@@ -28,7 +28,7 @@ export type FakeDatapath = Datapath & {
    * Functions that a test sets. The fake calls the function of an operation after it has logged the
    * operation. The operation fails if the function throws, and waits for a promise that the function returns.
    */
-  readonly on: { open?: Hook; attach?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
+  readonly on: { open?: Hook; attach?: Hook; police?: Hook; stage?: Hook; prove?: Hook; flip?: Hook; unstage?: Hook };
   tell(change: DatapathChange): void;
   /** The argument of the last call of `setEventsWanted`. Null: the function was not called yet. */
   readonly eventsWanted: EventsWanted | null;
@@ -69,6 +69,11 @@ export function fakeDatapath(): FakeDatapath {
     attach: async () => {
       fake.log.push('attach');
       await fake.on.attach?.();
+      return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
+    },
+    police: async (interfaces) => {
+      fake.log.push(`police ${interfaces.join()}`);
+      await fake.on.police?.();
       return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
     },
     review: async () => fake.reviewed,

@@ -25,6 +25,7 @@ function supervising(policy: () => Promise<void>) {
     cluster: idle,
     pendingChange: idle,
     performanceMode: idle,
+    reload: idle,
     observer: idle,
     policyFile: idle,
     writeThread: idle,

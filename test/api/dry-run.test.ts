@@ -36,6 +36,7 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['PUT', `/api/v1/policies/${ID}/source-groups/lan`, JSON.parse(GROUP) as object],
   ['DELETE', `/api/v1/policies/${ID}/source-groups/lan`, undefined],
   ['PUT', PERFORMANCE, { enabled: false }],
+  ['POST', '/api/v1/config/reload', undefined],
   ['POST', INTEGRATIONS, { name: 'prod', ...INTEGRATION }],
   ['PUT', `${INTEGRATIONS}/prod`, INTEGRATION],
   ['DELETE', `${INTEGRATIONS}/there`, undefined],

@@ -170,6 +170,18 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       walk_omitted: 0,
       unknown: [],
     }),
+    configuration: {
+      reload: async (request) => {
+        if (!request.dryRun) changed('configuration.reload', request);
+        return {
+          kind: 'reloaded',
+          applied: ['/log/level'],
+          unchanged: ['/version', '/node/id'],
+          needsRestart: ['/dataplane/mark_mask'],
+        };
+      },
+      lastReload: () => null,
+    },
     performanceMode: {
       source: 'local',
       read: async () => reads.performanceMode,

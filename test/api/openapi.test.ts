@@ -72,6 +72,8 @@ describe('OpenAPI document', () => {
         'POST /api/v1/cluster/join-tokens',
         'POST /api/v1/cluster/init',
         'POST /api/v1/cluster/recover',
+        'GET /api/v1/config/reload',
+        'POST /api/v1/config/reload',
         'GET /api/v1/settings/performance-mode',
         'PUT /api/v1/settings/performance-mode',
         'GET /api/v1/settings/tls-intercept-ca',

@@ -233,3 +233,51 @@ describe('API tokens', () => {
     ]);
   });
 });
+
+describe('a reload of the configuration', () => {
+  const PATH = '/api/v1/config/reload';
+  const REPORT = {
+    applied: ['/log/level'],
+    unchanged: ['/version', '/node/id'],
+    needs_restart: ['/dataplane/mark_mask'],
+  };
+
+  test('returns the applied, the unchanged and the waiting fields; a dry run changes nothing', async () => {
+    const { ask, node } = await rig();
+    expect((await ask('POST', `${PATH}?dry_run=true`)).json()).toEqual({ ...REPORT, dry_run: true });
+    expect(node.changes).toEqual([]);
+    expect((await ask('POST', PATH)).json()).toEqual(REPORT);
+    expect(node.changes).toEqual([{ call: 'configuration.reload', with: { dryRun: false, author: 'alice' } }]);
+  });
+
+  test('that fails is answered with the problems of the file, or with the reason of the part', async () => {
+    const problems = [
+      { pointer: '/log/level', code: 'invalid_value', message: 'weir.yaml:1:2: must be a level' },
+    ] as const;
+    const answers = [
+      { kind: 'refused', code: 'invalid_config', detail: 'the file is not valid', problems },
+      { kind: 'refused', code: 'reload_failed', detail: 'listen on 10.0.0.1:53: EADDRINUSE' },
+    ] as const;
+    for (const answer of answers) {
+      const configuration = { reload: async () => answer, lastReload: () => null };
+      const { ask } = await rig({}, { ...fakeManagement(), configuration });
+      const reply = await ask('POST', PATH);
+      const { type, detail, problems: told } = reply.json();
+      expect([reply.statusCode, type, detail, told]).toEqual([
+        answer.code === 'invalid_config' ? 409 : 503,
+        `urn:weir:error:${answer.code}`,
+        answer.detail,
+        'problems' in answer ? answer.problems : undefined,
+      ]);
+    }
+  });
+
+  test('is shown as the last reload', async () => {
+    const last = { at: SINCE, by: 'SIGHUP', result: 'applied', detail: null, applied: ['/log/level'] } as const;
+    const lastReload = () => ({ ...last, needsRestart: ['/node/id'] });
+    const node = fakeManagement();
+    const { ask } = await rig({}, { ...node, configuration: { ...node.configuration, lastReload } });
+    expect((await ask('GET', PATH)).json()).toEqual({ last_reload: { ...last, needs_restart: ['/node/id'] } });
+    expect((await (await rig()).ask('GET', PATH)).json()).toEqual({ last_reload: null });
+  });
+});

@@ -234,15 +234,17 @@ describe('weir status', () => {
     ...{ id: 'p-1', name: 'office', form: 'envelope', mode: 'enforce', revision: 3 },
     ...{ updated_at: SINCE, updated_by: 'alice', active: true },
   };
+  const started = ok({ last_reload: null });
   const ready = ok({ ready: true, checks: [check] });
   const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
 
   it('prints readiness, the active policy and the counters, and exits with 0, if the node is ready', async () => {
-    const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }));
+    const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }), started);
     expect(await run(['status', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `node        ready
 policy      office (enforce), revision 3, generation 7
+config      as read at the start of the node
 packets     allow 10  deny 3  audit 1  dropped 4
 flows       2 live  5 opened  3 closed
 forwarding  direct: nothing stands in the way
@@ -258,22 +260,40 @@ ok  policy_ready  active  2 h ago  generation 7
     });
   });
 
+  it.each([
+    [{ result: 'applied', detail: null }, 'reloaded 2 h ago by SIGHUP: 1 changed  needs a restart: /node/id'],
+    [{ result: 'rolled_back', detail: 'EADDRINUSE' }, 'not reloaded 2 h ago by SIGHUP (rolled_back): EADDRINUSE'],
+  ])('shows the last reload of the configuration', async (last, text) => {
+    const more = { at: SINCE, by: 'SIGHUP', applied: ['/log/level'], needs_restart: ['/node/id'] };
+    const { url } = await serverThatAnswers(
+      ready,
+      ok(stats),
+      ok({ items: [] }),
+      ok({ last_reload: { ...more, ...last } }),
+    );
+    const { out } = await run(['status', '--server', url], TOKEN);
+    expect(out.split('\n')[2]).toBe(`config      ${text}`);
+  });
+
   it('exits with 3 while a readiness check fails, with text output and with JSON output', async () => {
-    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
+    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }), started);
     const { code, out } = await run(['status', '--server', url], TOKEN);
     expect([code, out.split('\n').slice(0, 2)]).toEqual([
       3,
       ['node        not ready: 1 of 2 checks fail', 'policy      no policy is active: policy.fallback decides'],
     ]);
     expect(out).toContain('\nFAILS  dns_allowlist  needed_but_absent  2 h ago  a rule names a host\n');
-    const again = await serverThatAnswers(unready, ok(stats), ok({ items: [record] }));
+    const again = await serverThatAnswers(unready, ok(stats), ok({ items: [record] }), started);
     const json = await run(['status', '--output', 'json', '--server', again.url], TOKEN);
-    expect([json.code, JSON.parse(json.out)]).toEqual([3, { readiness: unready.body, policy: record, stats }]);
+    expect([json.code, JSON.parse(json.out)]).toEqual([
+      3,
+      { readiness: unready.body, policy: record, stats, last_reload: null },
+    ]);
   });
 
   it('with --exclude sends the names of the checks to the node, and shows an excluded check that fails', async () => {
     const answer = ok({ ready: true, checks: [check, { ...failing, excluded: true }] });
-    const { url, asked } = await serverThatAnswers(answer, ok(stats), ok({ items: [record] }));
+    const { url, asked } = await serverThatAnswers(answer, ok(stats), ok({ items: [record] }), started);
     const { code, out } = await run(['status', '--exclude', 'dns_allowlist,cluster', '--server', url], TOKEN);
     expect([code, asked[0]?.path, out.split('\n')[0]]).toEqual([
       0,
@@ -290,13 +310,15 @@ ok  policy_ready  active  2 h ago  generation 7
       ready,
       ok(stats),
       ok({ items: [record] }),
+      started,
     );
     expect((await run(['status', '--wait', '--server', url], TOKEN)).code).toBe(0);
-    expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', '/api/v1/stats', '/api/v1/policies']);
+    const read = ['/api/v1/stats', '/api/v1/policies', '/api/v1/config/reload'];
+    expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', ...read]);
   });
 
   it('with --wait exits with 3 if the node is not ready before the timeout', async () => {
-    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }));
+    const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }), started);
     expect((await run(['status', '--wait', '--timeout', '1ms', '--server', url], TOKEN)).code).toBe(3);
   });
 });

@@ -59,3 +59,21 @@ test('`begin` of a followed policy file activates no policy after the file was c
   await file.begin();
   expect(seen.taken).toBe(0);
 });
+
+test('`follow` applies another file and follows it; after a refusal it follows the former file', async () => {
+  const { file, path, seen } = following(true, []);
+  const next = join(temporaryFolder(), 'next.yaml');
+  const failures: (string | null)[] = [];
+  file.watch((failure) => failures.push(failure));
+  await file.follow(null);
+  await file.begin();
+  expect(seen.taken).toBe(0);
+  writeFileSync(path, 'default_policy: deny');
+  await file.follow(path);
+  await expect(file.follow(next)).rejects.toThrow(`read the policy file ${next}: no such file or directory`);
+  await file.begin();
+  writeFileSync(next, 'default_policy: allow');
+  await file.follow(next);
+  expect([seen.taken, failures]).toEqual([3, [null, null, null]]);
+  file.close();
+});

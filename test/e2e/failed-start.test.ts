@@ -17,9 +17,10 @@ it('if the API of a node cannot start, all threads of the node end and the proce
   const program = `
     import { readConfig } from '#config/load.js';
     import { run } from '#main.js';
-    const { config, disclosed } = readConfig(${JSON.stringify(config)});
+    const read = readConfig(${JSON.stringify(config)});
     const tls = { cert: '/no/cert.pem', key: '/no/key.pem' };
-    await run({ ...config, api: { ...config.api, tls } }, disclosed).catch(({ message }) => console.error(message));
+    const { config } = read;
+    await run({ ...read, config: { ...config, api: { ...config.api, tls } } }).catch(({ message }) => console.error(message));
   `;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], { cwd: repository });
   onTestFinished(() => void child.kill('SIGKILL'));

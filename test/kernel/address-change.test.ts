@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type AnyMachineSnapshot, type AnyStateMachine, createActor, SimulatedClock, waitFor } from 'xstate';
 import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
+import { createBus } from '#bus/bus.js';
 import { createTopology, type Topology } from '#cli/topology.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { Upstream } from '#dns/upstream/dns-upstream.js';
@@ -225,8 +226,11 @@ test('an HTTP server without its listen address starts to listen within one seco
 
 describe('an actor that could not bind its listen address', () => {
   const PARTS: readonly (readonly [string, (part: DnsProxy & ServicePlane) => AnyStateMachine])[] = [
-    ['the DNS proxy', (part) => dnsProxyActor(part, null)],
-    ['the service plane', (part) => servicePlaneActor({ plane: part, interceptCa: { changed: NEVER } }, null)],
+    ['the DNS proxy', (part) => dnsProxyActor(createBus(), part, null)],
+    [
+      'the service plane',
+      (part) => servicePlaneActor(createBus(), { plane: part, interceptCa: { changed: NEVER } }, null),
+    ],
   ];
   test.each(PARTS)('binds the address as soon as it appears, before the back-off ends: %s', async (_, actorOf) => {
     leave = enterNamespace(topology.node.name);

@@ -323,6 +323,7 @@ describe('a policy with an intercept rule', () => {
     plane: {
       threads: 1,
       open: async () => {},
+      change: async () => {},
       use: () => {},
       useCa: () => {},
       grantsBy: () => {},

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -74,4 +74,21 @@ test('the service plane does not open if the upstream_ca file contains no certif
   writeFileSync(upstreamCa, rootPem);
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0 });
+});
+
+test('`change` gives all threads new settings, also at the next `open`; with an unreadable upstream_ca it changes nothing', async () => {
+  await plane.open();
+  const settings = { upstreamCa, deniedHttp: 'reset', maxConnections: 32, maxConnectionsPerSource: 32 } as const;
+  const other = join(temporaryFolder(), 'other.pem');
+  writeFileSync(other, 'nothing');
+  const fault = 'the file contains no readable PEM certificate';
+  await expect(plane.change({ ...settings, upstreamCa: other })).rejects.toThrow(fault);
+  writeFileSync(other, rootPem);
+  await plane.change({ ...settings, upstreamCa: other });
+  // Without the former file, only a thread with the new setting has no fault.
+  rmSync(upstreamCa);
+  await new Promise((resolve) => setTimeout(resolve, 1_300));
+  expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });
 });

@@ -19,6 +19,7 @@ function failingOnce(chart: typeof dnsProxyChart | typeof servicePlaneChart, fai
     open,
     addressChange: fromPromise(async () => {}),
     watch: fromCallback(() => {}),
+    settings: fromCallback(() => {}),
     watchCa: fromCallback(() => {}),
   };
   const clock = new SimulatedClock();

@@ -9,6 +9,7 @@ import { type PendingChangeContext, pendingChangeChart } from '#statecharts/pend
 import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
+import { type ReloadContext, reloadChart } from '#statecharts/reload.chart.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import { swapChart } from '#statecharts/swap.chart.js';
@@ -52,6 +53,7 @@ const dataplaneEvents = [
   flip(2),
   { type: 'program.unstage_requested', id: 'u', generation: 2 },
   { type: 'dataplane.release_requested' },
+  { type: 'interfaces.change_requested', id: 'i', settings: ['lan0'] },
   changed('interface_appeared'),
   changed('interface_renamed'),
   changed('refusals_changed'),
@@ -281,6 +283,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     // The dataplane chart sends `interfaces.attached` only if the configuration has a `dataplane` section.
     events: [
       ...(configured ? ATTACHED.map((attached) => ({ type: 'interfaces.attached', attached })) : []),
+      { type: 'interfaces.change_requested', id: 'i', settings: ['lan0'] },
       changed('interface_appeared'),
       changed('interface_renamed'),
       changed('pins_lost'),
@@ -338,6 +341,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'dns.upstreams_changed', alive: [], dead: ['192.0.2.53:53'] },
         { type: 'dns.upstreams_changed', alive: ['192.0.2.53:53'], dead: [] },
         { type: 'dns.died', reason: 'the thread ended' },
+        { type: 'dns.change_requested', id: 'n', settings: {} },
+        { type: 'settings.changed' },
       ],
       regions: { '': 'dns_allowlist' } as const,
     })),
@@ -366,6 +371,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'service_plane.joining_changed', fault: 'CAP_NET_RAW missing' },
         { type: 'service_plane.joining_changed', fault: null },
         { type: 'service_plane.died', reason: 'the thread ended' },
+        { type: 'service_plane.change_requested', id: 'n', settings: {} },
+        { type: 'settings.changed' },
       ],
       regions: { '': 'service_plane' } as const,
     })),
@@ -447,6 +454,27 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       ]) as never,
       within: (({ context }: { context: { queue: readonly unknown[] } }) => context.queue.length < 2) as never,
       regions: { '': 'performance_mode' },
+    },
+  ],
+  reload: [
+    {
+      machine: reloadChart,
+      events: [
+        { type: 'config.reload_requested', id: 'a', request: { dryRun: false, author: 'alice' } },
+        { type: 'config.reload_requested', id: 'b', request: { dryRun: true, author: 'SIGHUP' } },
+      ],
+      outputs: {
+        read: [[], ['dns', 'log']].map((parts) => ({ applied: [], unchanged: [], needsRestart: [], parts })),
+      },
+      key: (({ context }: { context: ReloadContext }) => [
+        context.queue[0]?.id,
+        context.plan?.parts.length,
+        context.changed.length,
+        context.failure === null,
+        context.unrestored.length,
+      ]) as never,
+      within: (({ context }: { context: ReloadContext }) => context.queue.length < 2) as never,
+      regions: {},
     },
   ],
   supervisedPart: [true, false].map((beginsAtOnce) => ({

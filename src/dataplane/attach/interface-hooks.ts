@@ -30,12 +30,19 @@ export type HookPrograms = Readonly<Record<Direction, number>>;
  */
 export class Hooks {
   #tcxSupported: boolean;
+  #patterns: readonly string[];
 
   constructor(
     readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact' | 'policeLocal' | 'servicePlane'>,
     readonly pins: Pins,
   ) {
     this.#tcxSupported = options.forceClsact !== true;
+    this.#patterns = options.interfaces;
+  }
+
+  /** Replaces the names of the policed interfaces. The next calls of `attach` and `prune` use them. */
+  police(interfaces: readonly string[]): void {
+    this.#patterns = interfaces;
   }
 
   interfaces(): { readonly all: readonly Interface[]; readonly policed: readonly Interface[] } {
@@ -113,7 +120,7 @@ export class Hooks {
   }
 
   #isPoliced(name: string): boolean {
-    return matchesInterface(this.options.interfaces, name);
+    return matchesInterface(this.#patterns, name);
   }
 
   /**

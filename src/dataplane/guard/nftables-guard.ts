@@ -44,10 +44,11 @@ type NftObject = {
  * of Weir's DNS proxy and service plane.
  */
 export class Guard {
-  readonly #interfaces: readonly string[];
+  #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
-  readonly #optional: readonly Optional[];
+  #optional: readonly Optional[];
+  readonly #check: SourceCheck;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
   /**
@@ -67,17 +68,16 @@ export class Guard {
     this.#interfaces = interfaces;
     this.#mask = markMask;
     this.#bit = guardBit(markMask);
-    const check = { markMask, reversePath };
-    this.#optional = [
-      // This chain needs a kernel with CONFIG_NF_TABLES_BRIDGE.
-      { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
-      {
-        lines: sourceGuard(GUARD_TABLE, check),
-        stands: () => sourceGuardStands(GUARD_TABLE, check),
-        warning:
-          'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
-      },
-    ];
+    this.#check = { markMask, reversePath };
+    this.#optional = optionalChains(interfaces, this.#check);
+  }
+
+  /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
+  police(interfaces: readonly string[]): void {
+    this.#interfaces = interfaces;
+    this.#optional = optionalChains(interfaces, this.#check);
+    // The next `make` tries refused chains again.
+    this.#refused.clear();
   }
 
   /**
@@ -207,6 +207,19 @@ export class Guard {
       ...(this.#leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~this.#mask)}`] : []),
     ];
   }
+}
+
+function optionalChains(interfaces: readonly string[], check: SourceCheck): readonly Optional[] {
+  return [
+    // This chain needs a kernel with CONFIG_NF_TABLES_BRIDGE.
+    { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
+    {
+      lines: sourceGuard(GUARD_TABLE, check),
+      stands: () => sourceGuardStands(GUARD_TABLE, check),
+      warning:
+        'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
+    },
+  ];
 }
 
 /**

@@ -37,7 +37,7 @@ const CUT_AT_ONCE = 2_048;
 type Thread = WorkerClient<DatapathRequests, never, FromDatapath>;
 
 class DatapathThread implements Datapath {
-  readonly #options: DatapathOptions;
+  #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
@@ -64,6 +64,12 @@ class DatapathThread implements Datapath {
   hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
   groupTraffic: Datapath['groupTraffic'] = () => this.#running().request('groupTraffic', []);
   flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);
+
+  async police(interfaces: readonly string[]): ReturnType<Datapath['police']> {
+    const attachments = (await this.#thread?.request('police', [interfaces])) ?? null;
+    this.#options = { ...this.#options, interfaces };
+    return attachments;
+  }
 
   async grantPort(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();

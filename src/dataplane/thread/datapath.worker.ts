@@ -46,6 +46,14 @@ function attach(): readonly Attachment[] {
   }
 }
 
+function police(interfaces: readonly string[]): readonly Attachment[] | null {
+  try {
+    return datapath.police(interfaces);
+  } finally {
+    look({ links: true, guard: false, others: false });
+  }
+}
+
 function tellEvents(): void {
   if (kernelWatch === undefined) return;
   endKernelWatch();
@@ -135,6 +143,7 @@ parent.serve(
     probe: () => datapath.probe(),
     open,
     attach,
+    police,
     review: () => datapath.review(),
     stage: (program, generation) => datapath.stage(program, generation),
     prove: (sample) => datapath.prove(sample),

@@ -62,7 +62,7 @@ import { flipProgram, stageProgram } from './staging.js';
  * thread has one instance.
  */
 export class LocalDatapath {
-  readonly #options: DatapathOptions;
+  #options: DatapathOptions;
   readonly #objectOptions: FixedOptions;
   readonly #pins: Pins;
   readonly #ownership: Ownership;
@@ -175,6 +175,42 @@ export class LocalDatapath {
     this.#unreported.push(...this.#forwarding.look(upgrade.loaded.slots));
     if (failures[0] !== undefined) throw failures[0];
     return attachments;
+  }
+
+  /**
+   * Replaces the names of the policed interfaces. The added interfaces are attached before the removed ones
+   * are detached, so that a failure leaves no interface of the former names without a policy.
+   */
+  police(interfaces: readonly string[]): Attachment[] | null {
+    const before = this.#options.interfaces;
+    if (this.#upgrade === undefined) {
+      this.#name(interfaces);
+      return null;
+    }
+    try {
+      this.#attachTo([...new Set([...before, ...interfaces])]);
+      return this.#attachTo(interfaces);
+    } catch (failure) {
+      try {
+        this.#attachTo(before);
+      } catch {
+        // `look` reports each interface that is not attached, and the actor attaches again.
+      }
+      throw failure;
+    }
+  }
+
+  #attachTo(interfaces: readonly string[]): Attachment[] {
+    this.#name(interfaces);
+    // `look` must not report the interfaces of this change as appeared or vanished.
+    this.#watcher.attached(this.#hooks.interfaces().policed);
+    return this.attach();
+  }
+
+  #name(interfaces: readonly string[]): void {
+    this.#options = { ...this.#options, interfaces };
+    this.#hooks.police(interfaces);
+    this.#guard.police(interfaces);
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { DnsOptions } from '#dns/dns-options.js';
+import { type DnsOptions, type Endpoint, textOf } from '#dns/dns-options.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
 import type { Message } from '#dns/wire/dns-message.js';
 import type { Pump } from '#sockets/pump.js';
@@ -57,7 +57,9 @@ class UpstreamQueryInProgress {
  * answers.
  */
 export class Upstreams {
-  readonly #all: readonly Upstream[];
+  #all: readonly Upstream[];
+  /** Removed upstreams, which stay open until the queries sent to them are over. */
+  #removed: { readonly upstream: Upstream; readonly closeAt: number }[] = [];
   /**
    * The queries in progress, ordered by `nextAt`. Appending a query at the end keeps this order, because
    * every query waits for the same time `STEP_MS` before it is sent to the next resolver.
@@ -67,12 +69,12 @@ export class Upstreams {
   #probedAt = 0;
 
   constructor(
-    pump: Pump,
+    private readonly pump: Pump,
     private readonly options: Pick<DnsOptions, 'upstreams' | 'upstreamOrder' | 'mark'>,
-    onStray: (reason: string) => void,
-    onAliveness: () => void,
+    private readonly onStray: (reason: string) => void,
+    private readonly onAliveness: () => void,
   ) {
-    this.#all = options.upstreams.map((endpoint) => new Upstream(pump, endpoint, options.mark, onStray, onAliveness));
+    this.#all = options.upstreams.map((endpoint) => this.#upstream(endpoint));
   }
 
   get all(): readonly Upstream[] {
@@ -81,6 +83,33 @@ export class Upstreams {
 
   open(): void {
     for (const upstream of this.#all) upstream.open();
+  }
+
+  /**
+   * Replaces the list of upstreams. An upstream that stays keeps its sockets and its state. Queries that were
+   * sent to a removed upstream can still be answered by it. Throws a `KernelFailure` and changes nothing if a
+   * socket cannot be opened.
+   */
+  change(endpoints: readonly Endpoint[]): void {
+    const kept = new Map(this.#all.map((upstream) => [upstream.address, upstream]));
+    const next = endpoints.map((endpoint) => kept.get(textOf(endpoint)) ?? this.#upstream(endpoint));
+    const added = next.filter((upstream) => !this.#all.includes(upstream));
+    try {
+      for (const upstream of added) upstream.open();
+    } catch (failure) {
+      for (const upstream of added) upstream.close();
+      throw failure;
+    }
+    const closeAt = nowMs() + TIMEOUT_MS;
+    this.#removed.push(
+      ...this.#all.filter((upstream) => !next.includes(upstream)).map((upstream) => ({ upstream, closeAt })),
+    );
+    this.#all = next;
+    this.onAliveness();
+  }
+
+  #upstream(endpoint: Endpoint): Upstream {
+    return new Upstream(this.pump, endpoint, this.options.mark, this.onStray, this.onAliveness);
   }
 
   /**
@@ -94,6 +123,8 @@ export class Upstreams {
   close(): void {
     for (const query of this.#queries.values()) this.#end(query, null);
     for (const upstream of this.#all) upstream.close();
+    for (const { upstream } of this.#removed) upstream.close();
+    this.#removed = [];
   }
 
   ask(asked: UpstreamQuery, onOutcome: OnOutcome): void {
@@ -121,6 +152,10 @@ export class Upstreams {
         this.#queries.set(query.number, query);
         this.#step(query);
       }
+    }
+    if (this.#removed.some(({ closeAt }) => closeAt <= now)) {
+      for (const { upstream, closeAt } of this.#removed) if (closeAt <= now) upstream.close();
+      this.#removed = this.#removed.filter(({ closeAt }) => closeAt > now);
     }
     if (now - this.#probedAt >= PROBE_EVERY_MS) {
       this.#probedAt = now;

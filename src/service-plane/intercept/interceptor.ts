@@ -56,7 +56,7 @@ export type InterceptedSession = {
 export class Interceptor {
   readonly #plane: PlaneContext;
   readonly #contexts: LeafContexts;
-  readonly #trust: UpstreamTrust;
+  #trust: UpstreamTrust;
   readonly #sessions = new Set<Session>();
   readonly #clock = { tick: 0 };
   readonly #pool = new ServerPool(this.#clock);
@@ -86,6 +86,14 @@ export class Interceptor {
   useCa(ca: InterceptCa | null): void {
     this.#isAble = ca !== null;
     this.#contexts.use(ca);
+  }
+
+  /**
+   * Verifies the servers of new connections with other CA certificates: `system`, or a PEM file.
+   * @throws Error if the file cannot be read, or contains no certificate.
+   */
+  useUpstreamCa(source: string): void {
+    this.#trust = createUpstreamTrust({ source });
   }
 
   close(): void {

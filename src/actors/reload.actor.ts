@@ -1,0 +1,67 @@
+import { fromPromise } from 'xstate';
+import { ask } from '#bus/ask.js';
+import type { Bus } from '#bus/bus.js';
+import type { Message } from '#bus/bus-messages.js';
+import { accepted } from '#bus/refused.js';
+import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { reloadChart } from '#statecharts/reload.chart.js';
+
+/** The time within which a part answers a change of its settings. */
+const CHANGE_TIMEOUT_MS = 20_000;
+
+/** The settings of the parts that are actors. Null: the node does not have the part. */
+export type PartSettings = {
+  readonly interfaces: readonly string[] | null;
+  readonly dns: DnsSettings | null;
+  readonly servicePlane: ServicePlaneSettings | null;
+};
+
+export type ReloadPorts = {
+  /** Reads and validates the file, and compares it. Rejects with a `Refused` if the file is not valid. */
+  read(): Promise<ReloadPlan>;
+  validate(plan: ReloadPlan): Promise<void>;
+  /** The settings of the file that was read last, or those of the running configuration. */
+  settings(which: 'next' | 'running'): PartSettings;
+  /** Gives the settings to a part that is no actor. Rejects if the part keeps its former settings. */
+  change(part: Exclude<ReloadPart, 'dataplane' | 'dns' | 'service_plane'>, which: 'next' | 'running'): Promise<void>;
+  /** Makes the file that was read last the running configuration. */
+  commit(): void;
+};
+
+/** Binds the reload chart to the configuration, and to the parts by messages on the bus. */
+export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
+  const configured = (): ReloadPorts => {
+    if (ports === null) throw new Error('this node has no configuration file');
+    return ports;
+  };
+  const change = async (part: ReloadPart, which: 'next' | 'running'): Promise<void> => {
+    const { interfaces, dns, servicePlane } = configured().settings(which);
+    switch (part) {
+      case 'dataplane':
+        accepted(await ask(bus, 'interfaces.change', { settings: present(interfaces) }, CHANGE_TIMEOUT_MS));
+        return;
+      case 'dns':
+        accepted(await ask(bus, 'dns.change', { settings: present(dns) }, CHANGE_TIMEOUT_MS));
+        return;
+      case 'service_plane':
+        accepted(await ask(bus, 'service_plane.change', { settings: present(servicePlane) }, CHANGE_TIMEOUT_MS));
+        return;
+      default:
+        await configured().change(part, which);
+    }
+  };
+  return reloadChart.provide({
+    actions: { publish: (_, { message }) => bus.publish(message), commit: () => configured().commit() },
+    actors: {
+      read: fromPromise(async () => configured().read()),
+      validate: fromPromise<void, { plan: ReloadPlan }>(async ({ input }) => configured().validate(input.plan)),
+      apply: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'next')),
+      restore: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'running')),
+    },
+  });
+}
+
+function present<T>(settings: T | null): T {
+  if (settings === null) throw new Error('the node does not have this part');
+  return settings;
+}

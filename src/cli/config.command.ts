@@ -1,0 +1,60 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { configJsonSchema } from '#config/config-json-schema.js';
+import { loadConfig } from '#config/load.js';
+import { createClient } from './client.js';
+import { type Output, parseReply, print, printing, remote, serialised, withQuery } from './remote.js';
+import type { Terminal } from './terminal.js';
+
+const PATH = '/api/v1/config/reload';
+const pointers = z.array(z.string());
+const reloadSchema = z.object({
+  applied: pointers,
+  unchanged: pointers,
+  needs_restart: pointers,
+  dry_run: z.literal(true).optional(),
+});
+/** A reload may wait for the activation of a policy file. */
+const TIMEOUT_MS = 150_000;
+
+/** Adds the commands `weir config check | schema | reload`. */
+export function addConfigCommands(program: Command, terminal: Terminal): void {
+  const config = program.command('config').description('the configuration file of a node');
+  config
+    .command('check')
+    .description('check a configuration file, and print all its problems')
+    .argument('<file>')
+    .action((file: string) => {
+      loadConfig(file, terminal.environment);
+      terminal.out(`${file} is valid\n`);
+    });
+
+  printing(config.command('schema'), ['json', 'yaml'])
+    .description('print the JSON Schema of a configuration file, for editors and other tools')
+    .action(({ output }: { output: 'json' | 'yaml' }) => {
+      terminal.out(serialised(output, configJsonSchema()));
+    });
+
+  remote(config.command('reload'))
+    .description(
+      'make a node read its configuration file again, and put the changes in force that need no restart: all of them, or none',
+    )
+    .option('--dry-run', 'show what would change, and change nothing')
+    .action(async (options: Output & { dryRun?: true }) => {
+      const client = createClient(options, terminal, TIMEOUT_MS);
+      const path = withQuery(PATH, { dry_run: options.dryRun });
+      const reload = parseReply(reloadSchema, await client.request(path, { method: 'POST' }));
+      print(terminal, options.output, reload, () => text(reload));
+    });
+}
+
+function text({ applied, unchanged, needs_restart, dry_run }: z.infer<typeof reloadSchema>): string {
+  const listed = (title: string, of: readonly string[]): string[] =>
+    of.length === 0 ? [] : [title, ...of.map((pointer) => `  ${pointer}`)];
+  const lines = [
+    ...listed(dry_run === true ? 'would be applied:' : 'applied:', applied),
+    ...listed('needs a restart:', needs_restart),
+    `unchanged: ${unchanged.length} field${unchanged.length === 1 ? '' : 's'}`,
+  ];
+  return `${lines.join('\n')}\n`;
+}

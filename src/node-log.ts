@@ -1,0 +1,79 @@
+import { type DestinationStream, type Logger, pino } from 'pino';
+import pretty from 'pino-pretty';
+import type { System } from '#actors/system.js';
+import type { Config } from '#config/config.js';
+import type { LogRing } from '#observe/log-ring.js';
+import { redacted } from '#observe/redaction.js';
+
+export type NodeLog = {
+  readonly log: Logger;
+  /** Changes the level and the format of the next lines. */
+  change(settings: Config['log']): void;
+};
+
+/** Creates the log on standard output; its lines also go to `ring`. */
+export function createLog({ log: settings, node }: Config, ring: LogRing): NodeLog {
+  const outputs = {
+    json: pino.destination({ dest: 1, sync: true }) as DestinationStream,
+    pretty: pretty({ sync: true }) as DestinationStream,
+  };
+  let out = outputs[settings.format];
+  const streams = [{ write: (line: string) => out.write(line) }, ring].map((stream) => ({
+    level: 'trace' as const,
+    stream,
+  }));
+  const log = pino(
+    { level: settings.level, base: { node: node.id }, hooks: { streamWrite: redacted } },
+    pino.multistream(streams),
+  );
+  return {
+    log,
+    change: ({ level, format }) => {
+      log.level = level;
+      out = outputs[format];
+    },
+  };
+}
+
+/** Logs what happens to policies, to the dataplane and to the configuration. */
+export function logFacts(system: System, log: Logger): void {
+  system.bus.messages.subscribe((message) => {
+    switch (message.type) {
+      case 'policy.activated':
+        log.info(
+          { generation: message.generation, policy: message.record?.id ?? null },
+          message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
+        );
+        break;
+      case 'policy.change_ended': {
+        const { generation, outcome, reason } = message;
+        if (outcome === 'complete') log.info({ generation, reason }, 'policy change completed');
+        else log.warn({ generation, reason }, 'policy change reverted');
+        break;
+      }
+      case 'dataplane.enforcing':
+        log.info({ generation: message.generation, epoch: message.epoch }, 'dataplane enforcing');
+        break;
+      case 'dataplane.lost':
+        log.error({ reason: message.reason }, 'dataplane lost');
+        break;
+      case 'program.proved':
+        log.info({ generation: message.generation, ...message.proof }, 'program proved');
+        break;
+      case 'program.disproved':
+        log.error({ generation: message.generation, reason: message.detail }, 'program disproved');
+        break;
+      case 'program.rejected':
+        log.error({ generation: message.generation, reason: message.refusal.detail }, 'program rejected');
+        break;
+      case 'config.reloaded': {
+        const { by, result, failure, applied, needsRestart } = message;
+        const fields = { by, result, applied, needs_restart: needsRestart };
+        if (failure === null) log.info(fields, 'configuration reloaded');
+        else log.error({ ...fields, problems: failure.problems }, `configuration not reloaded: ${failure.detail}`);
+        break;
+      }
+      default:
+    }
+  });
+}

@@ -1,0 +1,77 @@
+import type { ReloadPorts } from '#actors/reload.actor.js';
+import type { System } from '#actors/system.js';
+import { Refused } from '#bus/refused.js';
+import type { Config } from '#config/config.js';
+import { ConfigError, withPointer } from '#config/config-problem.js';
+import type { FollowedPolicyFile } from '#config/policy-file.js';
+import type { RunningConfig } from '#config/running-config.js';
+import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config-reload.js';
+import { checkPolicyFile } from './node-policy-file.js';
+
+export type ReloadTargets = {
+  readonly running: RunningConfig;
+  readonly system: () => System;
+  readonly policyFile: FollowedPolicyFile;
+  settings: ReloadPorts['settings'];
+  changeApi(settings: Config['api']): void;
+  changeLog(settings: Config['log']): void;
+};
+
+/** Joins the configuration file and the parts of the node to the interface that the reload actor uses. */
+export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets): ReloadPorts {
+  const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
+  return {
+    read: async () => planOf(running),
+    validate: async ({ parts }) => {
+      const path = running.next.policy.file;
+      if (path === null || !parts.includes('policy_file')) return;
+      const refusal = await checkPolicyFile(path, targets.system()).catch((failure: Error) => {
+        throw new Refused({ kind: 'refused', code: 'invalid_config', detail: failure.message });
+      });
+      if (refusal === null) return;
+      const detail = `the policy file ${path} would be refused (${refusal.code}): ${refusal.detail}`;
+      const { problems } = refusal;
+      throw new Refused({
+        kind: 'refused',
+        code: 'invalid_config',
+        detail,
+        ...(problems === undefined
+          ? {}
+          : { problems: problems.map((problem) => ({ ...problem, message: `${path}: ${problem.message}` })) }),
+      });
+    },
+    settings: targets.settings,
+    change: async (part, which) => {
+      const { api, log, policy } = configOf(which);
+      switch (part) {
+        case 'policy_file':
+          return policyFile.follow(policy.file);
+        case 'api':
+          return targets.changeApi(api);
+        case 'log':
+          return targets.changeLog(log);
+      }
+    },
+    commit: () => running.commit(),
+  };
+}
+
+function planOf(running: RunningConfig): ReloadPlan {
+  try {
+    const { changed, unchanged } = running.read();
+    const pointerOf = (keys: readonly string[]): string => `/${keys.join('/')}`;
+    const needsRestart = changed.filter(({ by }) => by === 'restart').map(({ keys }) => pointerOf(keys));
+    const applied = changed.filter(({ by }) => by !== 'restart');
+    return {
+      applied: applied.map(({ keys }) => pointerOf(keys)),
+      unchanged: unchanged.map(pointerOf),
+      needsRestart,
+      parts: RELOAD_PARTS.filter((part) => applied.some(({ by }) => by === part)),
+    };
+  } catch (failure) {
+    if (!(failure instanceof ConfigError)) throw failure;
+    const problems = failure.problems.map(withPointer);
+    const detail = `the configuration file is not valid: ${failure.message.split('\n')[0]}`;
+    throw new Refused({ kind: 'refused', code: 'invalid_config', detail, problems });
+  }
+}

@@ -1,0 +1,139 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import type { ReloadPorts } from '#actors/reload.actor.js';
+import type { System } from '#actors/system.js';
+import { Refused } from '#bus/refused.js';
+import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { fakeDatapath } from './fake-datapath.js';
+import { startSystem, stopSystems } from './running-system.js';
+
+const NOW = '2026-01-01T00:00:00.000Z';
+const REQUEST = { dryRun: false, author: 'alice' };
+
+afterEach(stopSystems);
+
+function planOf(...parts: ReloadPart[]): ReloadPlan {
+  return { parts, applied: parts.map((part) => `/${part}`), unchanged: ['/version'], needsRestart: ['/node/id'] };
+}
+
+/** Starts a system with a fake datapath and a fake configuration. `fail` names the steps that fail. */
+async function reloading(plan: ReloadPlan, ...fail: string[]) {
+  const steps: string[] = [];
+  const step = async (name: string): Promise<void> => {
+    steps.push(name);
+    if (fail.includes(name)) throw new Error(`${name} failed`);
+  };
+  const datapath = fakeDatapath();
+  datapath.on.police = () => step(datapath.log.at(-1) ?? '');
+  const reload: ReloadPorts = {
+    read: async () => {
+      await step('read');
+      return plan;
+    },
+    validate: () => step('validate'),
+    settings: (which) => ({
+      interfaces: which === 'next' ? ['lan0', 'wan0'] : ['lan0'],
+      dns: {} as DnsSettings,
+      servicePlane: {} as ServicePlaneSettings,
+    }),
+    change: (part, which) => step(`${part} ${which}`),
+    commit: () => void steps.push('commit'),
+  };
+  const running = await startSystem({ datapath, reload });
+  await running.until('dataplane_config', 'configured');
+  return { ...running, steps };
+}
+const lastOf = ({ configuration }: System) => configuration.lastReload();
+
+describe('a reload', () => {
+  test('changes the parts in the order of the plan, and then makes the file the running configuration', async () => {
+    const { system, steps } = await reloading(planOf('dataplane', 'policy_file', 'api', 'log'));
+    expect(lastOf(system)).toBeNull();
+    expect(await system.configuration.reload(REQUEST)).toEqual({
+      kind: 'reloaded',
+      applied: ['/dataplane', '/policy_file', '/api', '/log'],
+      unchanged: ['/version'],
+      needsRestart: ['/node/id'],
+    });
+    expect(steps).toEqual([
+      ...['read', 'validate', 'police lan0,wan0', 'policy_file next', 'api next', 'log next', 'commit'],
+    ]);
+    expect(lastOf(system)).toEqual({
+      at: NOW,
+      by: 'alice',
+      result: 'applied',
+      detail: null,
+      applied: ['/dataplane', '/policy_file', '/api', '/log'],
+      needsRestart: ['/node/id'],
+    });
+  });
+
+  test('restores the changed parts in the reverse order if a part fails', async () => {
+    const { system, steps } = await reloading(planOf('dataplane', 'policy_file', 'api', 'log'), 'log next');
+    expect(await system.configuration.reload(REQUEST)).toEqual({
+      kind: 'refused',
+      code: 'reload_failed',
+      detail: 'log next failed',
+    });
+    expect(steps.slice(2)).toEqual([
+      ...['police lan0,wan0', 'policy_file next', 'api next', 'log next'],
+      ...['api running', 'policy_file running', 'police lan0'],
+    ]);
+    expect(lastOf(system)).toMatchObject({ result: 'rolled_back', detail: 'log next failed', applied: [] });
+  });
+
+  test('names the parts that did not take back their former settings, and restores the others', async () => {
+    const plan = planOf('dataplane', 'policy_file', 'api');
+    const { system, steps } = await reloading(plan, 'api next', 'policy_file running');
+    const detail = 'api next failed; without the former settings: policy_file: policy_file running failed';
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ code: 'reload_failed', detail });
+    expect(steps.at(-1)).toBe('police lan0');
+    expect(lastOf(system)).toMatchObject({ result: 'rollback_failed', detail });
+  });
+
+  test('changes no part if the datapath refuses the interfaces', async () => {
+    const { system, steps } = await reloading(planOf('dataplane', 'log'), 'police lan0,wan0');
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ detail: 'police lan0,wan0 failed' });
+    expect(steps).toEqual(['read', 'validate', 'police lan0,wan0']);
+  });
+
+  test.each(['read', 'validate'])('is refused without a change if the step "%s" fails', async (step) => {
+    const { system, steps } = await reloading(planOf('log'), step);
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'refused', detail: `${step} failed` });
+    expect(steps.at(-1)).toBe(step);
+    expect(lastOf(system)).toMatchObject({ result: 'refused', by: 'alice' });
+  });
+
+  test('that is a dry run stops after the validation, and is not the last reload', async () => {
+    const { system, steps } = await reloading(planOf('log'));
+    const report = await system.configuration.reload({ ...REQUEST, dryRun: true });
+    expect([report, steps, lastOf(system)]).toEqual([
+      { kind: 'reloaded', applied: ['/log'], unchanged: ['/version'], needsRestart: ['/node/id'] },
+      ['read', 'validate'],
+      null,
+    ]);
+  });
+
+  test('waits for the end of an earlier reload, and reads the file after it', async () => {
+    const { system, steps } = await reloading(planOf('log'));
+    await Promise.all([system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)]);
+    const once = ['read', 'validate', 'log next', 'commit'];
+    expect(steps).toEqual([...once, ...once]);
+  });
+
+  test('of a node without a configuration file is refused', async () => {
+    const { system } = await startSystem();
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ code: 'feature_unavailable' });
+  });
+});
+
+test('the error of a file reaches the requester with its problems', async () => {
+  const refusal = {
+    kind: 'refused',
+    code: 'invalid_config',
+    detail: 'the file is not valid',
+    problems: [{ pointer: '/log/level', code: 'invalid_value', message: 'weir.yaml:1:2: must be a level' }],
+  } as const;
+  const reload = { read: () => Promise.reject(new Refused(refusal)) } as unknown as ReloadPorts;
+  const { system } = await startSystem({ reload });
+  expect(await system.configuration.reload(REQUEST)).toEqual(refusal);
+});

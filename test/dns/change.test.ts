@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import type { DnsOptions } from '#dns/dns-options.js';
+import { lookUp } from './client.js';
+import { alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { endpoint } from './loopback.js';
+import { allowing, dnsOptions, pattern, startProxy } from './proxy.js';
+import { settled } from './settled.js';
+
+const FIRST = '203.0.113.1';
+const SECOND = '203.0.113.2';
+const answer = (name: string, address: string) => ['NOERROR', `${name} A ${address}`];
+
+/** A proxy with one upstream, and a function that changes some of its options. */
+async function changing(given: Partial<DnsOptions> = {}) {
+  const upstream = await FakeUpstream.start(alwaysAt(FIRST));
+  const listen = given.listen ?? [endpoint()];
+  const options = dnsOptions([upstream], { ...given, listen });
+  const rig = await startProxy([upstream], { ...given, listen });
+  const change = (settings: Partial<DnsOptions>) => rig.proxy.change({ ...options, ...settings });
+  return { ...rig, upstream, change, options };
+}
+
+describe('a change of the settings of the DNS proxy', () => {
+  test('sends new queries to the new upstream; a query in progress gets the answer of the former upstream', async () => {
+    const { at, upstream, change, proxy } = await changing();
+    const other = await FakeUpstream.start(alwaysAt(SECOND));
+    const waiting: Heard[] = [];
+    const { onHeard } = upstream;
+    upstream.onHeard = (heard) => void waiting.push(heard);
+    const early = lookUp(at, 'early.example.com');
+    await settled(() => waiting.length, 1);
+    await change({ upstreams: [other.at] });
+    expect(await lookUp(at, 'late.example.com')).toEqual(answer('late.example.com', SECOND));
+    for (const heard of waiting) onHeard(heard);
+    expect(await early).toEqual(answer('early.example.com', FIRST));
+    expect(proxy.stats().upstreams.map(({ address }) => address)).toEqual([`${other.at.host}:${other.at.port}`]);
+  });
+
+  test('keeps the state of an upstream that stays, and reports the upstreams', async () => {
+    const { at, upstream, change, proxy, alive } = await changing();
+    await lookUp(at, 'a.example.com');
+    const other = await FakeUpstream.start(alwaysAt(SECOND));
+    await change({ upstreams: [upstream.at, other.at] });
+    const [kept, added] = proxy.stats().upstreams;
+    expect([kept?.queries, added?.queries]).toEqual([1, 0]);
+    expect(alive.at(-1)).toHaveLength(2);
+  });
+
+  test('listens on an added address, and for two seconds more on a removed one', async () => {
+    const { at, change } = await changing();
+    const next = endpoint();
+    await change({ listen: [next] });
+    expect(await lookUp(next, 'a.example.com')).toEqual(answer('a.example.com', FIRST));
+    expect(await lookUp(at, 'b.example.com')).toEqual(answer('b.example.com', FIRST));
+    await change({ listen: [at] });
+    await new Promise((resolve) => setTimeout(resolve, 2_300));
+    expect(await lookUp(at, 'c.example.com')).toEqual(answer('c.example.com', FIRST));
+  });
+
+  test('that cannot bind an address changes nothing', async () => {
+    const { at, change, upstream, options } = await changing();
+    const other = await FakeUpstream.start(alwaysAt(SECOND));
+    const free = endpoint();
+    const changed = change({ listen: [at, free, upstream.at], upstreams: [other.at], deniedResponse: 'refused' });
+    await expect(changed).rejects.toMatchObject({ code: 'EADDRINUSE' });
+    expect(await lookUp(at, 'a.example.com')).toEqual(answer('a.example.com', FIRST));
+    // The address that the failed change had bound is free again.
+    await change({ listen: [...options.listen, free] });
+    expect(await lookUp(free, 'b.example.com')).toEqual(answer('b.example.com', FIRST));
+  });
+
+  test('applies the denied response, rebind protection and the size of the cache to the next lookups', async () => {
+    const { at, change, proxy, options } = await changing({ rebindAllow: [pattern('*')] });
+    await lookUp(at, 'a.example.com');
+    expect(proxy.stats().cacheEntries).toBe(1);
+    await change({ cacheBytes: options.cacheBytes * 2 });
+    expect(proxy.stats().cacheEntries).toBe(1);
+    await change({ cacheBytes: 1 });
+    expect(proxy.stats().cacheEntries).toBe(0);
+    await change({ rebindAllow: [] });
+    expect(await lookUp(at, 'a.example.com')).toEqual(['NOERROR']);
+    proxy.resolver.use(allowing(['*.other.test'], undefined, 2));
+    await change({ deniedResponse: 'refused' });
+    expect(await lookUp(at, 'a.example.com')).toEqual(['REFUSED']);
+    await change({ deniedResponse: 'nxdomain' });
+    expect(await lookUp(at, 'a.example.com')).toEqual(['NXDOMAIN']);
+  });
+});
