@@ -88,10 +88,10 @@ export function createWorkMetrics(): WorkMetrics {
   for (const outcome of ['complete', 'revert']) changes.inc({ outcome }, 0);
   const reloads = counter(
     'weir_config_reloads_total',
-    'Reloads of the configuration, by result: `applied`, `refused` (the file is not valid), `rolled_back` (a part could not apply it), or `rollback_failed`.',
-    'result',
+    'Reloads of the configuration, by outcome: `applied`, `refused` (the file is not valid), `rolled_back` (a part could not apply it), or `rollback_failed`.',
+    'outcome',
   );
-  for (const result of RELOAD_RESULTS) reloads.inc({ result }, 0);
+  for (const outcome of RELOAD_RESULTS) reloads.inc({ outcome }, 0);
   const reloadSuccessful = gauge(
     'weir_config_last_reload_successful',
     '1 if the running configuration is that of the file since the last reload, or if there was no reload; 0 if the last reload failed.',
@@ -159,7 +159,7 @@ export function createWorkMetrics(): WorkMetrics {
     policyWrite: (outcome) => writes.inc({ outcome }),
     changeEnded: (outcome) => changes.inc({ outcome }),
     reloaded(result, needsRestart) {
-      reloads.inc({ result });
+      reloads.inc({ outcome: result });
       reloadSuccessful.set(result === 'applied' ? 1 : 0);
       if (result !== 'applied') return;
       reloadedAt.set(Date.now() / 1_000);

@@ -42,6 +42,7 @@ const BASE: Tree = {
     webhook: { url: 'https://a.example/', secret_file: named('secret') },
   },
   wiretap: {},
+  metrics: {},
   service_plane: {},
   cluster: {
     etcd: { endpoints: ['https://a:2379'], tls: { ...mutualTls }, user: 'a', password_file: named('password') },
@@ -65,6 +66,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'dataplane.non_ipv4': 'pass',
   'dataplane.reverse_path': 'loose',
   'dataplane.police_local': true,
+  'dataplane.translated': ['198.51.100.0/24'],
   'dataplane.forwarding': 'stack',
   'dataplane.pickup': '1s',
   'dataplane.flow_capacity': 2048,
@@ -101,6 +103,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'findings.webhook.secret_file': OTHER_FILE,
   'findings.webhook.timeout': '6s',
   'wiretap.replay': '31s',
+  'metrics.source_groups': 1,
   'service_plane.listen': '127.0.0.1:15002',
   'service_plane.workers': 3,
   'service_plane.max_connections': 17,
