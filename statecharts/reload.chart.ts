@@ -107,8 +107,8 @@ const refusing = {
 } as const;
 
 /**
- * One reload of the configuration at a time. The parts change in turn; after a failure, the parts that have
- * changed take back their former settings in the reverse order.
+ * One reload of the configuration at a time. The parts change in turn. After a failure, the part that failed
+ * and the parts that have changed take back their former settings in the reverse order.
  */
 export const reloadChart = reload.createMachine({
   id: 'reload',
@@ -165,12 +165,16 @@ export const reloadChart = reload.createMachine({
             src: 'apply',
             input: ({ context }) => ({ part: nextPart(context) }),
             onDone: { target: 'choosing', actions: 'noteChanged' },
+            // A part that answers too late changes after all, so the part that failed is restored too.
             onError: {
               target: '#reload.rolling_back',
-              actions: {
-                type: 'noteFailure',
-                params: ({ event }) => ({ failure: refusalOf(event.error, 'reload_failed') }),
-              },
+              actions: [
+                'noteChanged',
+                {
+                  type: 'noteFailure',
+                  params: ({ event }) => ({ failure: refusalOf(event.error, 'reload_failed') }),
+                },
+              ],
             },
           },
         },

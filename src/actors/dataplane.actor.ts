@@ -45,9 +45,17 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   });
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async (names) => {
+    const { faults: before } = await datapath().review();
     const attachments = await datapath().police(names);
+    const former = interfaces;
     interfaces = names;
     if (attachments === null) return null;
+    const added = (await datapath().review()).faults.filter((fault) => !before.includes(fault));
+    if (added.length > 0) {
+      interfaces = former;
+      await datapath().police(former);
+      throw new Error(added.join('; '));
+    }
     // The names are in force, also if the review fails. The chart then attaches and reviews again.
     return reviewed(attachments).then(
       (attached) => ({ type: 'interfaces.attached', attached }),

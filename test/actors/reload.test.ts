@@ -7,6 +7,7 @@ import { fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems } from './running-system.js';
 
 const NOW = '2026-01-01T00:00:00.000Z';
+const NO_FAULTS = { faults: [], warnings: [] };
 const REQUEST = { dryRun: false, author: 'alice' };
 
 afterEach(stopSystems);
@@ -40,7 +41,7 @@ async function reloading(plan: ReloadPlan, ...fail: string[]) {
   };
   const running = await startSystem({ datapath, reload });
   await running.until('dataplane_config', 'configured');
-  return { ...running, steps };
+  return { ...running, steps, datapath };
 }
 const lastOf = ({ configuration }: System) => configuration.lastReload();
 
@@ -67,7 +68,7 @@ describe('a reload', () => {
     });
   });
 
-  test('restores the changed parts in the reverse order if a part fails', async () => {
+  test('restores the part that failed, and the changed parts in the reverse order', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'policy_file', 'api', 'log'), 'log next');
     expect(await system.configuration.reload(REQUEST)).toEqual({
       kind: 'refused',
@@ -76,7 +77,7 @@ describe('a reload', () => {
     });
     expect(steps.slice(2)).toEqual([
       ...['police lan0,wan0', 'policy_file next', 'api next', 'log next'],
-      ...['api running', 'policy_file running', 'police lan0'],
+      ...['log running', 'api running', 'policy_file running', 'police lan0'],
     ]);
     expect(lastOf(system)).toMatchObject({ result: 'rolled_back', detail: 'log next failed', applied: [] });
   });
@@ -90,10 +91,22 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rollback_failed', detail });
   });
 
-  test('changes no part if the datapath refuses the interfaces', async () => {
+  test('changes no other part if the datapath refuses the interfaces, which may change later after all', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'log'), 'police lan0,wan0');
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ detail: 'police lan0,wan0 failed' });
-    expect(steps).toEqual(['read', 'validate', 'police lan0,wan0']);
+    expect(steps).toEqual(['read', 'validate', 'police lan0,wan0', 'police lan0']);
+  });
+
+  test('keeps the former interfaces if the new ones cannot be policed as a whole', async () => {
+    const { system, steps, datapath } = await reloading(planOf('dataplane', 'log'));
+    const faults = ['wan0 is a port of br0'];
+    datapath.on.police = async () => {
+      steps.push(datapath.log.at(-1) ?? '');
+      datapath.reviewed = steps.at(-1) === 'police lan0,wan0' ? { faults, warnings: [] } : NO_FAULTS;
+    };
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ detail: 'wan0 is a port of br0' });
+    expect(steps.slice(3)).toEqual(['police lan0,wan*', 'police lan0']);
+    expect(lastOf(system)).toMatchObject({ result: 'rolled_back' });
   });
 
   test.each(['read', 'validate'])('is refused without a change if the step "%s" fails', async (step) => {

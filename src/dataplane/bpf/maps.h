@@ -117,6 +117,7 @@ struct packet {
 		struct flow_key key;
 		__u32 destination;
 		__u16 port;
+		bool from_high;
 	} wire;
 };
 

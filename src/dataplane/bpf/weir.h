@@ -97,6 +97,8 @@ enum priority {
 	PRIORITY_TRANSLATED = 0x77656930, /* passed, by the real ends of a flow that the node translates */
 };
 
+#define PRIORITY_VARIANTS 0x30 /* the bits in which these numbers differ */
+
 enum reverse_path {
 	REVERSE_PATH_OFF = 0,
 	REVERSE_PATH_LOOSE = 1,

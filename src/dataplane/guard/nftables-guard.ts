@@ -157,6 +157,11 @@ export class Guard {
     this.#trustsMarks = false;
   }
 
+  /** Whether this guard accepts the mark bit of an earlier process, which may have another mask. */
+  get acceptsEarlier(): boolean {
+    return this.#earlier.length > 0;
+  }
+
   get leavesToJudge(): boolean {
     return this.#leavesToJudge;
   }
@@ -183,11 +188,10 @@ export class Guard {
     return [
       `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
       `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
+      // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
+      `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
       ...(this.#leavesToJudge
-        ? [
-            `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
-            `meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`,
-          ]
+        ? [`meta nfproto ipv4 meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
         : []),
       `meta mark & ${hex(this.#mask)} != 0 meta mark set meta mark & ${kept}`,
     ];
@@ -200,7 +204,7 @@ export class Guard {
     const each = (rule: string): string[] => this.#interfaces.map((name) => `iifname "${name}" ${rule}`);
     return [
       ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
-      ...(this.#leavesToJudge ? each(`${pending} accept`) : []),
+      ...(this.#leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
       ...each('counter name "dropped" drop'),
       // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
       // policy, so the forward judge must not decide it.

@@ -18,7 +18,7 @@ import {
   type Review,
   type Staged,
 } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { type DatapathOptions, matchesInterface } from '#contracts/datapath-options.js';
 import type { FlippedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
@@ -153,6 +153,11 @@ export class LocalDatapath {
   }
 
   attach(): Attachment[] {
+    return this.#attach(this.#options.interfaces);
+  }
+
+  /** Attaches the policed interfaces. Throws if an interface with one of these names could not be attached. */
+  #attach(required: readonly string[]): Attachment[] {
     const upgrade = this.#opened();
     // An operator may have removed the pin folders, with all links and pins in them. Create the folders
     // again before the hooks are attached.
@@ -173,13 +178,15 @@ export class LocalDatapath {
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
     this.#followTranslation(upgrade);
     this.#unreported.push(...this.#forwarding.look(upgrade.loaded.slots));
-    if (failures[0] !== undefined) throw failures[0];
+    const failed = failures.find(({ name }) => matchesInterface(required, name));
+    if (failed !== undefined) throw failed.error;
     return attachments;
   }
 
   /**
    * Replaces the names of the policed interfaces. The added interfaces are attached before the removed ones
-   * are detached, so that a failure leaves no interface of the former names without a policy.
+   * are detached, so that a failure leaves no interface of the former names without a policy. An interface
+   * that is removed may fail. Throws `owned_elsewhere` if an added interface has the programs of another node.
    */
   police(interfaces: readonly string[]): Attachment[] | null {
     const before = this.#options.interfaces;
@@ -188,11 +195,15 @@ export class LocalDatapath {
       return null;
     }
     try {
-      this.#attachTo([...new Set([...before, ...interfaces])]);
-      return this.#attachTo(interfaces);
+      this.#name([...new Set([...before, ...interfaces])]);
+      refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
+      this.#attachNamed(interfaces);
+      this.#name(interfaces);
+      return this.#attachNamed(interfaces);
     } catch (failure) {
       try {
-        this.#attachTo(before);
+        this.#name(before);
+        this.#attachNamed(before);
       } catch {
         // `look` reports each interface that is not attached, and the actor attaches again.
       }
@@ -200,11 +211,10 @@ export class LocalDatapath {
     }
   }
 
-  #attachTo(interfaces: readonly string[]): Attachment[] {
-    this.#name(interfaces);
+  #attachNamed(required: readonly string[]): Attachment[] {
     // `look` must not report the interfaces of this change as appeared or vanished.
     this.#watcher.attached(this.#hooks.interfaces().policed);
-    return this.attach();
+    return this.#attach(required);
   }
 
   #name(interfaces: readonly string[]): void {
@@ -464,18 +474,21 @@ export class LocalDatapath {
     this.#trafficStatistics = new TrafficStatistics(object, slots, replaced.ruleNameHistory, this.#groupCounters);
   }
 
-  #putOnHooks(policed: readonly Interface[]): { attachments: Attachment[]; failures: Error[] } {
+  #putOnHooks(policed: readonly Interface[]): {
+    attachments: Attachment[];
+    failures: { readonly name: string; readonly error: Error }[];
+  } {
     const { programs } = this.#opened();
     const fds = { ingress: programs.programFd('weir_ingress'), egress: programs.programFd('weir_egress') };
     const attachments: Attachment[] = [];
-    const failures: Error[] = [];
+    const failures: { readonly name: string; readonly error: Error }[] = [];
     for (const found of policed) {
       try {
         attachments.push(this.#hooks.attach(found, fds));
       } catch (error) {
         // Continue with the other interfaces. The guard drops forwarded packets from the interface whose
         // hook could not be attached.
-        if (this.#hooks.isThere(found)) failures.push(error as Error);
+        if (this.#hooks.isThere(found)) failures.push({ name: found.name, error: error as Error });
       }
     }
     return { attachments, failures };
@@ -508,7 +521,7 @@ export class LocalDatapath {
     const { policed } = this.#hooks.interfaces();
     const { failures } = this.#putOnHooks(policed);
     if (!this.#isOnHooks(policed))
-      throw failures[0] ?? new Error('switch the hooks: a hook still holds another program');
+      throw failures[0]?.error ?? new Error('switch the hooks: a hook still holds another program');
     this.#followTranslation(this.#opened());
   }
 

@@ -32,9 +32,13 @@ export class Translation {
     this.#judge = new ForwardJudge(pins.links);
   }
 
-  /** Continues what an earlier process has switched on. Must be called before the guard is made. */
+  /**
+   * Continues what an earlier process has switched on. Must be called before the guard is made. With another
+   * mark mask, the judge of the earlier process does not know the bits of this process, and would accept each
+   * packet. The guard then drops such packets until `follow`.
+   */
   adopt(): void {
-    this.#guard.leaveToJudge(this.#judge.programs().length > 0);
+    this.#guard.leaveToJudge(!this.#guard.acceptsEarlier && this.#judge.programs().length > 0);
   }
 
   /**
@@ -89,6 +93,11 @@ export class Translation {
   #leaveToJudge(leaves: boolean): void {
     if (this.#guard.leavesToJudge === leaves) return;
     this.#guard.leaveToJudge(leaves);
-    this.#guard.make();
+    try {
+      this.#guard.make();
+    } catch (failure) {
+      this.#guard.leaveToJudge(!leaves);
+      throw failure;
+    }
   }
 }

@@ -17,7 +17,9 @@
 #define NETFILTER_ACCEPT 1
 #define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
 #define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
-#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT, a bit of `status` in struct nf_conn */
+#define CONNTRACK_NEW 2     /* enum ip_conntrack_info: the first packet of a connection */
+#define CONNTRACK_SRC_NAT (1 << 4) /* IPS_SRC_NAT, a bit of `status` in struct nf_conn */
+#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the names from ___ on. */
 struct net_device___forward {
@@ -55,18 +57,35 @@ struct {
 	__type(value, struct __sk_buff);
 } forwarded SEC(".maps");
 
-/* Returns whether conntrack has translated the destination of a packet. */
+/* Returns whether conntrack has translated the destination of a packet: in the direction of replies, it
+ * reverses the translation of the source.
+ */
 static __always_inline bool has_new_destination(const struct sk_buff___forward *skb)
 {
-	unsigned long connection = skb->_nfct;
+	unsigned long connection = skb->_nfct, info = connection & CONNTRACK_INFO;
+	unsigned long translated = info >= CONNTRACK_IS_REPLY ? CONNTRACK_SRC_NAT : CONNTRACK_DST_NAT;
 
-	if (!(connection & ~CONNTRACK_INFO) || (connection & CONNTRACK_INFO) >= CONNTRACK_IS_REPLY)
+	if (!(connection & ~CONNTRACK_INFO))
 		return false;
-	return BPF_CORE_READ((struct nf_conn *)(connection & ~CONNTRACK_INFO), status) & CONNTRACK_DST_NAT;
+	return BPF_CORE_READ((struct nf_conn *)(connection & ~CONNTRACK_INFO), status) & translated;
 }
 
-/* Reads the addresses and ports behind an IPv4 header at `at`. */
-static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, struct packet *packet)
+/* Returns whether the ingress hook has decided a packet by its real ends. A new connection may get another
+ * translation than the connection that the ingress hook knew.
+ */
+static __always_inline bool is_decided_at_ingress(const struct sk_buff___forward *skb, __u32 mark)
+{
+	if (!(mark & settings.guard_bit))
+		return !(mark & settings.nat_bit);
+	if (mark & settings.nat_bit)
+		return (skb->_nfct & CONNTRACK_INFO) != CONNTRACK_NEW;
+	return !has_new_destination(skb);
+}
+
+/* Reads the addresses and ports behind an IPv4 header at `at`. Does not read ports if one of the bits
+ * `fragment` of the header is set.
+ */
+static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16 fragment, struct packet *packet)
 {
 	struct iphdr ip;
 	__u8 l4[8];
@@ -75,11 +94,13 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, struc
 	if (bpf_dynptr_read(&ip, sizeof(ip), dynptr, at, 0) || ip.version != 4)
 		return false;
 	header = ip.ihl * 4;
+	if (header < sizeof(ip))
+		return false;
 	packet->source = bpf_ntohl(ip.saddr);
 	packet->destination = bpf_ntohl(ip.daddr);
 	packet->protocol = ip.protocol;
 	packet->header = header;
-	if (ip.frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET))
+	if (ip.frag_off & bpf_htons(fragment))
 		packet->fragment = FRAGMENT_LATER;
 	if (!header_bytes(ip.protocol) || packet->fragment)
 		return true;
@@ -101,14 +122,14 @@ static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, struct pa
 {
 	struct bpf_dynptr dynptr;
 
-	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &dynptr) || !read_ends(&dynptr, 0, packet))
+	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &dynptr) || !read_ends(&dynptr, 0, IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET, packet))
 		return false;
 	if (packet->fragment)
 		return true;
 	if (packet->protocol == IPPROTO_TCP)
 		return !bpf_dynptr_read(&packet->tcp_flags, 1, &dynptr, packet->header + TCP_FLAGS + 1, 0);
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type))
-		quoted->is_quoted = read_ends(&dynptr, packet->header + ICMP_HEADER, quoted) && !quoted->fragment;
+		quoted->is_quoted = read_ends(&dynptr, packet->header + ICMP_HEADER, IP_FRAGMENT_OFFSET, quoted) && !quoted->fragment;
 	return true;
 }
 
@@ -228,7 +249,7 @@ int weir_forward(struct bpf_nf_ctx *context)
 	struct __sk_buff *copy;
 	__u32 first = 0, mark = skb->mark;
 
-	if (mark & settings.guard_bit ? mark & settings.nat_bit || !has_new_destination(skb) : !(mark & settings.nat_bit))
+	if (is_decided_at_ingress(skb, mark))
 		return NETFILTER_ACCEPT;
 	packet = new_packet(0);
 	quoted = new_packet(1);

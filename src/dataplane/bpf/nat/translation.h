@@ -54,7 +54,8 @@ struct nat_alias {
 	__u64 wire[2];
 	__u64 real[2];
 	__u64 from_high; /* 1: the packets come from the higher address and port of the key `real` */
-	__u64 unused[2];
+	__u64 wire_from_high; /* the same for the key `wire`; packets of the other direction have no alias */
+	__u64 unused;
 };
 
 #define ALIAS_TICKS 954 /* 1 s */
@@ -93,15 +94,18 @@ static __always_inline void store_alias(const struct flow_key *wire, const struc
 	alias->real[0] = to[0];
 	alias->real[1] = to[1];
 	alias->from_high = packet->place.from_high;
+	alias->wire_from_high = packet->wire.from_high;
 	asm volatile("" ::: "memory");
 	WRITE_ONCE(alias->stamp, (__u64)ticks_of(now_ns) << 32 | (__u32)(seen + 1));
 }
 
-/* If a fresh alias exists for a key, replaces the key by that of the real ends, and returns true. */
+/* If a fresh alias exists for a key and the direction of the packet, replaces both by those of the real
+ * ends, and returns true.
+ */
 static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bool *from_high, __u64 now_ns)
 {
 	struct nat_alias *alias = alias_at(flow_lookup->hash);
-	__u64 seen, addresses, rest, high;
+	__u64 seen, addresses, rest, high, wire_high;
 
 	if (!alias)
 		return false;
@@ -114,8 +118,9 @@ static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bo
 	addresses = alias->real[0];
 	rest = alias->real[1];
 	high = alias->from_high;
+	wire_high = alias->wire_from_high;
 	asm volatile("" ::: "memory");
-	if (READ_ONCE(alias->stamp) != seen)
+	if (READ_ONCE(alias->stamp) != seen || !wire_high != !*from_high)
 		return false;
 	flow_lookup->addresses = addresses;
 	flow_lookup->rest = rest;
@@ -182,6 +187,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 	packet->is_translated = true;
 	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
 	packet->wire.key = packet->place.key;
+	packet->wire.from_high = packet->place.from_high;
 	packet->wire.destination = packet->destination;
 	packet->wire.port = packet->destination_port;
 	packet->destination = bpf_ntohl(address);
@@ -207,10 +213,15 @@ static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* Like `set_translated`, and stores an alias for the next packets. */
+/* Like `set_translated`, and stores an alias for the next packets. Does nothing without NAT. */
 __noinline enum outcome mark_translated(struct __sk_buff *skb, const struct packet *packet)
 {
-	if (packet)
+	__u32 first = 0;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	if (!packet || packet->outgoing || !in_force || !READ_ONCE(in_force->translates))
+		return OUTCOME_PASS;
+	if (packet->is_translated)
 		store_alias(&packet->wire.key, packet, coarse_ns());
 	return set_translated(skb);
 }

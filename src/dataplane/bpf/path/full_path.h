@@ -185,7 +185,8 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	if (has_flow) {
 		enum outcome outcome = continue_flow(skb, packet, &found, in_force, active_word, now);
 
-		return packet->is_translated && outcome == OUTCOME_PASS ? mark_translated(skb, packet) : outcome;
+		/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
+		return outcome == OUTCOME_PASS && (packet->is_translated || !found.judgement) ? mark_translated(skb, packet) : outcome;
 	}
 	if (packet->is_translated)
 		restore_destination(packet);
@@ -256,7 +257,9 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
+	struct active *in_force;
 	enum outcome outcome;
+	__u32 first = 0;
 
 	if (wrong)
 		return drop(skb, packet, wrong);
@@ -278,7 +281,9 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 		wrong = restore_ports(skb, packet);
 		if (!wrong)
 			return deliver(skb, packet);
-		if (!packet->outgoing && !settings.police_local && is_not_forwarded(skb, packet))
+		in_force = bpf_map_lookup_elem(&active, &first);
+		if (!packet->outgoing && !settings.police_local &&
+		    ((in_force && is_to_service(in_force, packet)) || is_not_forwarded(skb, packet)))
 			return pass_to_node(skb, packet);
 		return drop(skb, packet, wrong);
 	}
