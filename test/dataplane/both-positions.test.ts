@@ -132,6 +132,16 @@ describe('with the setting police_local', () => {
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
   });
 
+  test.each(Object.entries(PRIORITY))(
+    'the ingress hook clears the priority `%s` of a packet that it passes unmarked: a packet from a tunnel has the priority of the packet that carried it',
+    (_, priority) => {
+      kernel.context.setUint32(SKB.priority, priority, true);
+      expect(see('in', udp, { etherType: 0x0806, payloadBytes: 60 })).toBe(PASSED);
+      kernel.context.setUint32(SKB.priority, 0, true);
+      expect(kernel.contextOut.getUint32(SKB.priority, true)).toBe(0);
+    },
+  );
+
   test('the ingress hook sets skb->priority of a passed packet, and the egress hook keeps the priority of the sender', () => {
     const INTERACTIVE = 6;
     const priorityAfter = (entry: Entry, packet: Packet): number => {
