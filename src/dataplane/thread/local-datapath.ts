@@ -156,7 +156,7 @@ export class LocalDatapath {
     return this.#attach(this.#options.interfaces);
   }
 
-  /** Attaches the policed interfaces. Throws if an interface with one of these names could not be attached. */
+  /** Attaches the policed interfaces. Throws if an interface with one of these names cannot be attached. */
   #attach(required: readonly string[]): Attachment[] {
     const upgrade = this.#opened();
     // An operator may have removed the pin folders, with all links and pins in them. Create the folders
@@ -186,7 +186,7 @@ export class LocalDatapath {
   /**
    * Replaces the names of the policed interfaces. The added interfaces are attached before the removed ones
    * are detached, so that a failure leaves no interface of the former names without a policy. An interface
-   * that is removed may fail. Throws `owned_elsewhere` if an added interface has the programs of another node.
+   * that is removed may fail. Throws `owned_elsewhere` if an added interface has programs of another node.
    */
   police(interfaces: readonly string[]): Attachment[] | null {
     const before = this.#options.interfaces;
