@@ -45,22 +45,24 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   });
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async (names) => {
-    const { faults: before } = await datapath().review();
-    const attachments = await datapath().police(names);
     const former = interfaces;
+    // A datapath that is not open has no review, and takes the names when it opens.
+    const before = await datapath()
+      .review()
+      .catch(() => null);
+    const attachments = await datapath().police(names);
     interfaces = names;
     if (attachments === null) return null;
-    const added = (await datapath().review()).faults.filter((fault) => !before.includes(fault));
+    const attached = await reviewed(attachments).catch(() => null);
+    // The names are in force, also if the review fails. The chart then attaches and reviews again.
+    if (attached === null) return { type: 'datapath.changed', change: { type: 'review_changed' } };
+    const added = attached.faults.filter((fault) => before?.faults.includes(fault) === false);
     if (added.length > 0) {
-      interfaces = former;
       await datapath().police(former);
+      interfaces = former;
       throw new Error(added.join('; '));
     }
-    // The names are in force, also if the review fails. The chart then attaches and reviews again.
-    return reviewed(attachments).then(
-      (attached) => ({ type: 'interfaces.attached', attached }),
-      () => ({ type: 'datapath.changed', change: { type: 'review_changed' } }),
-    );
+    return { type: 'interfaces.attached', attached };
   });
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);

@@ -97,6 +97,13 @@ describe('a reload', () => {
     expect(steps).toEqual(['read', 'validate', 'police lan0,wan0', 'police lan0']);
   });
 
+  test('has the new interfaces in force although the datapath cannot be reviewed', async () => {
+    const { system, steps, datapath } = await reloading(planOf('dataplane'));
+    datapath.review = () => Promise.reject(new Error('the datapath is not open'));
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded', applied: ['/dataplane'] });
+    expect(steps.slice(2)).toEqual(['police lan0,wan0', 'commit']);
+  });
+
   test('keeps the former interfaces if the new ones cannot be policed as a whole', async () => {
     const { system, steps, datapath } = await reloading(planOf('dataplane', 'log'));
     const faults = ['wan0 is a port of br0'];
