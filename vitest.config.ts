@@ -19,7 +19,8 @@ export const builtCode = {
 /** Tests of whole nodes, of network namespaces and of etcd members. */
 const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/cluster/**/*.test.ts'];
 /**
- * Tests of `machine` with time limits that a second busy file could exceed. They run one file at a time.
+ * Tests of `machine` with time limits that a busy file could exceed. These files wait most of their time, so
+ * two of them run beside each other.
  */
 const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/{cluster,etcd-client}.test.ts'];
 /**
@@ -32,6 +33,9 @@ const shared = [
   'test/service-plane/{certificate,http,tls}/**/*.test.ts',
 ];
 
+/** Two of these files use three quarters of two processors. */
+const WAITING_WORKERS = 3;
+
 export default defineConfig({
   test: {
     globalSetup: ['test/build.ts'],
@@ -42,6 +46,7 @@ export default defineConfig({
         test: {
           ...builtCode.test,
           name: 'shared',
+          maxWorkers: WAITING_WORKERS,
           include: shared,
           testTimeout: 30_000,
           hookTimeout: 60_000,
@@ -54,6 +59,7 @@ export default defineConfig({
         test: {
           ...builtCode.test,
           name: 'parts',
+          maxWorkers: WAITING_WORKERS,
           include: ['test/**/*.test.ts'],
           exclude: [...machine, ...timed, ...shared],
           testTimeout: 30_000,
@@ -79,8 +85,6 @@ export default defineConfig({
           ...builtCode.test,
           name: 'timed',
           include: timed,
-          maxWorkers: 1,
-          fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 120_000,
           sequence: { groupOrder: 2 },

@@ -1,7 +1,10 @@
 import { defineConfig } from 'vitest/config';
 import { builtCode } from './vitest.config.js';
 
-/** Many rounds of kill -9 at random places, for `npm run faults`. The suite does not include them. */
+/**
+ * Rounds of kill -9 at random places, and the failures of a cluster, for `npm run faults`. The suite leaves
+ * these out.
+ */
 export default defineConfig({
   ...builtCode,
   test: {

@@ -25,7 +25,7 @@ def do(what, *words):
     if what == 'listen':
         listener = socket.create_server(('0.0.0.0', int(words[0])))
     elif what == 'accept':
-        s, _ = listener.accept(); s.setsockopt(6, 1, 1)
+        s, _ = listener.accept(); s.setsockopt(6, 1, 1); listener.close()
     elif what == 'greet': s.sendall(SERVER_HELLO)
     elif what == 'greeted': s.recv(len(SERVER_HELLO), socket.MSG_WAITALL)
     elif what == 'dial':

@@ -15,8 +15,8 @@ type Inside = Topology['client'];
 export type Ends = { readonly client: TcpPeer; readonly server: TcpPeer };
 
 /**
- * Controls a client process and a server process. They have one connection at a time, through the node, to
- * `port` of the server. The client first sends a recorded ClientHello.
+ * Controls client and server processes. Each pair has one connection, through the node, to `port` of the
+ * server. The client first sends a recorded ClientHello.
  */
 export class Talkers {
   readonly #talkers: TcpPeer[] = [];
@@ -46,8 +46,13 @@ export class Talkers {
     await Promise.all(this.#talkers.splice(0).map((talker) => talker.end()));
   };
 
-  connect = async (own = this.nextPort()): Promise<Ends> => {
+  /** Ends the earlier processes, and opens a connection. */
+  connect = async (own?: number): Promise<Ends> => {
     await this.end();
+    return this.#connect(own);
+  };
+
+  #connect = async (own = this.nextPort()): Promise<Ends> => {
     const client = this.#talker(this.rig.topology.client);
     const server = this.#talker(this.rig.topology.server);
     await server.must('listen', this.port);
@@ -64,13 +69,19 @@ export class Talkers {
    * Opens a connection, sends 4 MB to the server, and waits until the datapath has taken over the connection.
    */
   joined = async (own?: number): Promise<Ends> => {
-    const ends = await this.connect(own);
+    await this.end();
+    return this.joinedToo(own);
+  };
+
+  /** Opens a connection like `joined`, beside the earlier connections. */
+  joinedToo = async (own?: number): Promise<Ends> => {
+    const ends = await this.#connect(own);
     await carry(ends.client, ends.server, ENOUGH, 3);
     await expect.poll(this.isJoined, { timeout: 5_000 }).toBe(true);
     return ends;
   };
 
-  /** Returns true if the datapath has taken over the connection: the node then has no socket for `port`. */
+  /** Returns true if the datapath has taken over all connections: the node then has no socket for `port`. */
   isJoined = async (): Promise<boolean> => {
     const ours = `( sport = :${this.port} or dport = :${this.port} )`;
     const { node } = this.rig.topology;

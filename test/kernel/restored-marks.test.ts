@@ -18,24 +18,30 @@ afterEach(async () => {
 afterAll(() => node?.remove());
 
 /**
- * Seconds to wait for a reply: PATIENCE where a reply is expected, which may be late on a busy machine, and
+ * Seconds to wait for replies: PATIENCE where replies are expected, which may be late on a busy machine, and
  * SILENCE where no reply is expected.
  */
 const [PATIENCE, SILENCE] = [5, 0.4];
+const REPLIES = ['ping 1', 'ping 2'];
+/** The source port of the first connection. */
+const FIRST_PORT = 4_242;
 
 /**
- * Sends one datagram from a fixed source port, so that all calls use the same conntrack entry. Returns the
- * reply, or `silent` if there is no reply within `patience` seconds.
+ * Sends two datagrams from `port`: all calls with one port use the same conntrack entry. Returns the replies
+ * that arrive within `patience` seconds.
  */
-async function exchange(patience = PATIENCE): Promise<string> {
+async function exchange(port = FIRST_PORT, patience = PATIENCE): Promise<string[]> {
   const script = `
-import socket
+import json, socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('0.0.0.0', 4242)); s.settimeout(${patience})
-s.sendto(b'ping 1', ('${ADDRESSES.server}', ${ALLOWED}))
-try: print(s.recv(100).decode())
-except socket.timeout: print('silent')`;
-  return (await node.topology.client.must('/usr/bin/python3', '-c', script)).trim();
+s.bind(('0.0.0.0', ${port})); s.settimeout(${patience})
+replies = []
+for each in (b'ping 1', b'ping 2'):
+    s.sendto(each, ('${ADDRESSES.server}', ${ALLOWED}))
+    try: replies.append(s.recv(100).decode())
+    except socket.timeout: s.settimeout(${patience / 2})
+print(json.dumps(replies))`;
+  return JSON.parse(await node.topology.client.must('/usr/bin/python3', '-c', script)) as string[];
 }
 
 /**
@@ -136,28 +142,51 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
 ];
 
 describe('the guard (nftables rules of Weir) drops packets that the datapath has not classified, even if other rules set or restore their mark', () => {
-  describe.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', (iptables) => {
-    afterEach(() => node.topology.node.must(iptables, '-t', 'mangle', '-F'));
-
-    test.each(IPTABLES_ATTACKS)('if the mark is %s', async (_, appended) => {
-      node.start({ forwarding: 'stack' }).attach();
-      node.putInForce(policyOf(0), 1);
-      for (const rule of appended) await node.topology.node.must(iptables, '-t', 'mangle', '-A', ...rule.split(' '));
-      const before = [await exchange(), await exchange()];
-      await loseHooks();
-      const after = [await exchange(SILENCE), await exchange(SILENCE)];
-      expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
-    });
-  });
-
-  test.each(ATTACKS)('with rules of nftables, if the mark is %s', async (_, chains) => {
+  /**
+   * Sends datagrams under the rules of each attack, on a connection for each. Then detaches the programs, and
+   * sends again: without the guard these datagrams pass.
+   */
+  async function expectGuarded(
+    attacks: readonly string[],
+    put: (attack: number) => Promise<unknown>,
+    remove: () => Promise<unknown>,
+  ): Promise<void> {
+    const run = async (patience: number) => {
+      const replies: Record<string, string[]> = {};
+      for (const [at, attack] of attacks.entries()) {
+        await put(at);
+        replies[attack] = await exchange(FIRST_PORT + at, patience);
+        await remove();
+      }
+      return replies;
+    };
+    const each = (replies: string[]) => Object.fromEntries(attacks.map((attack) => [attack, replies]));
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
-    await rules(...chains);
-    const before = [await exchange(), await exchange()];
+    expect(await run(PATIENCE)).toEqual(each(REPLIES));
     await loseHooks();
-    const after = [await exchange(SILENCE), await exchange(SILENCE)];
-    expect({ before, after }).toEqual({ before: ['ping 1', 'ping 1'], after: ['silent', 'silent'] });
+    expect(await run(SILENCE)).toEqual(each([]));
+    await node.topology.node.must('nft', 'flush', 'ruleset');
+    expect(await exchange()).toEqual(REPLIES);
+  }
+
+  test.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', async (iptables) => {
+    const mangle = (...words: readonly string[]) => node.topology.node.must(iptables, '-t', 'mangle', ...words);
+    await expectGuarded(
+      IPTABLES_ATTACKS.map(([attack]) => attack),
+      async (at) => {
+        for (const rule of IPTABLES_ATTACKS[at]?.[1] ?? []) await mangle('-A', ...rule.split(' '));
+      },
+      () => mangle('-F'),
+    );
+  });
+
+  test('with rules of nftables', async () => {
+    await expectGuarded(
+      ATTACKS.map(([attack]) => attack),
+      (at) => rules(...(ATTACKS[at]?.[1] ?? [])),
+      () => node.topology.node.must('nft', 'delete', 'table', 'ip', 'wan'),
+    );
   });
 
   test('also after the guard has replaced the guard of an earlier build, which accepted each packet with the mark', async () => {
@@ -167,7 +196,7 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     await rules(...(ATTACKS[0]?.[1] ?? []));
     const before = await exchange();
     await loseHooks();
-    expect({ before, after: await exchange(SILENCE) }).toEqual({ before: 'ping 1', after: 'silent' });
+    expect({ before, after: await exchange(FIRST_PORT, SILENCE) }).toEqual({ before: REPLIES, after: [] });
   });
 
   test("(exception: other rules can save, restore and match mark bits that are not in the datapath's mask)", async () => {
@@ -181,6 +210,6 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
       ],
       ['forward priority 100', 'meta mark & 0xff0fffff == 0x7 accept; drop'],
     );
-    expect([await exchange(), await exchange(), await exchange()]).toEqual(['ping 1', 'ping 1', 'ping 1']);
+    expect([await exchange(), await exchange()]).toEqual([REPLIES, REPLIES]);
   });
 });
