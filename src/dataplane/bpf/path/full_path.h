@@ -176,7 +176,7 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	if (((__u32)judgement & 7) == VERDICT_REDIRECT) {
 		bool of_node = is_of_node(skb, packet);
 
-		if (is_inspecting() && !of_node) {
+		if (is_inspecting() && !of_node && !is_switched(skb)) {
 			enum outcome outcome = is_spliced(packet) ? forward_spliced(skb, packet) : inspect(skb, packet, judgement);
 
 			if (outcome != NOT_INSPECTED && outcome != NOT_SPLICED)
@@ -244,6 +244,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	struct found_flow found = { .slot = NO_SLOT };
 	__u64 now = coarse_ns();
 	bool plain = false, has_flow;
+	enum outcome outcome;
 
 	if (!packet)
 		return OUTCOME_DROP;
@@ -298,7 +299,8 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
-	return begin_flow(skb, packet, in_force, active_word, now);
+	outcome = begin_flow(skb, packet, in_force, active_word, now);
+	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
 }
 
 /* Handles a packet. If the packet passes and direct forwarding is on, sends the packet directly to the next
@@ -347,7 +349,8 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 			return deliver(skb, packet);
 		if (!packet->outgoing && !settings.police_local && is_not_forwarded(skb, packet))
 			return pass_unmarked(skb, COUNT_TO_NODE);
-		return drop(skb, packet, wrong);
+		outcome = drop(skb, packet, wrong);
+		return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
 	}
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
