@@ -41,6 +41,11 @@ export type DatapathOptions = {
   readonly markMask: number;
   /** The folder in a BPF file system where the datapath pins its maps and links. */
   readonly pinPath: string;
+  /**
+   * The file with the commands of the guard for the next boot. `isOpen`: the node forwards packets before
+   * the first policy, so the file is empty. Undefined: no file is written.
+   */
+  readonly bootGuard?: { readonly path: string; readonly isOpen: boolean };
   /** The maximum size of a compiled policy, in cache lines of 64 bytes. */
   readonly programCapacity: number;
   /** Whether to attach the BPF programs through a clsact qdisc even if the kernel supports TCX. */

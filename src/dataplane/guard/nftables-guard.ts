@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Counter } from '#contracts/datapath.js';
 import { PRIORITY } from '#contracts/datapath-numbers.js';
 import { guardBit, redirectBit } from '#dataplane/abi/settings.js';
+import { BootFile, type BootGuard } from './boot-guard.js';
 import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { anyBit, hex, priorityClass } from './nft-notation.js';
 import { ruleComments } from './nftables.js';
@@ -35,7 +36,7 @@ type Optional = {
   readonly warning: string | null;
 };
 
-type GuardOptions = SourceCheck & { readonly interfaces: readonly string[] };
+type GuardOptions = SourceCheck & { readonly interfaces: readonly string[]; readonly bootGuard?: BootGuard };
 
 type NftObject = {
   readonly rule?: { readonly expr?: readonly unknown[] };
@@ -61,6 +62,7 @@ export class Guard {
     stands: () => bridgeGuardStands(this.#bridgeRules()),
     warning: null,
   };
+  readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
   /**
@@ -74,10 +76,11 @@ export class Guard {
    */
   #trustsMarks = false;
 
-  constructor({ interfaces, markMask, reversePath }: GuardOptions) {
+  constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
     this.#interfaces = interfaces;
     this.#mask = markMask;
     this.#bit = guardBit(markMask);
+    this.#bootFile = bootGuard && new BootFile(bootGuard);
     const check = { markMask, reversePath };
     this.#optional = [
       this.#bridge,
@@ -95,7 +98,7 @@ export class Guard {
    * refused bridge chain causes no warning.
    */
   warnings(): string[] {
-    return [...this.#refused].flatMap(({ warning }) => warning ?? []);
+    return [...[...this.#refused].flatMap(({ warning }) => warning ?? []), ...(this.#bootFile?.warnings() ?? [])];
   }
 
   /**
@@ -105,6 +108,9 @@ export class Guard {
    */
   make(): void {
     if (!this.stands()) this.#replace();
+    // At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
+    const bridged = this.guardsBridges() ? this.#bridge.lines() : [];
+    this.#bootFile?.write([`add table ${TABLE}`, ...this.#forwardedLines(), ...bridged]);
   }
 
   /** Returns false if the kernel has refused the chain that guards bridge ports. */
