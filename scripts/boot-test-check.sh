@@ -82,27 +82,23 @@ before() {
 }
 
 check() {
-  case "$BOOT" in
-    first)
-      until_true 120 responds || fail 'Weir does not become ready'
-      echo '{"default_policy":"deny","source_groups":[{"id":"lan","sources":{"cidrs":["10.77.1.0/24"]},"rules":[{"id":"ping","action":"allow","match":{"proto":"icmp"}}]}]}' >/run/policy.json
-      until_true 20 weir policy apply --name boot --mode enforce -f /run/policy.json || fail 'the policy is refused'
-      until_true 20 grows || fail 'the allowed packets do not pass'
-      [ -s /var/lib/weir/guard.nft ] || fail 'Weir has not written the boot file'
-      say "the policy is in force: $(counts)"
-      ;;
-    guarded) guarded ;;
-    unguarded)
-      until_true 120 is_in_force || fail 'Weir does not become ready'
-      read -r _ _ _ received </run/before
-      say "before Weir started, without the unit: $(cat /run/before)"
-      [[ $received != 0+0 ]] || fail 'nothing was forwarded without the unit: this test shows nothing'
-      [[ $(ready) == *'weir-guard.service is not enabled'* ]] || fail "readiness does not name the unit: $(ready)"
-      say "readiness names the unit: $(ready | grep -o 'weir-guard.service is[^"]*')"
-      ;;
-  esac
+  "$BOOT"
   say passed
   sync
+}
+
+# The first start of Weir, without the unit: the kernel forwards packets before it.
+unguarded() {
+  until_true 120 responds || fail 'Weir does not start'
+  read -r _ _ _ received </run/before
+  say "before Weir started, without the unit: $(cat /run/before)"
+  [[ $received != 0+* && $received != *+0 ]] || fail 'nothing was forwarded without the unit: this test shows nothing'
+  echo '{"default_policy":"deny","source_groups":[{"id":"lan","sources":{"cidrs":["10.77.1.0/24"]},"rules":[{"id":"ping","action":"allow","match":{"proto":"icmp"}}]}]}' >/run/policy.json
+  until_true 20 weir policy apply --name boot --mode enforce -f /run/policy.json || fail 'the policy is refused'
+  until_true 20 grows || fail 'the allowed packets do not pass'
+  [ -s /var/lib/weir/guard.nft ] || fail 'Weir has not written the boot file'
+  [[ $(ready) == *'weir-guard.service is not enabled'* ]] || fail "readiness does not name the unit: $(ready)"
+  say "readiness: $(ready | grep -o 'weir-guard.service is[^"]*')"
 }
 
 guarded() {
@@ -127,8 +123,6 @@ guarded() {
   until_true 20 grows || fail 'the allowed packets do not pass without Weir'
   say "after Weir stopped and the rules were flushed: $(counts)"
   [ "$(count server denied)" = 0 ] || fail 'denied packets were forwarded'
-  systemctl start weir.service
-  until_true 60 guard_stands || fail 'the guard does not stand after the start'
 }
 
 "$1"
