@@ -29,6 +29,7 @@ cat >/etc/weir/weir.yaml <<END
 version: 1
 node: { id: boot }
 dataplane: { interfaces: [lan0, wan0] }
+policy: { activation_timeout: 60s }
 END
 cat >"$units/weir.service.d/boot-test.conf" <<END
 [Unit]
