@@ -75,6 +75,10 @@ traffic() {
 before() {
   until_true 60 bash -c "[ \"\$(ip netns exec client nft list counter inet seen allowed | sed -n 's/.*packets \([0-9]*\) .*/\1/p')\" -gt 100 ]" || true
   counts >/run/before
+  local guard network
+  guard=$(systemctl show -P ActiveEnterTimestampMonotonic weir-guard.service)
+  network=$(systemctl show -P ActiveEnterTimestampMonotonic boot-test-network.service)
+  echo "the guard was loaded $(((network - guard) / 1000)) ms before the interfaces were up" >/run/units
   [ -s /var/lib/weir/guard.nft ] || return 0
   systemctl restart nftables.service
   sleep 1
@@ -102,7 +106,7 @@ unguarded() {
 }
 
 guarded() {
-  say "units: $(systemctl show -P ActiveEnterTimestampMonotonic weir-guard.service) µs guard, $(systemctl show -P ActiveEnterTimestampMonotonic boot-test-network.service) µs network, $(systemctl show -P ActiveEnterTimestampMonotonic weir.service) µs Weir"
+  say "$(cat /run/units)"
   until_true 120 is_in_force || fail 'Weir does not become ready'
   say "before Weir started: $(cat /run/before)"
   say "after nftables restarted, before Weir started: $(cat /run/restarted)"

@@ -64,7 +64,7 @@ static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, c
 
 	if (!packet)
 		return OUTCOME_DROP;
-	if (is_left_to_bridge(skb, port_of(skb)))
+	if (is_left_to_bridge(skb))
 		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (fast_packet) {
 		packet->has_no_flow = true;

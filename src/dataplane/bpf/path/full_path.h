@@ -244,7 +244,6 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	struct found_flow found = { .slot = NO_SLOT };
 	__u64 now = coarse_ns();
 	bool plain = false, has_flow;
-	enum outcome outcome;
 
 	if (!packet)
 		return OUTCOME_DROP;
@@ -299,8 +298,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (!packet->outgoing && !plain && is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
-	outcome = begin_flow(skb, packet, in_force, active_word, now);
-	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
+	return begin_flow(skb, packet, in_force, active_word, now);
 }
 
 /* Handles a packet. If the packet passes and direct forwarding is on, sends the packet directly to the next
@@ -322,6 +320,12 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
+/* Hands a packet that was dropped after its headers were checked to `deny_to_others`. */
+static __always_inline enum outcome after_drop(struct __sk_buff *skb, const struct packet *packet, enum outcome outcome)
+{
+	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
+}
+
 static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
@@ -337,7 +341,7 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 			return outcome;
 	}
 	if (packet->fragment == FRAGMENT_NONE)
-		return deliver(skb, packet);
+		return after_drop(skb, packet, deliver(skb, packet));
 	/* Check the source before the search for the datagram, because a fragment with a forged source could end
 	 * the reassembly state of another host's datagram.
 	 */
@@ -346,18 +350,17 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	if (packet->fragment == FRAGMENT_LATER) {
 		wrong = restore_ports(skb, packet);
 		if (!wrong)
-			return deliver(skb, packet);
+			return after_drop(skb, packet, deliver(skb, packet));
 		if (!packet->outgoing && !settings.police_local && is_not_forwarded(skb, packet))
 			return pass_unmarked(skb, COUNT_TO_NODE);
-		outcome = drop(skb, packet, wrong);
-		return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
+		return after_drop(skb, packet, drop(skb, packet, wrong));
 	}
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
 	else if (skb->mark & settings.mark_mask) /* a packet without a mark is for the node itself, and so are its later fragments */
 		remember_fragment(skb, packet);
-	return outcome;
+	return after_drop(skb, packet, outcome);
 }
 
 /* Passes an outgoing packet without a classification, and opens or updates a foreign flow for the packet, so

@@ -133,7 +133,7 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 	bool has_header = !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip));
 	const struct port *port = outgoing ? 0 : port_of(skb);
 
-	if (is_left_to_bridge(skb, port))
+	if (!outgoing && is_left_to_bridge(skb))
 		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (has_header && port && is_discovery(skb, &ip))
 		return pass(skb, COUNT_NON_IPV4);

@@ -73,8 +73,10 @@ __noinline bool is_switched(struct __sk_buff *skb)
 }
 
 /* Returns whether the hook of the bridge device classifies this frame. */
-static __always_inline bool is_left_to_bridge(struct __sk_buff *skb, const struct port *port)
+__noinline bool is_left_to_bridge(struct __sk_buff *skb)
 {
+	const struct port *port = port_of(skb);
+
 	return port && port->policed && !is_switched_by(skb, port);
 }
 
@@ -106,7 +108,7 @@ static __always_inline bool is_own_address(const struct port *port, __u32 source
  * two paths has a loop. The bridge itself does not forward frames to the other reserved groups (IEEE 802.1Q,
  * 8.6.3), so they reach the node.
  */
-static __always_inline enum outcome handle_other_frame(struct __sk_buff *skb)
+__noinline enum outcome handle_other_frame(struct __sk_buff *skb)
 {
 	__u16 to[3] = {}, last;
 
