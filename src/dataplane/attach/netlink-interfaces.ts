@@ -5,7 +5,7 @@ const RTM_NEWLINK = 16;
 const RTM_GETLINK = 18;
 // Size and field offsets of `struct ifinfomsg`, in bytes.
 const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
-const IFLA = { name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
+const IFLA = { address: 1, name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
 const IFLA_INFO_KIND = 1;
 const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
@@ -20,6 +20,8 @@ export type Link = Interface & {
   readonly master: number;
   /** The index of the interface on which this interface is built, such as the parent of a VLAN. */
   readonly lower: number;
+  /** The MAC address; empty if the interface has none. */
+  readonly mac: Uint8Array;
   readonly isUp: boolean;
   readonly isLoopback: boolean;
 };
@@ -42,6 +44,7 @@ export function listLinks(): Link[] {
         kind: info === undefined ? '' : textIn(attributesIn(viewOf(info), 0).get(IFLA_INFO_KIND)),
         master: numberIn(attributes.get(IFLA.master)),
         lower: attributes.has(IFLA.linkNamespace) ? 0 : numberIn(attributes.get(IFLA.link)),
+        mac: attributes.get(IFLA.address)?.slice() ?? new Uint8Array(),
         isUp: (flags & IFF.up) !== 0,
         isLoopback: (flags & IFF.loopback) !== 0,
       };

@@ -3,7 +3,9 @@ import { createHash } from 'node:crypto';
 import type { Counter } from '#contracts/datapath.js';
 import { PRIORITY } from '#contracts/datapath-numbers.js';
 import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
-import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
+import { BootFile, type BootGuard } from './boot-guard.js';
+import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
+import { anyBit, hex, priorityClass } from './nft-notation.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
 
@@ -28,7 +30,13 @@ class GuardFailure extends Error {
  * An additional chain of the guard that some kernels do not support; without it, the guard still protects
  * forwarded packets. `lines` are its nft commands. `stands` returns whether the chain is in force.
  */
-type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
+type Optional = {
+  readonly lines: () => readonly string[];
+  readonly stands: () => boolean;
+  readonly warning: string | null;
+};
+
+type GuardOptions = SourceCheck & { readonly interfaces: readonly string[]; readonly bootGuard?: BootGuard };
 
 type NftObject = {
   readonly rule?: { readonly expr?: readonly unknown[] };
@@ -47,8 +55,14 @@ export class Guard {
   #interfaces: readonly string[];
   readonly #mask: number;
   readonly #bit: number;
-  #optional: readonly Optional[];
-  readonly #check: SourceCheck;
+  readonly #optional: readonly Optional[];
+  /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
+  readonly #bridge: Optional = {
+    lines: () => bridgeGuard(this.#bridgeRules()),
+    stands: () => bridgeGuardStands(this.#bridgeRules()),
+    warning: null,
+  };
+  readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
   /**
@@ -64,41 +78,73 @@ export class Guard {
   /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
   #leavesToJudge = false;
 
-  constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
+  constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
     this.#interfaces = interfaces;
     this.#mask = markMask;
     this.#bit = guardBit(markMask);
-    this.#check = { markMask, reversePath };
-    this.#optional = optionalChains(interfaces, this.#check);
+    this.#bootFile = bootGuard && new BootFile(bootGuard);
+    const check = { markMask, reversePath };
+    this.#optional = [
+      this.#bridge,
+      {
+        lines: () => sourceGuard(GUARD_TABLE, check),
+        stands: () => sourceGuardStands(GUARD_TABLE, check),
+        warning:
+          'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
+      },
+    ];
   }
 
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
     this.#interfaces = interfaces;
-    this.#optional = optionalChains(interfaces, this.#check);
     // The next `make` tries refused chains again.
     this.#refused.clear();
   }
 
   /**
-   * Returns the warnings for the optional chains that the kernel has refused. A refused bridge chain causes
-   * no warning.
+   * Returns the warnings for the optional chains that the kernel has refused, and for the boot file. A
+   * refused bridge chain causes no warning.
    */
   warnings(): string[] {
-    return [...this.#refused].flatMap(({ warning }) => warning ?? []);
+    return [...[...this.#refused].flatMap(({ warning }) => warning ?? []), ...(this.#bootFile?.warnings() ?? [])];
   }
 
   /**
    * Creates or replaces the chains of the guard in one transaction, so that either the old or the new rules
    * apply to each packet. If the kernel refuses the transaction, makes each optional chain in a separate
-   * one. The counter `dropped` keeps its value.
+   * one. The counter `dropped` keeps its value. Also writes the boot file.
    */
   make(): void {
-    if (this.stands()) return;
+    if (!this.stands()) this.#replace();
+    // At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
+    const bridged = this.guardsBridges() ? this.#bridge.lines() : [];
+    this.#bootFile?.write([`add table ${TABLE}`, ...this.#forwardedLines(), ...bridged]);
+  }
+
+  /** Returns false if the kernel has refused the chain that guards bridge ports. */
+  guardsBridges(): boolean {
+    return !this.#refused.has(this.#bridge);
+  }
+
+  #replace(): void {
     // Add the table in a transaction of its own. The kernel refuses a transaction that both activates a
     // dormant table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
-    const forwarded = [
+    const forwarded = this.#forwardedLines();
+    const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
+    try {
+      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines())]);
+      this.#refused.clear();
+    } catch {
+      make(forwarded);
+      for (const part of this.#optional) this.#makeOptional(part, make);
+    }
+  }
+
+  /** Returns the nft commands for the chains that protect forwarded packets. */
+  #forwardedLines(): string[] {
+    return [
       `add counter ${TABLE} dropped`,
       ...GUARD_CHAINS.flatMap((chain) => [
         // Delete an existing chain first: the chain of an earlier build may have another priority, and the
@@ -110,19 +156,11 @@ export class Guard {
         ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
       ]),
     ];
-    const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
-    try {
-      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines)]);
-      this.#refused.clear();
-    } catch {
-      make(forwarded);
-      for (const part of this.#optional) this.#makeOptional(part, make);
-    }
   }
 
   #makeOptional(part: Optional, make: (lines: readonly string[]) => void): void {
     try {
-      make(part.lines);
+      make(part.lines());
       this.#refused.delete(part);
     } catch {
       this.#refused.add(part);
@@ -180,30 +218,34 @@ export class Guard {
     return texts.map((text) => `${text} comment "${comment}"`);
   }
 
+  #bridgeRules(): BridgeRules {
+    return { interfaces: this.#interfaces, bits: [this.#bit, ...this.#earlier] };
+  }
+
   #markRules(): string[] {
     const kept = hex(~this.#mask);
     const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
     // The rule for passed packets is the first, because most packets match it. The kernel then evaluates
     // only one rule of this chain for them.
     return [
-      `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
-      `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
+      `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(this.#bit)}`,
+      `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
       // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
-      `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
+      `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
       ...(this.#leavesToJudge
-        ? [`meta nfproto ipv4 meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
+        ? [`meta nfproto ipv4 meta priority ${priorityClass(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
         : []),
-      `meta mark & ${hex(this.#mask)} != 0 meta mark set meta mark & ${kept}`,
+      `${anyBit(this.#mask)} meta mark set meta mark & ${kept}`,
     ];
   }
 
   #guardRules(): string[] {
     // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
     // only one rule of this chain for them.
-    const pending = `meta mark & ${hex(natBit(this.#mask))} != 0`;
+    const pending = anyBit(natBit(this.#mask));
     const each = (rule: string): string[] => this.#interfaces.map((name) => `iifname "${name}" ${rule}`);
     return [
-      ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
+      ...[this.#bit, ...this.#earlier].map((bit) => `${anyBit(bit)} accept`),
       ...(this.#leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
       ...each('counter name "dropped" drop'),
       // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
@@ -211,32 +253,6 @@ export class Guard {
       ...(this.#leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~this.#mask)}`] : []),
     ];
   }
-}
-
-function optionalChains(interfaces: readonly string[], check: SourceCheck): readonly Optional[] {
-  return [
-    // This chain needs a kernel with CONFIG_NF_TABLES_BRIDGE.
-    { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
-    {
-      lines: sourceGuard(GUARD_TABLE, check),
-      stands: () => sourceGuardStands(GUARD_TABLE, check),
-      warning:
-        'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
-    },
-  ];
-}
-
-/**
- * Returns a value of `skb->priority` in the notation of nftables: two 16-bit halves in hexadecimal,
- * separated by a colon.
- */
-function classOf(priority: number): string {
-  return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
-}
-
-/** Returns 32 bits in hexadecimal. `>>> 0` makes the number unsigned, because `~mask` is negative. */
-function hex(bits: number): string {
-  return `0x${(bits >>> 0).toString(16)}`;
 }
 
 function standingRules(): NonNullable<NftObject['rule']>[] {
