@@ -40,7 +40,8 @@ export async function createBridge(tag: string): Promise<BridgedTopology> {
   await node.must(
     'sh',
     '-ec',
-    `ip link add lan1 type veth peer name eth1 netns ${client.name}
+    `sysctl -qw net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0 || true
+     ip link add lan1 type veth peer name eth1 netns ${client.name}
      ip link add br0 address ${MACS.bridge} type bridge forward_delay 0 mcast_snooping 0
      ip link set lan0 address ${MACS.lan0}
      for port in lan0 wan0 lan1; do ip addr flush dev $port; ip link set $port up master br0; done
