@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import type { Counter } from '#contracts/datapath.js';
-import { PRIORITY } from '#contracts/datapath-numbers.js';
-import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
+import { guardBit } from '#dataplane/abi/settings.js';
 import { BootFile, type BootGuard } from './boot-guard.js';
 import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
-import { anyBit, hex, priorityClass } from './nft-notation.js';
+import { acceptedBits, forwardRules, type GuardState, markRules } from './guard-rules.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
 
@@ -52,36 +51,20 @@ type NftObject = {
  * of Weir's DNS proxy and service plane.
  */
 export class Guard {
-  #interfaces: readonly string[];
-  readonly #mask: number;
-  readonly #bit: number;
+  #state: GuardState;
   readonly #optional: readonly Optional[];
   /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
   readonly #bridge: Optional = {
-    lines: () => bridgeGuard(this.#bridgeRules()),
-    stands: () => bridgeGuardStands(this.#bridgeRules()),
+    lines: () => bridgeGuard(bridgeRules(this.#state)),
+    stands: () => bridgeGuardStands(bridgeRules(this.#state)),
     warning: null,
   };
   readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
-  /**
-   * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
-   * programs are still attached.
-   */
-  #earlier: readonly number[] = [];
-  /**
-   * True while BPF programs of an earlier build are attached that mark packets but do not set
-   * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
-   */
-  #trustsMarks = false;
-  /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
-  #leavesToJudge = false;
 
   constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
-    this.#interfaces = interfaces;
-    this.#mask = markMask;
-    this.#bit = guardBit(markMask);
+    this.#state = { interfaces, markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
     this.#bootFile = bootGuard && new BootFile(bootGuard);
     const check = { markMask, reversePath };
     this.#optional = [
@@ -97,7 +80,7 @@ export class Guard {
 
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
-    this.#interfaces = interfaces;
+    this.#state = { ...this.#state, interfaces };
     // The next `make` tries refused chains again.
     this.#refused.clear();
   }
@@ -118,8 +101,10 @@ export class Guard {
   make(): void {
     if (!this.stands()) this.#replace();
     // At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
-    const bridged = this.guardsBridges() ? this.#bridge.lines() : [];
-    this.#bootFile?.write([`add table ${TABLE}`, ...this.#forwardedLines(), ...bridged]);
+    // The programs of an earlier process are gone after a boot, so the file does not accept their mark bits.
+    const state = { ...this.#state, earlierBits: [], trustsMarks: false };
+    const bridged = this.guardsBridges() ? bridgeGuard(bridgeRules(state)) : [];
+    this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
   }
 
   /** Returns false if the kernel has refused the chain that guards bridge ports. */
@@ -131,7 +116,7 @@ export class Guard {
     // Add the table in a transaction of its own. The kernel refuses a transaction that both activates a
     // dormant table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
-    const forwarded = this.#forwardedLines();
+    const forwarded = forwardedLines(this.#state);
     const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
     try {
       make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines())]);
@@ -140,22 +125,6 @@ export class Guard {
       make(forwarded);
       for (const part of this.#optional) this.#makeOptional(part, make);
     }
-  }
-
-  /** Returns the nft commands for the chains that protect forwarded packets. */
-  #forwardedLines(): string[] {
-    return [
-      `add counter ${TABLE} dropped`,
-      ...GUARD_CHAINS.flatMap((chain) => [
-        // Delete an existing chain first: the chain of an earlier build may have another priority, and the
-        // kernel cannot change the priority of a chain.
-        `add chain ${TABLE} ${chain}`,
-        `flush chain ${TABLE} ${chain}`,
-        `delete chain ${TABLE} ${chain}`,
-        `add chain ${TABLE} ${chain} { type filter hook ${CHAINS[chain]}; policy accept; }`,
-        ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
-      ]),
-    ];
   }
 
   #makeOptional(part: Optional, make: (lines: readonly string[]) => void): void {
@@ -173,7 +142,7 @@ export class Guard {
    */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
-      const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
+      const expected = rulesOf(chain, this.#state).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
       return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
     };
     return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
@@ -185,23 +154,25 @@ export class Guard {
    */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
-    this.#trustsMarks = bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0;
-    this.#earlier = [...new Set(bits)].filter((bit) => bit !== this.#bit);
+    this.#state = {
+      ...this.#state,
+      earlierBits: [...new Set(bits)].filter((bit) => bit !== guardBit(this.#state.markMask)),
+      trustsMarks: bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0,
+    };
   }
 
   /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
   acceptOwnOnly(): void {
-    this.#earlier = [];
-    this.#trustsMarks = false;
+    this.#state = { ...this.#state, earlierBits: [], trustsMarks: false };
   }
 
   /** Whether this guard accepts the mark bit of an earlier process, which may have another mask. */
   get acceptsEarlier(): boolean {
-    return this.#earlier.length > 0;
+    return this.#state.earlierBits.length > 0;
   }
 
   get leavesToJudge(): boolean {
-    return this.#leavesToJudge;
+    return this.#state.leavesToJudge;
   }
 
   /**
@@ -209,50 +180,34 @@ export class Guard {
    * forward judge, or drops them again. The forward judge must be attached while the guard does so.
    */
   leaveToJudge(leaves: boolean): void {
-    this.#leavesToJudge = leaves;
+    this.#state = { ...this.#state, leavesToJudge: leaves };
   }
+}
 
-  #rules(chain: Chain): string[] {
-    const texts = chain === 'guard' ? this.#guardRules() : this.#trustsMarks ? [] : this.#markRules();
-    const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
-    return texts.map((text) => `${text} comment "${comment}"`);
-  }
+/** Returns the nft commands for the chains that protect forwarded packets. */
+function forwardedLines(state: GuardState): string[] {
+  return [
+    `add counter ${TABLE} dropped`,
+    ...GUARD_CHAINS.flatMap((chain) => [
+      // Delete an existing chain first: the chain of an earlier build may have another priority, and the
+      // kernel cannot change the priority of a chain.
+      `add chain ${TABLE} ${chain}`,
+      `flush chain ${TABLE} ${chain}`,
+      `delete chain ${TABLE} ${chain}`,
+      `add chain ${TABLE} ${chain} { type filter hook ${CHAINS[chain]}; policy accept; }`,
+      ...rulesOf(chain, state).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
+    ]),
+  ];
+}
 
-  #bridgeRules(): BridgeRules {
-    return { interfaces: this.#interfaces, bits: [this.#bit, ...this.#earlier] };
-  }
+function rulesOf(chain: Chain, state: GuardState): string[] {
+  const texts = chain === 'guard' ? forwardRules(state) : markRules(state);
+  const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
+  return texts.map((text) => `${text} comment "${comment}"`);
+}
 
-  #markRules(): string[] {
-    const kept = hex(~this.#mask);
-    const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
-    // The rule for passed packets is the first, because most packets match it. The kernel then evaluates
-    // only one rule of this chain for them.
-    return [
-      `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(this.#bit)}`,
-      `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
-      // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
-      `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
-      ...(this.#leavesToJudge
-        ? [`meta nfproto ipv4 meta priority ${priorityClass(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
-        : []),
-      `${anyBit(this.#mask)} meta mark set meta mark & ${kept}`,
-    ];
-  }
-
-  #guardRules(): string[] {
-    // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
-    // only one rule of this chain for them.
-    const pending = anyBit(natBit(this.#mask));
-    const each = (rule: string): string[] => this.#interfaces.map((name) => `iifname "${name}" ${rule}`);
-    return [
-      ...[this.#bit, ...this.#earlier].map((bit) => `${anyBit(bit)} accept`),
-      ...(this.#leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
-      ...each('counter name "dropped" drop'),
-      // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
-      // policy, so the forward judge must not decide it.
-      ...(this.#leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~this.#mask)}`] : []),
-    ];
-  }
+function bridgeRules(state: GuardState): BridgeRules {
+  return { interfaces: state.interfaces, bits: acceptedBits(state) };
 }
 
 function standingRules(): NonNullable<NftObject['rule']>[] {
