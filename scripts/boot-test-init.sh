@@ -8,7 +8,7 @@ for word in $(cat /proc/cmdline); do
     weir_boot=*) boot=${word#*=} ;;
   esac
 done
-for module in virtio_blk ext4 veth nf_tables nft_counter; do modprobe "$module" 2>/dev/null; done
+for module in virtio_blk ext4 veth bridge nf_tables nft_counter; do modprobe "$module" 2>/dev/null; done
 mkdir -p /var/lib/weir /etc/weir
 mount /dev/vda /var/lib/weir
 echo >/etc/fstab
@@ -19,6 +19,7 @@ mkdir -p "$units/weir.service.d" "$units/multi-user.target.wants" "$units/sysini
 ln -s /dev/null "$units/systemd-timesyncd.service"
 ln -s /dev/null "$units/getty.target"
 cp "$folder"/deploy/systemd/*.service "$units"
+[ "$boot" = unguarded ] || cp -r "$folder/deploy/systemd/nftables.service.d" "$units"
 enable() { ln -s "$1" "$units/$2.wants/"; }
 enable /lib/systemd/system/nftables.service sysinit.target
 [ "$boot" = unguarded ] || systemctl enable -q weir-guard.service
@@ -28,13 +29,14 @@ for name in network traffic check; do enable "$units/boot-test-$name.service" mu
 cat >/etc/weir/weir.yaml <<END
 version: 1
 node: { id: boot }
-dataplane: { interfaces: [lan0, wan0] }
+dataplane: { interfaces: [lan0, wan0, port0, port1] }
 policy: { activation_timeout: 60s }
 END
 cat >"$units/weir.service.d/boot-test.conf" <<END
 [Unit]
 After=boot-test-traffic.service
 [Service]
+TimeoutStartSec=10min
 ExecStartPre=$folder/scripts/boot-test-check.sh before
 ExecStart=
 ExecStart=$(command -v node) $folder/bin/weir.js run --config /etc/weir/weir.yaml

@@ -10,10 +10,13 @@ import {
   truncateSync,
   writeSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 
 /** The systemd unit that loads the boot file before the network starts (`deploy/systemd/`). */
 const UNIT = 'weir-guard.service';
+const NFTABLES_UNIT = 'nftables.service';
+/** How the drop-in of nftables.service names the file: nft accepts a missing file only for a pattern. */
+const LOADED = 'guard*.nft';
 const UNITS = '/etc/systemd/system';
 
 /**
@@ -57,17 +60,35 @@ export function emptyBootFile(path: string): boolean {
   return true;
 }
 
-/** Returns a warning if no enabled unit below the folder `units` loads the file `path`. */
+/**
+ * Returns a warning if no enabled unit below the folder `units` loads the file `path`. Returns another one if
+ * nftables.service is enabled and flushes the guard without loading the file in the same transaction.
+ */
 export function unitWarnings(path: string, units = UNITS): string[] {
+  const warnings: string[] = [];
+  const guard = textsOf(units, UNIT);
+  if (guard === undefined || !guard.includes(` -f ${path}\n`)) {
+    const wrong = guard === undefined ? `${UNIT} is not enabled` : `${UNIT} does not load ${path}`;
+    warnings.push(`${wrong}: after a boot, the kernel forwards packets without a policy until Weir starts`);
+  }
+  const nftables = textsOf(units, NFTABLES_UNIT);
+  if (nftables !== undefined && !nftables.includes(join(dirname(path), LOADED))) {
+    warnings.push(
+      `${NFTABLES_UNIT} has no drop-in that loads ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
+    );
+  }
+  return warnings;
+}
+
+/** Returns the text of an enabled unit and of its drop-ins; undefined if the unit is not enabled. */
+function textsOf(units: string, unit: string): string | undefined {
   const enabled = entriesOf(units)
     .filter((name) => /\.(wants|requires)$/.test(name))
-    .map((name) => textOf(join(units, name, UNIT)))
+    .map((name) => textOf(join(units, name, unit)))
     .find((text) => text !== undefined);
-  const added = entriesOf(join(units, `${UNIT}.d`)).map((name) => textOf(join(units, `${UNIT}.d`, name)));
-  const loads = [enabled, ...added].some((text) => text?.includes(` -f ${path}\n`));
-  if (enabled !== undefined && loads) return [];
-  const wrong = enabled === undefined ? `${UNIT} is not enabled` : `${UNIT} does not load ${path}`;
-  return [`${wrong}: after a boot, the kernel forwards packets without a policy until Weir starts`];
+  if (enabled === undefined) return undefined;
+  const added = entriesOf(join(units, `${unit}.d`)).map((name) => textOf(join(units, `${unit}.d`, name)) ?? '');
+  return [enabled, ...added].join('\n');
 }
 
 /**
