@@ -158,13 +158,39 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
     }
   });
 
+  test('DNAT with br_netfilter is a fault where the forward judge does not run', () => {
+    translate(DNAT);
+    const faults = (more: Partial<DatapathOptions>): readonly string[] =>
+      new LocalDatapath(datapathOptions(bridged.topology.pinPath, { interfaces: ['lan0', 'br0'], ...more })).review()
+        .faults;
+    // The default route leads elsewhere, so neither the ports nor the bridge are outside interfaces.
+    sh(
+      'ip link add out0 type veth peer name out1; ip link set out1 up; ip link set out0 up; ip addr add 10.99.0.1/24 dev out0; ip route add default via 10.99.0.2',
+    );
+    try {
+      const fault = `nftables chain ip mine pre translates addresses at lan0, which is not supported here (dataplane.police_local is set): remove lan0 from dataplane.interfaces, or remove the rules`;
+      callIptables(0);
+      expect(faults({ policeLocal: true })).toEqual([]);
+      sh('ip link set br0 type bridge nf_call_iptables 1');
+      expect(faults({ policeLocal: true })).toEqual([fault]);
+      sh('ip link set br0 type bridge nf_call_iptables 0');
+      callIptables(1);
+      expect(faults({ policeLocal: true })).toEqual([fault]);
+      expect(faults({})).toEqual([]);
+    } finally {
+      sh('ip link del out0');
+    }
+  });
+
   test('with br_netfilter and SNAT, replies to the translated address are dropped', async () => {
     callIptables(1);
     translate('post ip saddr 10.77.1.2 udp dport 9 snat to 10.77.1.1');
     police();
     enforce(only(['10.77.2.2', 9]));
-    expect((await bridged.send('client', { query: ipv4('query') })).server).toEqual(['query']);
-    const back = { source: '10.77.1.1', from: 'bridge' } as const;
+    // A port of its own, because conntrack still has the flows of earlier tests.
+    const sport = 4_020;
+    expect((await bridged.send('client', { query: ipv4('query', { sport }) })).server).toEqual(['query']);
+    const back = { source: '10.77.1.1', from: 'bridge', sport } as const;
     const { client, node } = await bridged.send('server', { answer: reply('answer', back) });
     expect([client, node]).toEqual([[], []]);
   });

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { PORT_ADDRESSES } from '#dataplane/abi/port.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
@@ -76,6 +77,24 @@ export function bridgeWarnings(bridged: readonly BridgePort[], links: readonly L
   const unpoliced = `${names.join(', ')}: a policed bridge switches its frames without a policy, because dataplane.interfaces does not contain it`;
   const switched = `bridge ${namesOf(bridged).join(', ')} switches packets, which are neither inspected nor sent to the DNS proxy: rules with tls drop them`;
   return [...(names.length > 0 ? [unpoliced] : []), ...(diverts && bridged.length > 0 ? [switched] : [])];
+}
+
+/**
+ * Returns the indexes of the ports whose switched packets the kernel gives to the netfilter hooks of IPv4
+ * (`br_netfilter`).
+ */
+export function portsWithNetfilter(bridged: readonly BridgePort[]): number[] {
+  const forAll = bridged.length > 0 && callsIptablesForAll();
+  return bridged.filter(({ bridge }) => forAll || bridge.callsIptables).map(({ ifindex }) => ifindex);
+}
+
+function callsIptablesForAll(): boolean {
+  try {
+    return readFileSync('/proc/sys/net/bridge/bridge-nf-call-iptables', 'utf8').trim() === '1';
+  } catch {
+    // The module br_netfilter is not loaded.
+    return false;
+  }
 }
 
 function namesOf(bridged: readonly BridgePort[]): string[] {

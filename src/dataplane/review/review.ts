@@ -9,7 +9,7 @@ import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
-import { addressFaults, bridgeWarnings, portFaults, routingBridgeFaults } from './bridge-ports.js';
+import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
 import { type NatSupport, reviewNat } from './nat.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
 
@@ -34,8 +34,8 @@ type Looked = {
 export function review({ options, hooks, guard, others, nat, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
-  const translation = reviewNat(policed, nat);
   const bridged = policedPorts(policed, links);
+  const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
     ...portFaults(policed, links, others(), guard.guardsBridges() ? bridged : []),
     ...routingBridgeFaults(bridged, forwardsAny),
