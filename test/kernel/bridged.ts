@@ -16,6 +16,8 @@ const MACS = {
   unknown: '02:00:00:00:00:99',
 } as const;
 type Station = keyof typeof MACS;
+/** A station, or a MAC address. */
+type Destination = Station | `${string}:${string}`;
 
 /** Where a frame can be seen: at the far ends of the ports lan0, wan0 and lan1, and on the bridge device. */
 type Place = 'client' | 'server' | 'third' | 'node';
@@ -107,7 +109,7 @@ export async function createBridge(tag: string): Promise<BridgedTopology> {
 }
 
 /** Returns a frame with 16 last bytes that depend on its other bytes. */
-export function frameOf(from: Station, to: Station | string, etherType: string, behind: Uint8Array): Uint8Array {
+export function frameOf(from: Station, to: Destination, etherType: string, behind: Uint8Array): Uint8Array {
   const [source, destination] = [MACS[from], MACS[to as Station] ?? to].map((mac) => mac.replaceAll(':', ''));
   const head = Buffer.concat([Buffer.from(`${destination}${source}${etherType}`, 'hex'), behind]);
   return Buffer.concat([head, createHash('md5').update(head).digest()]);
@@ -115,7 +117,7 @@ export function frameOf(from: Station, to: Station | string, etherType: string, 
 
 type Ends = {
   readonly from?: Station;
-  readonly to?: Station | string;
+  readonly to?: Destination;
   readonly source?: string;
   readonly destination?: string;
 };
@@ -138,7 +140,7 @@ export function ipv4(name: string, given: Ends & Transport & FrameOptions = {}):
   const options = tcp === undefined ? given : { ...given, tcpFlags: tcp };
   const length = writeFrame(bytes, packet, { payloadBytes: 16, ...options });
   const frame = withChecksum(bytes.slice(0, length));
-  const mac = (station: Station | string): Buffer =>
+  const mac = (station: Destination): Buffer =>
     Buffer.from((MACS[station as Station] ?? station).replaceAll(':', ''), 'hex');
   frame.set(mac(to), 0);
   frame.set(mac(from), 6);
