@@ -68,10 +68,10 @@ module.exports = {
       ['activate', ['abi', 'image', 'loader'], 'The idle slot, the proof, the flip.'],
       ['watch', ['activate', 'events', 'guard', 'loader'], 'The kernel-watch thread: events and kernel notifications.'],
       ['object', ['abi', 'activate', 'grants', 'loader', 'routes', 'watch'], 'One loaded datapath with its maps.'],
-      ['attach', ['loader', 'object'], 'Hooks, links, pins, interfaces.'],
+      ['attach', ['abi', 'loader', 'object'], 'Hooks, links, pins, interfaces.'],
       ['flows', ['abi', 'activate', 'attach', 'events', 'guard', 'loader', 'object'], 'Flow table, hits, statistics.'],
       ['forwarding', ['activate', 'attach', 'guard', 'loader'], 'Direct forwarding, and the hooks that forbid it.'],
-      ['review', ['attach', 'forwarding', 'guard', 'routes'], 'Faults of the configuration of the node.'],
+      ['review', ['abi', 'attach', 'forwarding', 'guard', 'routes'], 'Faults of the configuration of the node.'],
       [
         'translation',
         ['abi', 'attach', 'guard', 'loader', 'object', 'review'],

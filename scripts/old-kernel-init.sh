@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first process of the virtual machine that old-kernel.sh starts. Mounts the files of the host under an
-# overlay in memory, so that writes do not reach the host. Then runs the tests.
+# The first process of a virtual machine. Mounts the files of the host under an overlay in memory, so that
+# writes do not reach the host. Then runs the tests of old-kernel.sh, or the script that `weir_init` names.
 alias b=/bin/busybox
 b mkdir -p /proc /sys /host /new /layer
 b mount -t proc proc /proc
@@ -12,6 +12,7 @@ b mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work o
 for word in $(b cat /proc/cmdline); do
   case "$word" in
     weir_modules=*) modules=${word#*=} ;;
+    weir_init=*) init=${word#*=} ;;
     weir_folder=*) folder=${word#*=} ;;
     weir_files=*) files=$(echo "${word#*=}" | b tr , ' ') ;;
   esac
@@ -29,6 +30,7 @@ b mount -t tmpfs tmp tmp
 b mount -t tmpfs run run
 b mkdir -p run/netns lib/modules
 b mount -o bind "/host$modules" lib/modules
+[ -z "$init" ] || exec /bin/busybox switch_root /new /bin/bash "$init"
 b cat >tests.sh <<END
 exec </dev/null
 export HOME=/root TERM=dumb NO_COLOR=1 CI=1 PATH=/usr/sbin:/usr/bin:/sbin:/bin

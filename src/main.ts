@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { givingUpToOther } from '#actors/other-process.js';
 import { createSystem, type System } from '#actors/system.js';
@@ -98,6 +99,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
               divertDns: config.dns?.transparent ?? false,
               countedGroups: config.metrics.sourceGroups,
               servicePlane: inspecting?.listen ?? null,
+              bootGuard: { path: bootFileIn(config.node.dataDir), isOpen: config.policy.fallback === 'allow' },
             }),
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
@@ -232,10 +234,16 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 
 /**
  * Removes the BPF programs, the pinned maps, the guard (Weir's nftables rules) and the routing rule from the
- * kernel. Afterwards no policy is enforced on this machine (D20).
+ * kernel, and empties the boot file of the guard in the data folder. Afterwards no policy is enforced on this
+ * machine (D20).
  */
-export function detachDataplane({ pinPath }: { readonly pinPath: string }): Detached {
-  return detach(pinPath);
+export function detachDataplane(place: { readonly pinPath: string; readonly dataDir?: string }): Detached {
+  return detach(place.pinPath, place.dataDir === undefined ? undefined : bootFileIn(place.dataDir));
+}
+
+/** Returns the path of the file with the commands of the guard, which a systemd unit loads at boot. */
+function bootFileIn(dataDir: string): string {
+  return join(dataDir, 'guard.nft');
 }
 
 /**

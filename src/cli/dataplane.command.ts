@@ -9,6 +9,7 @@ import type { Terminal } from './terminal.js';
 
 const UNPOLICED = 3;
 const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
+const DEFAULT_DATA_DIR = '/var/lib/weir';
 
 type Options = { readonly config?: string; readonly pinPath?: string };
 
@@ -31,14 +32,17 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     });
 
   local(dataplane.command('detach'))
-    .description('remove programs, pins and guard: the node enforces no policy afterwards')
+    .description(
+      'remove programs, pins and guard, and empty the boot file of the guard: the node enforces no policy afterwards',
+    )
     .action(async (options: Options) => {
       const { detachDataplane } = await import('#main.js');
-      const { hooks, maps, guard } = detachDataplane(placeOf(options, terminal));
+      const { hooks, maps, guard, bootFile } = detachDataplane(placeOf(options, terminal));
       for (const { interface: name, direction } of hooks)
         terminal.out(`removed the program on ${direction} of ${name}\n`);
       for (const folder of maps) terminal.out(`removed ${folder}\n`);
       if (guard) terminal.out('removed the guard\n');
+      if (bootFile) terminal.out('emptied the boot file of the guard\n');
       if (hooks.length === 0 && maps.length === 0 && !guard) terminal.out('nothing was attached\n');
       terminal.out('the dataplane is detached: this node is unpoliced\n');
     });
@@ -54,11 +58,17 @@ function local(command: Command): Command {
 }
 
 function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
-  const dataplane = config === undefined ? null : loadConfig(config, environment).dataplane;
+  const loaded = config === undefined ? null : loadConfig(config, environment);
+  const dataplane = loaded?.dataplane ?? null;
   if (config !== undefined && dataplane === null && pinPath === undefined) {
     throw new CliError(`${config} has no dataplane section; give the folder of the pins with --pin-path`);
   }
-  const place = { pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH };
+  // Another pin path without a configuration belongs to a node whose data folder is not known.
+  const dataDir = loaded?.node.dataDir ?? (pinPath === undefined ? DEFAULT_DATA_DIR : undefined);
+  const place = {
+    pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH,
+    ...(dataDir === undefined ? {} : { dataDir }),
+  };
   if (dataplane === null) return place;
   const { interfaces, markMask, reversePath } = dataplane;
   return { ...place, configured: { interfaces, markMask, reversePath } };

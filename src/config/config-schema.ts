@@ -118,17 +118,17 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is filtered. A name may end with `*`. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
+          'Interfaces whose incoming traffic is filtered. A name may end with `*`. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The ports of a bridge can be named: the node is then a transparent firewall (docs/design/bridges.md). The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(
       ['drop', 'pass'],
-      'The action for forwarded IPv6 and other EtherTypes. ARP always passes. IPv6 to and from the node itself passes unless `police_local` is set.',
+      'The action for forwarded IPv6 and other EtherTypes, also between bridge ports. ARP and spanning tree frames always pass. IPv6 to and from the node itself passes unless `police_local` is set.',
     ).prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
       'Whether the route to the source of a packet must lead through the interface on which the packet arrived (`strict`), through any interface (`loose`), or is not checked (`off`). ' +
-        'On interfaces that do not forward, `rp_filter` of the network stack applies instead.',
+        'On interfaces that do not forward, `rp_filter` of the network stack applies instead. On a bridge port, the route must lead through the bridge; if the bridge has no address and no route, or does not forward, only its own addresses and impossible sources are dropped.',
     ).prefault('strict'),
     police_local: flag(
       'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',

@@ -49,6 +49,11 @@ export type DatapathOptions = {
   readonly pinPath: string;
   /** For how many source groups the datapath thread keeps separate counts; 0, the default, for none. */
   readonly countedGroups?: number;
+  /**
+   * The file with the commands of the guard for the next boot. `isOpen`: the node forwards packets before
+   * the first policy, so the file is empty. Undefined: no file is written.
+   */
+  readonly bootGuard?: { readonly path: string; readonly isOpen: boolean };
   /** The maximum size of a compiled policy, in cache lines of 64 bytes. */
   readonly programCapacity: number;
   /** Whether to attach the BPF programs through a clsact qdisc even if the kernel supports TCX. */

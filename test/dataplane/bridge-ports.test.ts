@@ -7,7 +7,17 @@ import { portFaults } from '#dataplane/review/bridge-ports.js';
  * lack support for the type.
  */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
-  ...{ ifindex, name, kind, master: 0, lower: 0, isUp: true, isLoopback: false },
+  ...{
+    ifindex,
+    name,
+    kind,
+    master: 0,
+    lower: 0,
+    mac: new Uint8Array(6),
+    isUp: true,
+    isLoopback: false,
+    callsIptables: false,
+  },
   ...more,
 });
 const faults = (policed: string, ...links: readonly Link[]): string[] =>

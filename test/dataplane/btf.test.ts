@@ -21,6 +21,7 @@ import {
   VITALS_BYTES,
   VITALS_OFFSETS,
 } from '#dataplane/abi/hit.js';
+import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/abi/port.js';
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
@@ -76,6 +77,11 @@ function enumeration(name: string, prefix: string, among = types): Record<string
   const values = among.find((type) => type.kind === 'ENUM' && type.name === name)?.values ?? [];
   return Object.fromEntries(values.map(({ name, val }) => [name.replace(prefix, '').toLowerCase(), val]));
 }
+
+test('PORT_OFFSETS equals the layout of struct port in the BPF object', () => {
+  expect(struct('port')).toEqual({ size: PORT_BYTES, offsets: PORT_OFFSETS });
+  expect(arrayLength('port', 'addresses')).toBe(PORT_ADDRESSES);
+});
 
 test('SETTINGS_OFFSETS equals the layout of struct settings in the BPF object', () => {
   expect(struct('settings')).toEqual({ size: SETTINGS_BYTES, offsets: SETTINGS_OFFSETS });

@@ -189,49 +189,41 @@ test('without Weir, a bridge forwards all kinds of frames, and with the default 
   expect(stdout).toMatch(/ 0% (unanswered|packet loss)/);
 });
 
+/** The kinds of frames that cross the bridge whatever the policy decides. */
+const ALWAYS = [
+  ...['ARP question', 'ARP question by unicast', 'gratuitous ARP', 'ARP answer'],
+  ...['neighbour solicitation', 'neighbour advertisement', 'router advertisement', 'router solicitation', 'STP'],
+];
+/** The kinds that never cross: tagged frames, a fragment without a first fragment, an address of the node. */
+const NEVER = [
+  ...['VLAN tag', 'priority tag', 'two VLAN tags', 'ARP in a VLAN'],
+  ...['later fragment', 'forged source address'],
+];
+
 describe.each(
   (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
     (['stack', 'direct', 'auto'] as const).map((forwarding) => [reversePath, forwarding] as const),
   ),
 )('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
   test.each([
-    ['drop', 'deny'],
-    ['pass', 'allow'],
+    ['drop', 'deny', (kind: string) => ALWAYS.includes(kind)],
+    ['pass', 'allow', (kind: string) => !NEVER.includes(kind)],
   ] as const)(
-    'forwards no frame between bridge ports with non_ipv4 %s and default_policy %s; readiness names port and bridge',
-    async (nonIpv4, action) => {
-      const dataplane = { reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };
+    'switches exactly the expected kinds between bridge ports with non_ipv4 %s and default_policy %s',
+    async (nonIpv4, action, crosses) => {
+      const interfaces = ['lan0', 'wan0', 'br0'];
+      const dataplane = { interfaces, reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };
       node = await startNode(topology, { dataplane });
-      await node.ready({ except: ['policy_ready', 'dataplane_config'] });
+      await node.ready({ except: ['policy_ready'] });
       await node.request('PUT', '/api/v1/policy', { default_policy: action });
-      const { body } = await node.request('GET', '/ready');
-      const { checks } = body as { checks: { name: string; state: string; detail: string }[] };
-      const config = checks.find(({ name }) => name === 'dataplane_config');
-      expect(config?.state).toBe('refused');
-      expect(config?.detail).toMatch(/lan0.*br0/);
-      for (const way of WAYS) expect({ way, through: (await crossed(way)).through }).toEqual({ way, through: [] });
-      if (reversePath !== 'strict' || nonIpv4 !== 'pass') return;
-      const { server } = ADDRESSES;
-      const arping = await topology.client.run('arping', '-c', '2', '-w', '2', '-I', 'eth0', server);
-      expect(arping.stdout).toMatch(/100% (unanswered|packet loss)/);
-      const nmap = await topology.client.run('nmap', '-sn', '-PR', '-n', '--max-retries', '1', server);
-      expect(nmap.stdout).toContain('0 hosts up');
-      await topology.client.must(
-        'ip',
-        'neigh',
-        'replace',
-        server,
-        'lladdr',
-        macs.server,
-        'dev',
-        'eth0',
-        'nud',
-        'permanent',
-      );
-      const hping = await topology.client.run('hping3', '--icmp', '-c', '3', '-i', 'u200000', server);
-      await topology.client.must('ip', 'neigh', 'del', server, 'dev', 'eth0');
-      expect(hping.stderr + hping.stdout).toContain('100% packet loss');
+      await node.ready();
+      for (const way of WAYS) {
+        const { kinds, through } = await crossed(way);
+        expect({ way, through: through.toSorted() }).toEqual({ way, through: kinds.filter(crosses).toSorted() });
+      }
       // The node still answers packets to its own address.
+      for (const space of [topology.client, topology.node, topology.server])
+        await space.must('ip', 'neigh', 'flush', 'all');
       expect((await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.nodeLan)).code).toBe(0);
     },
   );

@@ -5,8 +5,9 @@ const RTM_NEWLINK = 16;
 const RTM_GETLINK = 18;
 // Size and field offsets of `struct ifinfomsg`, in bytes.
 const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
-const IFLA = { name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
-const IFLA_INFO_KIND = 1;
+const IFLA = { address: 1, name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
+const IFLA_INFO = { kind: 1, data: 2 } as const;
+const IFLA_BR_NF_CALL_IPTABLES = 36;
 const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
@@ -20,8 +21,12 @@ export type Link = Interface & {
   readonly master: number;
   /** The index of the interface on which this interface is built, such as the parent of a VLAN. */
   readonly lower: number;
+  /** The MAC address; empty if the interface has none. */
+  readonly mac: Uint8Array;
   readonly isUp: boolean;
   readonly isLoopback: boolean;
+  /** Whether this is a bridge with the option `nf_call_iptables`. A sysctl sets it for all bridges. */
+  readonly callsIptables: boolean;
 };
 
 /** Returns the interfaces of this network namespace, read by netlink. */
@@ -34,21 +39,28 @@ export function listLinks(): Link[] {
     request.setUint32(IFINFOMSG.size + 4, RTEXT_FILTER_SKIP_STATS, true);
     return socket.dump(RTM_GETLINK, RTM_NEWLINK, new Uint8Array(request.buffer)).map((message) => {
       const attributes = attributesIn(message, IFINFOMSG.size);
-      const info = attributes.get(IFLA.linkInfo);
+      const info = nested(attributes.get(IFLA.linkInfo));
+      const kind = textIn(info.get(IFLA_INFO.kind));
       const flags = message.getUint32(IFINFOMSG.flags, true);
       return {
         name: textIn(attributes.get(IFLA.name)),
         ifindex: message.getInt32(IFINFOMSG.index, true),
-        kind: info === undefined ? '' : textIn(attributesIn(viewOf(info), 0).get(IFLA_INFO_KIND)),
+        kind,
         master: numberIn(attributes.get(IFLA.master)),
         lower: attributes.has(IFLA.linkNamespace) ? 0 : numberIn(attributes.get(IFLA.link)),
+        mac: attributes.get(IFLA.address)?.slice() ?? new Uint8Array(),
         isUp: (flags & IFF.up) !== 0,
         isLoopback: (flags & IFF.loopback) !== 0,
+        callsIptables: kind === 'bridge' && nested(info.get(IFLA_INFO.data)).get(IFLA_BR_NF_CALL_IPTABLES)?.[0] === 1,
       };
     });
   } finally {
     socket.close();
   }
+}
+
+function nested(bytes: Uint8Array = new Uint8Array()): Map<number, Uint8Array> {
+  return attributesIn(viewOf(bytes), 0);
 }
 
 function numberIn(bytes: Uint8Array | undefined): number {

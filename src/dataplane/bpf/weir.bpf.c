@@ -20,6 +20,7 @@
 #include "upgrade/handover.h"
 #include "classify/rules.h"
 #include "parse/headers.h"
+#include "route/bridge_port.h"
 #include "route/copied_routes.h"
 #include "route/next_hop.h"
 #include "report/rule_hits.h"
@@ -66,6 +67,8 @@ static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, c
 
 	if (!packet)
 		return OUTCOME_DROP;
+	if (is_left_to_bridge(skb))
+		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (fast_packet) {
 		packet->has_no_flow = true;
 		packet->prefetched = fast_packet->prefetched;
@@ -103,7 +106,7 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 		outcome = pass_new_flow(skb, fast_packet);
 		return outcome == OPENS_FLOW ? handle_ipv4_ingress(skb, fast_packet) : outcome;
 	case bpf_htons(ETH_P_ARP):
-		return pass_unmarked(skb, COUNT_ARP);
+		return port_of(skb) ? pass(skb, COUNT_ARP) : pass_unmarked(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
 		return handle_ipv6(skb, false);
 	case bpf_htons(ETH_P_8021Q):
@@ -113,7 +116,8 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 	case bpf_htons(ETH_P_QINQ3):
 		return drop(skb, 0, DROP_VLAN_TAGGED);
 	default:
-		return settings.pass_non_ipv4 ? pass(skb, COUNT_NON_IPV4) : drop(skb, 0, DROP_NON_IPV4);
+		outcome = handle_other_frame(skb);
+		return outcome == OUTCOME_DROP ? drop(skb, 0, DROP_NON_IPV4) : outcome;
 	}
 }
 

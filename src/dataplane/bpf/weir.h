@@ -492,6 +492,18 @@ struct join {
 	__u32 last_seen;    /* time of the last packet, in ticks */
 };
 
+#define PORTS 256
+#define PORT_ADDRESSES 8
+
+/* A policed bridge port (route/bridge_port.h). */
+struct port {
+	__u32 bridge;  /* interface index of the bridge */
+	__u8 mac[6];   /* MAC address of the bridge */
+	__u8 has_routes; /* the bridge has an IPv4 address or route, so the source must route back through the bridge */
+	__u8 policed;  /* the bridge itself has a hook, which classifies what the bridge delivers to the node */
+	__u32 addresses[PORT_ADDRESSES]; /* IPv4 addresses of the bridge, in host byte order; then 0 */
+};
+
 enum predecessor {
 	PREDECESSOR_INGRESS = 0,
 	PREDECESSOR_EGRESS = 1,
@@ -548,6 +560,7 @@ _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct join_key) == 12, "no padding in a hash key");
 _Static_assert(sizeof(struct join) == 64, "no padding in a join");
+_Static_assert(sizeof(struct port) == 44, "no padding in a port");
 _Static_assert(sizeof(struct event) == 96, "no padding in an event");
 
 #endif

@@ -1,9 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import type { Counter } from '#contracts/datapath.js';
-import { PRIORITY } from '#contracts/datapath-numbers.js';
-import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
-import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
+import { guardBit } from '#dataplane/abi/settings.js';
+import { BootFile, type BootGuard } from './boot-guard.js';
+import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
+import { acceptedBits, forwardRules, type GuardState, markRules } from './guard-rules.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
 
@@ -28,7 +29,13 @@ class GuardFailure extends Error {
  * An additional chain of the guard that some kernels do not support; without it, the guard still protects
  * forwarded packets. `lines` are its nft commands. `stands` returns whether the chain is in force.
  */
-type Optional = { readonly lines: readonly string[]; readonly stands: () => boolean; readonly warning: string | null };
+type Optional = {
+  readonly lines: () => readonly string[];
+  readonly stands: () => boolean;
+  readonly warning: string | null;
+};
+
+type GuardOptions = SourceCheck & { readonly interfaces: readonly string[]; readonly bootGuard?: BootGuard };
 
 type NftObject = {
   readonly rule?: { readonly expr?: readonly unknown[] };
@@ -44,75 +51,75 @@ type NftObject = {
  * of Weir's DNS proxy and service plane.
  */
 export class Guard {
-  #interfaces: readonly string[];
-  readonly #mask: number;
-  readonly #bit: number;
-  #optional: readonly Optional[];
-  readonly #check: SourceCheck;
+  #state: GuardState;
+  readonly #optional: readonly Optional[];
+  /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
+  readonly #bridge: Optional = {
+    lines: () => bridgeGuard(bridgeRules(this.#state)),
+    stands: () => bridgeGuardStands(bridgeRules(this.#state)),
+    warning: null,
+  };
+  readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
-  /**
-   * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
-   * programs are still attached.
-   */
-  #earlier: readonly number[] = [];
-  /**
-   * True while BPF programs of an earlier build are attached that mark packets but do not set
-   * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
-   */
-  #trustsMarks = false;
-  /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
-  #leavesToJudge = false;
 
-  constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
-    this.#interfaces = interfaces;
-    this.#mask = markMask;
-    this.#bit = guardBit(markMask);
-    this.#check = { markMask, reversePath };
-    this.#optional = optionalChains(interfaces, this.#check);
+  constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
+    this.#state = { interfaces, markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
+    this.#bootFile = bootGuard && new BootFile(bootGuard);
+    const check = { markMask, reversePath };
+    this.#optional = [
+      this.#bridge,
+      {
+        lines: () => sourceGuard(GUARD_TABLE, check),
+        stands: () => sourceGuardStands(GUARD_TABLE, check),
+        warning:
+          'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
+      },
+    ];
   }
 
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
-    this.#interfaces = interfaces;
-    this.#optional = optionalChains(interfaces, this.#check);
+    this.#state = { ...this.#state, interfaces };
     // The next `make` tries refused chains again.
     this.#refused.clear();
   }
 
   /**
-   * Returns the warnings for the optional chains that the kernel has refused. A refused bridge chain causes
-   * no warning.
+   * Returns the warnings for the optional chains that the kernel has refused, and for the boot file. A
+   * refused bridge chain causes no warning.
    */
   warnings(): string[] {
-    return [...this.#refused].flatMap(({ warning }) => warning ?? []);
+    return [...[...this.#refused].flatMap(({ warning }) => warning ?? []), ...(this.#bootFile?.warnings() ?? [])];
   }
 
   /**
    * Creates or replaces the chains of the guard in one transaction, so that either the old or the new rules
    * apply to each packet. If the kernel refuses the transaction, makes each optional chain in a separate
-   * one. The counter `dropped` keeps its value.
+   * one. The counter `dropped` keeps its value. Also writes the boot file.
    */
   make(): void {
-    if (this.stands()) return;
+    if (!this.stands()) this.#replace();
+    // At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
+    // The programs of an earlier process are gone after a boot, so the file does not accept their mark bits.
+    const state = { ...this.#state, earlierBits: [], trustsMarks: false };
+    const bridged = this.guardsBridges() ? bridgeGuard(bridgeRules(state)) : [];
+    this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
+  }
+
+  /** Returns false if the kernel has refused the chain that guards bridge ports. */
+  guardsBridges(): boolean {
+    return !this.#refused.has(this.#bridge);
+  }
+
+  #replace(): void {
     // Add the table in a transaction of its own. The kernel refuses a transaction that both activates a
     // dormant table and replaces its chains.
     nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
-    const forwarded = [
-      `add counter ${TABLE} dropped`,
-      ...GUARD_CHAINS.flatMap((chain) => [
-        // Delete an existing chain first: the chain of an earlier build may have another priority, and the
-        // kernel cannot change the priority of a chain.
-        `add chain ${TABLE} ${chain}`,
-        `flush chain ${TABLE} ${chain}`,
-        `delete chain ${TABLE} ${chain}`,
-        `add chain ${TABLE} ${chain} { type filter hook ${CHAINS[chain]}; policy accept; }`,
-        ...this.#rules(chain).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
-      ]),
-    ];
+    const forwarded = forwardedLines(this.#state);
     const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
     try {
-      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines)]);
+      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines())]);
       this.#refused.clear();
     } catch {
       make(forwarded);
@@ -122,7 +129,7 @@ export class Guard {
 
   #makeOptional(part: Optional, make: (lines: readonly string[]) => void): void {
     try {
-      make(part.lines);
+      make(part.lines());
       this.#refused.delete(part);
     } catch {
       this.#refused.add(part);
@@ -135,7 +142,7 @@ export class Guard {
    */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
-      const expected = this.#rules(chain).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
+      const expected = rulesOf(chain, this.#state).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
       return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
     };
     return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
@@ -147,23 +154,25 @@ export class Guard {
    */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
-    this.#trustsMarks = bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0;
-    this.#earlier = [...new Set(bits)].filter((bit) => bit !== this.#bit);
+    this.#state = {
+      ...this.#state,
+      earlierBits: [...new Set(bits)].filter((bit) => bit !== guardBit(this.#state.markMask)),
+      trustsMarks: bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0,
+    };
   }
 
   /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
   acceptOwnOnly(): void {
-    this.#earlier = [];
-    this.#trustsMarks = false;
+    this.#state = { ...this.#state, earlierBits: [], trustsMarks: false };
   }
 
   /** Whether this guard accepts the mark bit of an earlier process, which may have another mask. */
   get acceptsEarlier(): boolean {
-    return this.#earlier.length > 0;
+    return this.#state.earlierBits.length > 0;
   }
 
   get leavesToJudge(): boolean {
-    return this.#leavesToJudge;
+    return this.#state.leavesToJudge;
   }
 
   /**
@@ -171,72 +180,34 @@ export class Guard {
    * forward judge, or drops them again. The forward judge must be attached while the guard does so.
    */
   leaveToJudge(leaves: boolean): void {
-    this.#leavesToJudge = leaves;
-  }
-
-  #rules(chain: Chain): string[] {
-    const texts = chain === 'guard' ? this.#guardRules() : this.#trustsMarks ? [] : this.#markRules();
-    const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
-    return texts.map((text) => `${text} comment "${comment}"`);
-  }
-
-  #markRules(): string[] {
-    const kept = hex(~this.#mask);
-    const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
-    // The rule for passed packets is the first, because most packets match it. The kernel then evaluates
-    // only one rule of this chain for them.
-    return [
-      `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
-      `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
-      // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
-      `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
-      ...(this.#leavesToJudge
-        ? [`meta nfproto ipv4 meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
-        : []),
-      `meta mark & ${hex(this.#mask)} != 0 meta mark set meta mark & ${kept}`,
-    ];
-  }
-
-  #guardRules(): string[] {
-    // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
-    // only one rule of this chain for them.
-    const pending = `meta mark & ${hex(natBit(this.#mask))} != 0`;
-    const each = (rule: string): string[] => this.#interfaces.map((name) => `iifname "${name}" ${rule}`);
-    return [
-      ...[this.#bit, ...this.#earlier].map((bit) => `meta mark & ${hex(bit)} != 0 accept`),
-      ...(this.#leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
-      ...each('counter name "dropped" drop'),
-      // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
-      // policy, so the forward judge must not decide it.
-      ...(this.#leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~this.#mask)}`] : []),
-    ];
+    this.#state = { ...this.#state, leavesToJudge: leaves };
   }
 }
 
-function optionalChains(interfaces: readonly string[], check: SourceCheck): readonly Optional[] {
+/** Returns the nft commands for the chains that protect forwarded packets. */
+function forwardedLines(state: GuardState): string[] {
   return [
-    // This chain needs a kernel with CONFIG_NF_TABLES_BRIDGE.
-    { lines: bridgeGuard(interfaces), stands: () => bridgeGuardStands(interfaces), warning: null },
-    {
-      lines: sourceGuard(GUARD_TABLE, check),
-      stands: () => sourceGuardStands(GUARD_TABLE, check),
-      warning:
-        'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
-    },
+    `add counter ${TABLE} dropped`,
+    ...GUARD_CHAINS.flatMap((chain) => [
+      // Delete an existing chain first: the chain of an earlier build may have another priority, and the
+      // kernel cannot change the priority of a chain.
+      `add chain ${TABLE} ${chain}`,
+      `flush chain ${TABLE} ${chain}`,
+      `delete chain ${TABLE} ${chain}`,
+      `add chain ${TABLE} ${chain} { type filter hook ${CHAINS[chain]}; policy accept; }`,
+      ...rulesOf(chain, state).map((rule) => `add rule ${TABLE} ${chain} ${rule}`),
+    ]),
   ];
 }
 
-/**
- * Returns a value of `skb->priority` in the notation of nftables: two 16-bit halves in hexadecimal,
- * separated by a colon.
- */
-function classOf(priority: number): string {
-  return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
+function rulesOf(chain: Chain, state: GuardState): string[] {
+  const texts = chain === 'guard' ? forwardRules(state) : markRules(state);
+  const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
+  return texts.map((text) => `${text} comment "${comment}"`);
 }
 
-/** Returns 32 bits in hexadecimal. `>>> 0` makes the number unsigned, because `~mask` is negative. */
-function hex(bits: number): string {
-  return `0x${(bits >>> 0).toString(16)}`;
+function bridgeRules(state: GuardState): BridgeRules {
+  return { interfaces: state.interfaces, bits: acceptedBits(state) };
 }
 
 function standingRules(): NonNullable<NftObject['rule']>[] {

@@ -29,6 +29,7 @@ export const MAPS = [
   'predecessors',
   'joins',
   'joiners',
+  'ports',
   'layouts',
 ] as const;
 export type MapName = (typeof MAPS)[number];

@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
+import { PORT_ADDRESSES } from '#dataplane/abi/port.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
+import type { BridgePort } from '#dataplane/attach/port-table.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
 /**
@@ -10,16 +13,17 @@ const TAPS: ReadonlySet<string> = new Set(['macvlan', 'macvtap', 'ipvlan', 'ipvt
 
 /**
  * Returns one fault (a sentence for the operator) for each policed interface whose frames another interface
- * takes over. The datapath does not classify frames that a bridge switches. For routed frames, the guard
- * (Weir's nftables rules) would have to match the name of the master interface. `receivers` are kernel
- * functions that take over the frames of an interface, such as those of a bridge or bond.
+ * takes over. `bridged` are the ports of bridges that the datapath polices. `receivers` are kernel functions
+ * that take over the frames of an interface, such as those of a bond.
  */
 export function portFaults(
   policed: readonly Interface[],
   links: readonly Link[],
   receivers: readonly ThirdPartyHook[],
+  bridged: readonly Pick<BridgePort, 'ifindex'>[] = [],
 ): string[] {
   return policed.flatMap(({ name, ifindex }) => {
+    if (bridged.some((port) => port.ifindex === ifindex)) return [];
     const link = links.find((found) => found.ifindex === ifindex);
     if (link !== undefined && link.master !== 0) {
       const master = links.find((found) => found.ifindex === link.master);
@@ -38,4 +42,61 @@ export function portFaults(
     const receiver = receivers.find(({ kind, id }) => kind === 'receiver' && id === ifindex);
     return receiver === undefined ? [] : [`${name} gives frames to ${receiver.symbol} before the datapath sees them`];
   });
+}
+
+/**
+ * Returns one fault for each bridge with policed ports whose routed packets the guard (Weir's nftables rules)
+ * does not cover: the guard sees these packets by the name of the bridge.
+ */
+export function routingBridgeFaults(bridged: readonly BridgePort[], forwards: (name: string) => boolean): string[] {
+  return namesOf(bridged.filter(({ hasRoutes, isPoliced }) => hasRoutes && !isPoliced))
+    .filter(forwards)
+    .map(
+      (name) =>
+        `the node routes packets of bridge ${name}, whose ports are policed: add ${name} to dataplane.interfaces`,
+    );
+}
+
+/** Returns one fault for each bridge with more addresses than the datapath can compare with a source. */
+export function addressFaults(bridged: readonly BridgePort[]): string[] {
+  return namesOf(bridged.filter(({ addresses }) => addresses.length > PORT_ADDRESSES)).map(
+    (name) => `bridge ${name} has more than ${PORT_ADDRESSES} IPv4 addresses: remove some`,
+  );
+}
+
+/**
+ * Returns warnings about bridges with policed ports. The policy does not apply to frames of other ports.
+ * Frames that a bridge switches do not reach the sockets of the DNS proxy and the service plane.
+ */
+export function bridgeWarnings(bridged: readonly BridgePort[], links: readonly Link[], diverts: boolean): string[] {
+  const open = links.filter(
+    ({ ifindex, master }) =>
+      bridged.some(({ bridge }) => bridge.ifindex === master) && !bridged.some((port) => port.ifindex === ifindex),
+  );
+  const names = open.map(({ name }) => name).toSorted();
+  const unpoliced = `${names.join(', ')}: a policed bridge switches its frames without a policy, because dataplane.interfaces does not contain it`;
+  const switched = `bridge ${namesOf(bridged).join(', ')} switches packets, which are neither inspected nor sent to the DNS proxy: rules with tls drop them`;
+  return [...(names.length > 0 ? [unpoliced] : []), ...(diverts && bridged.length > 0 ? [switched] : [])];
+}
+
+/**
+ * Returns the indexes of the ports whose switched packets the kernel gives to the netfilter hooks of IPv4
+ * (`br_netfilter`).
+ */
+export function portsWithNetfilter(bridged: readonly BridgePort[]): number[] {
+  const forAll = bridged.length > 0 && callsIptablesForAll();
+  return bridged.filter(({ bridge }) => forAll || bridge.callsIptables).map(({ ifindex }) => ifindex);
+}
+
+function callsIptablesForAll(): boolean {
+  try {
+    return readFileSync('/proc/sys/net/bridge/bridge-nf-call-iptables', 'utf8').trim() === '1';
+  } catch {
+    // The module br_netfilter is not loaded.
+    return false;
+  }
+}
+
+function namesOf(bridged: readonly BridgePort[]): string[] {
+  return [...new Set(bridged.map(({ bridge }) => bridge.name))];
 }

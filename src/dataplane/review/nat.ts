@@ -43,9 +43,15 @@ const NEEDS_JUDGE = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LIN
  * Returns one fault for each nftables chain, and one for the table `nat` of iptables-legacy, that does
  * unsupported NAT on a policed outside interface (D17b). There, the policy would see the node's addresses
  * instead of the client's. An outside interface is one that a default route uses, or that a postrouting rule
- * names. If the node has no default route, every policed interface counts as an outside interface.
+ * names. If the node has no default route, every policed interface counts as an outside interface. `switched`
+ * are the policed bridge ports whose switched packets the kernel gives to the chains of IPv4. DNAT there
+ * counts for each of these ports.
  */
-export function reviewNat(policed: readonly Interface[], { obstacle, judges }: NatSupport): Review {
+export function reviewNat(
+  policed: readonly Interface[],
+  { obstacle, judges }: NatSupport,
+  switched: readonly number[] = [],
+): Review {
   if (obstacle === null && judges) return { faults: [], warnings: [] };
   let defaults: ReadonlySet<number> | undefined;
   const isOutside: IsMet = ({ ifindex }) => {
@@ -53,7 +59,9 @@ export function reviewNat(policed: readonly Interface[], { obstacle, judges }: N
     return defaults.size === 0 || defaults.has(ifindex);
   };
   const concerns = ({ hook }: BaseChain, { incoming, outgoing }: Translation, found: Interface): boolean =>
-    hook === HOOK.postrouting ? (outgoing ?? isOutside)(found) : incoming?.(found) !== false && isOutside(found);
+    hook === HOOK.postrouting
+      ? (outgoing ?? isOutside)(found)
+      : switched.includes(found.ifindex) || (incoming?.(found) !== false && isOutside(found));
   const chains = baseChains().filter(({ family, type, hook }) => {
     return family !== 'netdev' && type === 'nat' && (hook === HOOK.prerouting || hook === HOOK.postrouting);
   });
@@ -63,7 +71,7 @@ export function reviewNat(policed: readonly Interface[], { obstacle, judges }: N
     const where = `nftables chain ${chain.family} ${chain.table} ${chain.name}`;
     return met.length === 0 ? [] : [{ where, met, isSource: chain.hook === HOOK.postrouting }];
   });
-  const legacy = hasLegacyNat() ? policed.filter(isOutside) : [];
+  const legacy = hasLegacyNat() ? policed.filter((each) => switched.includes(each.ifindex) || isOutside(each)) : [];
   if (legacy.length > 0) found.push({ where: 'table nat of iptables-legacy', met: legacy, isSource: false });
   const isPartial = (isSource: boolean): boolean => obstacle === null && isSource;
   return {

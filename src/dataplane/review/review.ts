@@ -1,13 +1,17 @@
 import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Hooks } from '#dataplane/attach/interface-hooks.js';
+import type { Interface } from '#dataplane/attach/interfaces.js';
 import { type Link, listLinks } from '#dataplane/attach/netlink-interfaces.js';
+import { type BridgePort, bridgePortsOf } from '#dataplane/attach/port-table.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
+import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
-import { portFaults } from './bridge-ports.js';
+import { hasRoute } from '#dataplane/routes/routes.js';
+import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
 import { type NatSupport, reviewNat } from './nat.js';
-import { unnamedWarnings } from './unpoliced-interfaces.js';
+import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
 
 /**
  * The input of `review`. `others` returns the hooks of the kernel that forwarded packets pass; an empty list
@@ -16,7 +20,7 @@ import { unnamedWarnings } from './unpoliced-interfaces.js';
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
-  readonly guard: Pick<Guard, 'warnings'>;
+  readonly guard: Pick<Guard, 'warnings' | 'guardsBridges'>;
   readonly others: () => readonly ThirdPartyHook[];
   readonly nat: NatSupport;
   /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
@@ -30,11 +34,22 @@ type Looked = {
 export function review({ options, hooks, guard, others, nat, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
-  const translation = reviewNat(policed, nat);
+  const bridged = policedPorts(policed, links);
+  const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
-    ...portFaults(policed, links, others()),
+    ...portFaults(policed, links, others(), guard.guardsBridges() ? bridged : []),
+    ...routingBridgeFaults(bridged, forwardsAny),
+    ...addressFaults(bridged),
     ...translation.faults,
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
-  return { faults, warnings: [...unnamedWarnings(policed, links), ...translation.warnings, ...guard.warnings()] };
+  const warnings = [...unnamedWarnings(policed, links), ...bridgeWarnings(bridged, links, diverts)];
+  return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };
+}
+
+/** Returns the policed bridge ports, with the present addresses and routes of their bridges. */
+export function policedPorts(policed: readonly Interface[], links: readonly Link[] = listLinks()): BridgePort[] {
+  if (!links.some(({ kind }) => kind === 'bridge')) return [];
+  const addresses = interfaceAddresses();
+  return bridgePortsOf(policed, links, { addressesOf: (ifindex) => addresses.get(ifindex) ?? [], hasRoute });
 }

@@ -1,14 +1,9 @@
 import { readFileSync } from 'node:fs';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
+import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
-import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 
-const AF_INET = 2;
-const RTM_NEWADDR = 20;
-const RTM_GETADDR = 22;
-// Offset of the interface index in `struct ifaddrmsg`, and size of that struct, in bytes.
-const IFADDRMSG = { index: 4, bytes: 8 } as const;
 /**
  * Maximum number of interface names in one warning; the warning gives only the count of further interfaces.
  */
@@ -24,7 +19,7 @@ export function unnamedWarnings(policed: readonly Interface[], links: readonly L
       isUp && !isLoopback && master === 0 && !policed.some((found) => found.ifindex === ifindex) && forwards(name),
   );
   if (candidates.length === 0) return [];
-  const addressed = addressedInterfaces();
+  const addressed = interfaceAddresses();
   const names = candidates
     .filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex))
     .map(({ name }) => name)
@@ -36,23 +31,19 @@ export function unnamedWarnings(policed: readonly Interface[], links: readonly L
 }
 
 function forwards(name: string): boolean {
+  return forwardsFamily('ipv4', name);
+}
+
+/** Returns whether the node forwards IPv4 or IPv6 packets that arrive on an interface. */
+export function forwardsAny(name: string): boolean {
+  return forwardsFamily('ipv4', name) || forwardsFamily('ipv6', name);
+}
+
+function forwardsFamily(family: 'ipv4' | 'ipv6', name: string): boolean {
   try {
-    return readFileSync(`/proc/sys/net/ipv4/conf/${name}/forwarding`, 'utf8').trim() === '1';
+    return readFileSync(`/proc/sys/net/${family}/conf/${name}/forwarding`, 'utf8').trim() === '1';
   } catch {
     // The file is missing if the interface was removed after `listLinks` read it.
     return false;
-  }
-}
-
-/** Returns the indexes of the interfaces that have an IPv4 address. */
-function addressedInterfaces(): ReadonlySet<number> {
-  const request = new Uint8Array(IFADDRMSG.bytes);
-  request[0] = AF_INET;
-  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
-  try {
-    const messages = socket.dump(RTM_GETADDR, RTM_NEWADDR, request);
-    return new Set(messages.map((message) => message.getUint32(IFADDRMSG.index, true)));
-  } finally {
-    socket.close();
   }
 }

@@ -4,6 +4,7 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
+import { emptyBootFile } from '#dataplane/guard/boot-guard.js';
 import { removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
@@ -15,13 +16,15 @@ export type Detached = {
   /** Paths of the removed folders with pinned maps. */
   readonly maps: readonly string[];
   readonly guard: boolean;
+  /** Whether the boot file of the guard had commands; it is empty now. */
+  readonly bootFile: boolean;
 };
 
 /**
- * Removes Weir's hooks, pins, guard and routing rule, so that no policy applies on the node any more (D20).
- * Throws `OtherProcess` while a Weir process uses the pin path.
+ * Removes Weir's hooks, pins, guard and routing rule, and empties the boot file of the guard, so that no
+ * policy applies on the node any more (D20). Throws `OtherProcess` while a Weir process uses the pin path.
  */
-export function detach(pinPath: string): Detached {
+export function detach(pinPath: string, bootFile?: string): Detached {
   const pins = new Pins(pinPath);
   const ownership = new Ownership(pinPath);
   ownership.take(() => pins.prepare());
@@ -36,6 +39,8 @@ export function detach(pinPath: string): Detached {
     for (const { ifindex } of interfaces) {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
+    // Empty the file before the guard is removed. A crash in between leaves the running node as it was.
+    const hadBootFile = bootFile !== undefined && emptyBootFile(bootFile);
     const guard = removeGuard();
     removeDiversion();
     for (const set of sets) set.close();
@@ -44,6 +49,7 @@ export function detach(pinPath: string): Detached {
       hooks: hooks.map(({ interface: { name }, direction }) => ({ interface: name, direction })),
       maps: sets.map(({ folder }) => folder).filter((folder) => !existsSync(folder)),
       guard,
+      bootFile: hadBootFile,
     };
   } finally {
     ownership.release();

@@ -29,6 +29,7 @@ import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
+import { writePorts } from '#dataplane/attach/port-table.js';
 import { probe } from '#dataplane/attach/probe.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
@@ -46,7 +47,7 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
-import { review } from '#dataplane/review/review.js';
+import { policedPorts, review } from '#dataplane/review/review.js';
 import { diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
 import { Translation } from '#dataplane/translation/translation.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
@@ -170,6 +171,7 @@ export class LocalDatapath {
     else removeDiversion();
     const interfaces = this.#hooks.interfaces();
     const { policed } = interfaces;
+    writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed));
     const { attachments, failures } = this.#putOnHooks(policed);
     this.#hooks.prune();
     this.#unreported.push(...this.#watcher.changesOfNames(interfaces));
@@ -411,7 +413,7 @@ export class LocalDatapath {
     // Each check stores its changes in `#unreported` before the next check runs. The watcher reports each
     // loss only once, so a loss would go unreported if a later check threw an error.
     if (at.links) this.#reportInterfaces(this.#upgrade);
-    if (at.links || at.others) this.#reportReview();
+    if (at.links || at.others) this.#reportReview(this.#upgrade);
     this.#unreported.push(...this.#watcher.changesOfRefusals(this.#statisticsOf().refusing()));
     if (at.links) this.#unreported.push(...this.#watcher.changesOfPins(this.#upgrade.lostPins()));
     if (at.guard) {
@@ -538,8 +540,10 @@ export class LocalDatapath {
     if (slots.translates !== wanted) this.#followTranslation(upgrade);
   }
 
-  #reportReview(): void {
+  /** Reviews the configuration, and tells the datapath which interfaces are bridge ports now. */
+  #reportReview({ loaded }: Upgrade): void {
     try {
+      writePorts(loaded.object.mapFd('ports'), policedPorts(this.#hooks.interfaces().policed));
       this.#unreported.push(...this.#watcher.changesOfReview(this.#review()));
     } catch (error) {
       // The kernel's lists changed during each attempt to read them, so there is no result now. The next

@@ -26,8 +26,8 @@ static __always_inline bool is_dns_lookup(const struct packet *packet)
 
 /* Hands a DNS query to the DNS proxy, whatever server the query is addressed to. Drops the packet if no DNS
  * proxy listens, or if the source address is forged. Returns NOT_DIVERTED if the query is addressed to the
- * node itself. Assigns only UDP packets and TCP SYNs to a socket: for later packets of a TCP connection, the
- * kernel itself finds the connected socket.
+ * node itself, or if a bridge switches the query. Assigns only UDP packets and TCP SYNs to a socket: for
+ * later packets of a TCP connection, the kernel itself finds the connected socket.
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {
@@ -37,7 +37,7 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 
 	if (!packet)
 		return OUTCOME_DROP;
-	if (is_not_forwarded(skb, packet))
+	if (is_not_forwarded(skb, packet) || is_switched(skb))
 		return NOT_DIVERTED;
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);

@@ -140,12 +140,14 @@ static __always_inline bool is_service_address(__u32 address)
 	return false;
 }
 
-/* Returns whether conntrack may know another destination of this packet. */
-static __always_inline bool may_be_translated(const struct active *in_force, const struct packet *packet)
+/* Returns whether conntrack may know another destination of this packet. The guard of bridges lets no
+ * translated packet pass, so a packet that a bridge switches is decided by the addresses of its header.
+ */
+static __always_inline bool may_be_translated(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
 	return settings.reads_conntrack && READ_ONCE(in_force->translates) && !packet->outgoing &&
 	       packet->fragment == FRAGMENT_NONE &&
-	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP);
+	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP) && !is_switched(skb);
 }
 
 /* Searches conntrack for the connection of a packet, and replaces the packet's destination and flow key by
@@ -213,13 +215,15 @@ static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* Like `set_translated`, and stores an alias for the next packets. Does nothing without NAT. */
+/* Like `set_translated`, and stores an alias for the next packets. Does nothing without NAT, and for
+ * packets that a bridge switches.
+ */
 __noinline enum outcome mark_translated(struct __sk_buff *skb, const struct packet *packet)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 
-	if (!packet || packet->outgoing || !in_force || !READ_ONCE(in_force->translates))
+	if (!packet || packet->outgoing || !in_force || !READ_ONCE(in_force->translates) || is_switched(skb))
 		return OUTCOME_PASS;
 	if (packet->is_translated)
 		store_alias(&packet->wire.key, packet, coarse_ns());
@@ -236,10 +240,10 @@ static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 }
 
 /* Returns whether a packet goes to a service address while the node translates addresses. */
-static __always_inline bool is_to_service(const struct active *in_force, const struct packet *packet)
+static __always_inline bool is_to_service(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
 	return settings.translated_prefixes && !packet->outgoing && READ_ONCE(in_force->translates) &&
-	       is_service_address(packet->destination);
+	       is_service_address(packet->destination) && !is_switched(skb);
 }
 
 /* Passes a packet that is addressed to the node, or to a service address. If the node translates addresses,

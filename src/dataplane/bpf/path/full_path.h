@@ -122,7 +122,7 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	if (((__u32)judgement & 7) == VERDICT_REDIRECT) {
 		bool of_node = is_of_node(skb, packet);
 
-		if (is_inspecting() && !of_node) {
+		if (is_inspecting() && !of_node && !is_switched(skb)) {
 			enum outcome outcome = is_spliced(packet) ? forward_spliced(skb, packet) : inspect(skb, packet, judgement);
 
 			if (outcome != NOT_INSPECTED && outcome != NOT_SPLICED)
@@ -176,7 +176,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	active_word = READ_ONCE(in_force->word);
 	find_flow_key(packet);
 	has_flow = !packet->has_no_flow && find_flow(packet, &found, now) && found.flow;
-	if (!has_flow && may_be_translated(in_force, packet) && find_real_destination(skb, packet))
+	if (!has_flow && may_be_translated(skb, in_force, packet) && find_real_destination(skb, packet))
 		has_flow = find_flow(packet, &found, now) && found.flow;
 	if (has_flow && is_outside_flow(found.flow, packet, found.judgement)) {
 		packet->place.stateful = false;
@@ -190,7 +190,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (packet->is_translated)
 		restore_destination(packet);
-	if (is_to_service(in_force, packet))
+	if (is_to_service(skb, in_force, packet))
 		return pass_to_node(skb, packet);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
 		enum outcome outcome = forward_spliced(skb, packet);
@@ -254,6 +254,12 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
+/* Hands a packet that was dropped after its headers were checked to `deny_to_others`. */
+static __always_inline enum outcome after_drop(struct __sk_buff *skb, const struct packet *packet, enum outcome outcome)
+{
+	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
+}
+
 static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
@@ -271,7 +277,7 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 			return outcome;
 	}
 	if (packet->fragment == FRAGMENT_NONE)
-		return deliver(skb, packet);
+		return after_drop(skb, packet, deliver(skb, packet));
 	/* Check the source before the search for the datagram, because a fragment with a forged source could end
 	 * the reassembly state of another host's datagram.
 	 */
@@ -280,19 +286,19 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	if (packet->fragment == FRAGMENT_LATER) {
 		wrong = restore_ports(skb, packet);
 		if (!wrong)
-			return deliver(skb, packet);
+			return after_drop(skb, packet, deliver(skb, packet));
 		in_force = bpf_map_lookup_elem(&active, &first);
 		if (!packet->outgoing && !settings.police_local &&
-		    ((in_force && is_to_service(in_force, packet)) || is_not_forwarded(skb, packet)))
+		    ((in_force && is_to_service(skb, in_force, packet)) || is_not_forwarded(skb, packet)))
 			return pass_to_node(skb, packet);
-		return drop(skb, packet, wrong);
+		return after_drop(skb, packet, drop(skb, packet, wrong));
 	}
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
 	else if (skb->mark & settings.mark_mask & ~settings.nat_bit) /* a packet without these bits is for the node itself, and so are its later fragments */
 		remember_fragment(skb, packet);
-	return outcome;
+	return after_drop(skb, packet, outcome);
 }
 
 /* Passes an outgoing packet without a classification, and opens or updates a foreign flow for the packet, so

@@ -52,11 +52,14 @@ static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv
  */
 __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 {
+	const struct port *port = port_of(skb);
 	struct bpf_fib_lookup fib = {};
 	const __u8 *to;
 	long found;
 
 	if (settings.classify_all || !ip)
+		return false;
+	if (port && is_switched_by(skb, port))
 		return false;
 	to = ip->daddr.s6_addr;
 	/* Link-local multicast stays on the link. A router may also forward multicast of a wider scope, so such a
@@ -71,7 +74,7 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	fib.flowinfo = *(const __be32 *)ip & bpf_htonl(0x0fffffff);
 	__builtin_memcpy(fib.ipv6_src, &ip->saddr, sizeof(fib.ipv6_src));
 	__builtin_memcpy(fib.ipv6_dst, &ip->daddr, sizeof(fib.ipv6_dst));
-	fib.ifindex = skb->ifindex;
+	fib.ifindex = routed_interface(skb, port);
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
@@ -128,7 +131,12 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 {
 	struct ipv6hdr ip = {};
 	bool has_header = !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip));
+	const struct port *port = outgoing ? 0 : port_of(skb);
 
+	if (!outgoing && is_left_to_bridge(skb))
+		return pass_unmarked(skb, COUNT_TO_NODE);
+	if (has_header && port && is_discovery(skb, &ip))
+		return pass(skb, COUNT_NON_IPV4);
 	if (has_header && is_discovery(skb, &ip))
 		return pass_unmarked(skb, outgoing ? COUNT_FROM_NODE : COUNT_TO_NODE);
 	if (has_header && !outgoing && !settings.police_local && is_ipv6_to_node(skb, &ip))
@@ -140,7 +148,7 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 	count_packet(COUNT_DROPS + DROP_NON_IPV4, skb);
 	if (has_header)
 		report_ipv6(skb, &ip, outgoing);
-	return OUTCOME_DROP;
+	return outgoing ? OUTCOME_DROP : deny_to_others(skb);
 }
 
 #endif

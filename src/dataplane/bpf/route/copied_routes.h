@@ -57,6 +57,7 @@ struct in_device {
 struct net_device {
 	possible_net_t nd_net;
 	struct in_device *ip_ptr;
+	void *rx_handler; /* function of a bridge, bond or other master, which takes over received frames; 0: none */
 } __attribute__((preserve_access_index));
 struct sk_buff {
 	struct net_device *dev;
@@ -83,7 +84,8 @@ static __always_inline bool are_changes_counted(struct net *net)
 }
 
 /* Returns whether the copied routes equal those of the kernel: the kernel uses no policy routing rules, no
- * route has changed since the routes were copied, and the incoming interface forwards IPv4.
+ * route has changed since the routes were copied, and the incoming interface forwards IPv4. Routes never lead
+ * to a bridge port, so the copy is not for such an interface.
  */
 static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct line *header)
 {
@@ -95,7 +97,7 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 	device = ((struct sk_buff *)bpf_cast_to_kern_ctx(skb))->dev;
 	net = device->nd_net.net;
 	return are_changes_counted(net) && net->ipv4.fib_seq == header->words[ROUTES_MADE] &&
-	       !net->ipv4.fib_has_custom_rules && device->ip_ptr->cnf.data[0];
+	       !net->ipv4.fib_has_custom_rules && !device->rx_handler && device->ip_ptr->cnf.data[0];
 }
 
 /* Returns the outgoing interface for an address from the copied routes; 0 if the copied routes have no

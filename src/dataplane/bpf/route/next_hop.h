@@ -3,7 +3,6 @@
 #define WEIR_NEXT_HOP_H
 
 #define FAMILY_INET 2
-#define PACKET_HOST 0 /* value from linux/if_packet.h: the destination MAC address is that of this node */
 
 static __always_inline bool is_multicast_or_broadcast(__u32 address)
 {
@@ -12,15 +11,17 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 
 /* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
  * forward the packet: the destination is the node itself, a multicast or broadcast address, or has no route.
- * If the network stack nevertheless forwards the packet, the guard (Weir's nftables rules) drops it.
+ * If the network stack nevertheless forwards the packet, the guard (Weir's nftables rules) drops it. Routes
+ * do not matter for a packet that a bridge switches: the function returns false, and stores no next hop.
  */
 __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 {
 	struct bpf_fib_lookup fib = {};
+	const struct port *port = port_of(skb);
 	__u32 by;
 	long found;
 
-	if (settings.classify_all || !packet)
+	if (settings.classify_all || !packet || (port && is_switched_by(skb, port)))
 		return false;
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
@@ -37,7 +38,7 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	fib.dport = bpf_htons(packet->destination_port);
 	fib.ipv4_src = bpf_htonl(packet->source);
 	fib.ipv4_dst = bpf_htonl(packet->destination);
-	fib.ifindex = skb->ifindex;
+	fib.ifindex = routed_interface(skb, port);
 	if (settings.direct)
 		fib.tot_len = sizeof(struct iphdr); /* a length other than 0 makes bpf_fib_lookup return the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
@@ -68,19 +69,27 @@ static __always_inline bool is_martian(__u32 source)
  * kernel returns "not forwarded" if the source is an address or a broadcast address of the node, or has no
  * route; such a source is forged. On an interface without forwarding the kernel looks up no route. Packets
  * from such an interface can only go to the node, and the network stack checks their source.
+ *
+ * The source of a packet of a bridge port must route back through the bridge. If the bridge has neither
+ * address nor route, or does not forward, no route tells whether the source is forged.
  */
 __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
+	const struct port *port = port_of(skb);
 	struct bpf_fib_lookup fib = {};
-	__u32 by;
+	__u32 by, expected;
 	long found;
 
 	if (settings.classify_all || !packet)
 		return false;
-	if (is_martian(packet->source))
-		return true;
-	if (settings.reverse_path == REVERSE_PATH_OFF)
+	/* A host without an address sends to a group from 0.0.0.0 (DHCP: RFC 2131, IGMP: RFC 4541). */
+	if (port && !packet->source && is_to_group(skb))
 		return false;
+	if (is_martian(packet->source) || (port && is_own_address(port, packet->source)))
+		return true;
+	if (settings.reverse_path == REVERSE_PATH_OFF || (port && !port->has_routes))
+		return false;
+	expected = routed_interface(skb, port);
 	by = copied_route(skb, packet->source);
 	if (by)
 		return settings.reverse_path == REVERSE_PATH_STRICT && by != skb->ifindex;
@@ -91,14 +100,14 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	fib.dport = bpf_htons(packet->source_port);
 	fib.ipv4_src = bpf_htonl(packet->destination);
 	fib.ipv4_dst = bpf_htonl(packet->source);
-	fib.ifindex = skb->ifindex;
+	fib.ifindex = expected;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED)
 		return false;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH &&
 	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return true;
-	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != skb->ifindex;
+	return settings.reverse_path == REVERSE_PATH_STRICT && fib.ifindex != expected;
 }
 
 /* Returns the outgoing interface of an incoming packet, from the copied routes. Returns 0 if the caller must

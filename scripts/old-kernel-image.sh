@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Sets `kernel` to a folder with Linux 6.1 of Debian 12 and the first file system (initrd) of a virtual
+# machine, and makes the folder if it is missing. The scripts that start virtual machines source this file.
+cache=/var/cache/weir-old-kernel
+modules=(virtio_pci virtio_rng 9pnet_virtio 9p overlay)
+
+package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | cut -d' ' -f1 | sort -V | tail -1)
+if [ -z "$package" ]; then
+  echo "old-kernel: apt knows no linux-image-6.1.0-…-amd64: it is one of Debian 12." >&2
+  exit 1
+fi
+kernel=$cache/$package
+if [ ! -e "$kernel/initrd" ] || [ scripts/old-kernel-init.sh -nt "$kernel/initrd" ]; then
+  echo "old-kernel: $package"
+  rm -rf "$kernel"
+  mkdir -p "$kernel/root"
+  (cd "$kernel" && apt-get download -qq "$package" && dpkg -x "$package"_*.deb root)
+  version=$(ls "$kernel/root/lib/modules")
+  depmod -b "$kernel/root" "$version"
+  mkdir -p "$kernel/first"/{bin,modules,dev}
+  mknod "$kernel/first/dev/console" c 5 1
+  cp "$(command -v busybox)" "$kernel/first/bin/busybox"
+  install -m 755 scripts/old-kernel-init.sh "$kernel/first/init"
+  number=10
+  for module in "${modules[@]}"; do
+    while read -r _ file; do
+      ls "$kernel/first/modules" | grep -qF "$(basename "$file")" || cp "$file" "$kernel/first/modules/$((number++))-$(basename "$file")"
+    done < <(modprobe -d "$kernel/root" -S "$version" --show-depends "$module" | grep '^insmod')
+  done
+  (cd "$kernel/first" && find . | cpio -o -H newc --quiet | gzip -1) >"$kernel/initrd.new"
+  mv "$kernel/initrd.new" "$kernel/initrd"
+fi

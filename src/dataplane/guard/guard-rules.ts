@@ -1,0 +1,62 @@
+import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
+import { anyBit, hex, priorityClass } from './nft-notation.js';
+
+/** The settings and modes that determine the rules of the guard. */
+export type GuardState = {
+  readonly interfaces: readonly string[];
+  readonly markMask: number;
+  /**
+   * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
+   * programs are still attached.
+   */
+  readonly earlierBits: readonly number[];
+  /**
+   * True while BPF programs of an earlier build are attached that mark packets but do not set
+   * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
+   */
+  readonly trustsMarks: boolean;
+  /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
+  readonly leavesToJudge: boolean;
+};
+
+/** Returns the mark bits with which the guard lets a packet pass. */
+export function acceptedBits({ markMask, earlierBits }: GuardState): number[] {
+  return [guardBit(markMask), ...earlierBits];
+}
+
+/** Returns the rules of the chain `marks`, which sets the bits of the mark mask from `skb->priority`. */
+export function markRules({ markMask, trustsMarks, leavesToJudge }: GuardState): string[] {
+  if (trustsMarks) return [];
+  const kept = hex(~markMask);
+  const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
+  // The rule for passed packets is the first, because most packets match it. The kernel then evaluates
+  // only one rule of this chain for them.
+  return [
+    `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(guardBit(markMask))}`,
+    `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(markMask))}`,
+    // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
+    `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(guardBit(markMask) | natBit(markMask))}`,
+    ...(leavesToJudge
+      ? [`meta nfproto ipv4 meta priority ${priorityClass(PRIORITY.pending)} ${setTo(natBit(markMask))}`]
+      : []),
+    `${anyBit(markMask)} meta mark set meta mark & ${kept}`,
+  ];
+}
+
+/** Returns the rules of the chain `guard`, which drops packets from policed interfaces without the mark. */
+export function forwardRules(state: GuardState): string[] {
+  const { interfaces, markMask, leavesToJudge } = state;
+  // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
+  // only one rule of this chain for them.
+  const pending = anyBit(natBit(markMask));
+  const each = (rule: string): string[] => interfaces.map((name) => `iifname "${name}" ${rule}`);
+  return [
+    ...acceptedBits(state).map((bit) => `${anyBit(bit)} accept`),
+    ...(leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
+    ...each('counter name "dropped" drop'),
+    // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
+    // policy, so the forward judge must not decide it.
+    ...(leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~markMask)}`] : []),
+  ];
+}

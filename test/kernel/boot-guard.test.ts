@@ -1,0 +1,212 @@
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { emptyBootFile, unitWarnings } from '#dataplane/guard/boot-guard.js';
+import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
+import { enterNamespace } from './namespace.js';
+
+const DROP_IN = 'deploy/systemd/nftables.service.d/weir.conf';
+/** Sends datagrams to the server without a pause. */
+const SENDER = `const s = require('node:dgram').createSocket('udp4');
+  const send = () => s.send('x', 9, '${ADDRESSES.server}', () => setImmediate(send));
+  send();`;
+
+let topology: Topology;
+let leave: () => void;
+let folder: string;
+let path: string;
+
+beforeAll(async () => {
+  topology = await createTopology('boot');
+  leave = enterNamespace(topology.node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'weir-boot-'));
+  path = join(folder, 'guard.nft');
+});
+afterEach(() => {
+  execFileSync('nft', ['flush', 'ruleset']);
+  rmSync(folder, { recursive: true });
+});
+
+const guardOf = (isOpen: boolean): Guard =>
+  new Guard({ interfaces: ['lan*'], markMask: 0x00f0_0000, reversePath: 'strict', bootGuard: { path, isOpen } });
+const answers = async (address: string): Promise<boolean> =>
+  (await topology.client.run('ping', '-n', '-c', '1', '-W', '1', address)).code === 0;
+
+describe('the boot file of the guard', () => {
+  test('closes a policed interface when nft loads the file, and leaves the node reachable', async () => {
+    guardOf(false).make();
+    execFileSync('nft', ['flush', 'ruleset']);
+    expect(await answers(ADDRESSES.server)).toBe(true);
+    execFileSync('nft', ['-f', path]);
+    expect(await answers(ADDRESSES.server)).toBe(false);
+    expect(guardDropped().packets).toBe(1n);
+    expect(await answers(ADDRESSES.nodeLan)).toBe(true);
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+  });
+
+  test('is written again by a node that finds its guard in place, and only if the content differs', () => {
+    guardOf(false).make();
+    const text = readFileSync(path, 'utf8');
+    const { ino } = statSync(path);
+    guardOf(false).make();
+    expect(statSync(path).ino).toBe(ino);
+    writeFileSync(path, 'older');
+    guardOf(false).make();
+    expect(readFileSync(path, 'utf8')).toBe(text);
+  });
+
+  test('is empty with policy.fallback allow and after a detach', () => {
+    guardOf(false).make();
+    guardOf(true).make();
+    expect(readFileSync(path, 'utf8')).toBe('');
+    guardOf(false).make();
+    expect(readFileSync(path, 'utf8')).not.toBe('');
+    expect(emptyBootFile(path)).toBe(true);
+    expect(readFileSync(path, 'utf8')).toBe('');
+    expect(emptyBootFile(join(folder, 'absent'))).toBe(false);
+  });
+
+  test('does not accept the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
+    const guard = (markMask: number): Guard =>
+      new Guard({ interfaces: ['lan*'], markMask, reversePath: 'strict', bootGuard: { path, isOpen: false } });
+    const successor = guard(0x0f00_0000);
+    successor.make();
+    const own = readFileSync(path, 'utf8');
+    guard(0x00f0_0000).make();
+    successor.acceptEarlier();
+    successor.make();
+    expect(successor.acceptsEarlier).toBe(true);
+    expect(readFileSync(path, 'utf8')).toBe(own);
+  });
+
+  test('causes a warning if the node cannot write the file', () => {
+    const guard = new Guard({
+      interfaces: ['lan*'],
+      markMask: 0x00f0_0000,
+      reversePath: 'strict',
+      bootGuard: { path: join(folder, 'absent', 'guard.nft'), isOpen: false },
+    });
+    guard.make();
+    expect(guard.warnings()).toEqual([expect.stringMatching(/^the boot file of the guard is not written: ENOENT/)]);
+    expect(guard.stands()).toBe(true);
+  });
+});
+
+describe('the unit weir-guard.service', () => {
+  const unit = (): string => readFileSync('deploy/systemd/weir-guard.service', 'utf8');
+  const warning = (about: string): string =>
+    `${about}: after a boot, the kernel forwards packets without a policy until Weir starts`;
+
+  test('is reported unless it is enabled and loads the file of the data folder', () => {
+    expect(unitWarnings('/var/lib/weir/guard.nft', folder)).toEqual([warning('weir-guard.service is not enabled')]);
+    mkdirSync(join(folder, 'sysinit.target.wants'));
+    writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
+    expect(unitWarnings('/var/lib/weir/guard.nft', folder)).toEqual([]);
+    const other = '/srv/weir/guard.nft';
+    expect(unitWarnings(other, folder)).toEqual([warning(`weir-guard.service does not load ${other}`)]);
+    mkdirSync(join(folder, 'weir-guard.service.d'));
+    const added = `[Service]\nExecStart=\nExecStart=/usr/sbin/nft -f ${other}\n`;
+    writeFileSync(join(folder, 'weir-guard.service.d', 'override.conf'), added);
+    expect(unitWarnings(other, folder)).toEqual([]);
+  });
+
+  test('is reported together with an enabled nftables.service that flushes the guard', () => {
+    mkdirSync(join(folder, 'sysinit.target.wants'));
+    writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
+    writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), '[Service]\nExecStart=/usr/sbin/nft …\n');
+    const path = '/var/lib/weir/guard.nft';
+    expect(unitWarnings(path, folder)).toEqual([
+      `nftables.service has no drop-in that loads ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
+    ]);
+    mkdirSync(join(folder, 'nftables.service.d'));
+    copyFileSync(DROP_IN, join(folder, 'nftables.service.d', 'weir.conf'));
+    expect(unitWarnings(path, folder)).toEqual([]);
+  });
+});
+
+describe('the drop-in of nftables.service', () => {
+  /** Returns a command of the drop-in as systemd starts it, with the paths of this test. */
+  const commandOf = (key: string): string => {
+    const line = readFileSync(DROP_IN, 'utf8').match(new RegExp(`^${key}=/bin/sh -c "(.*)"$`, 'm'))?.[1] ?? '';
+    return line.replaceAll('\\"', '"').replaceAll('/var/lib/weir', folder).replaceAll('/etc/nftables.conf', rules());
+  };
+  const rules = (): string => join(folder, 'nftables.conf');
+  const run = (key: string): void => void execFileSync('sh', ['-c', commandOf(key)], { stdio: 'ignore' });
+  const tables = (): string[] => execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' }).trim().split('\n');
+  const OPERATOR = 'table inet mine';
+  const GUARD = ['table inet weir', 'table bridge weir'];
+
+  beforeEach(() => {
+    writeFileSync(rules(), `#!/usr/sbin/nft -f\nflush ruleset\n${OPERATOR} { }\n`);
+  });
+
+  test.each(['ExecStart', 'ExecReload'])(
+    '%s loads the rules of the operator, and the guard if Weir has written it',
+    (key) => {
+      run(key);
+      expect(tables()).toEqual([OPERATOR]);
+      guardOf(false).make();
+      run(key);
+      expect(tables()).toEqual([OPERATOR, ...GUARD]);
+      guardOf(true).make();
+      run(key);
+      expect(tables()).toEqual([OPERATOR]);
+    },
+  );
+
+  test('ExecStop leaves the guard, or nothing without a guard', () => {
+    guardOf(false).make();
+    run('ExecStart');
+    run('ExecStop');
+    expect(tables()).toEqual(GUARD);
+    rmSync(path);
+    run('ExecStop');
+    expect(tables()).toEqual(['']);
+  });
+
+  test('loads the rules of the operator alone if the kernel refuses the guard', () => {
+    writeFileSync(path, 'add table nosuchfamily weir\n');
+    run('ExecStart');
+    expect(tables()).toEqual([OPERATOR]);
+    run('ExecStop');
+    expect(tables()).toEqual(['']);
+  });
+
+  test('forwards no packet of a policed interface while it restarts and reloads nftables under load', async () => {
+    guardOf(false).make();
+    const { client, server } = topology;
+    for (const [host, hook] of [
+      [client, 'output'],
+      [server, 'input'],
+    ] as const) {
+      await host.must(
+        'nft',
+        `table inet seen { counter datagrams { }; chain udp9 { type filter hook ${hook} priority 0; udp dport 9 counter name datagrams; }; }`,
+      );
+    }
+    const count = async (host: typeof client): Promise<number> =>
+      Number(/packets (\d+)/.exec(await host.must('nft', 'list', 'counter', 'inet', 'seen', 'datagrams'))?.[1]);
+    const sender = client.start(process.execPath, ['-e', SENDER]);
+    const isSending = async (): Promise<void> => {
+      const before = await count(client);
+      await expect.poll(() => count(client), { timeout: 5_000, interval: 5 }).toBeGreaterThan(before + 20);
+    };
+    for (let round = 0; round < 20; round++) {
+      for (const key of ['ExecStop', 'ExecStart', 'ExecReload']) run(key);
+      await isSending();
+    }
+    expect(await count(server)).toBe(0);
+    execFileSync('nft', ['flush', 'ruleset']);
+    await expect.poll(() => count(server), { timeout: 5_000 }).toBeGreaterThan(0);
+    sender.kill('SIGKILL');
+  });
+});
