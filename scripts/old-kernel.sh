@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests on the oldest supported kernel, Linux 6.1 of Debian 12, in a virtual machine. The virtual machine
 # reads the files of this machine, and keeps its writes in memory. Arguments are test files. QEMU emulates the
-# CPU, so a test file takes minutes.
+# CPU, so a test file takes minutes. WEIR_KERNEL=6.12 selects that kernel of Debian in place of 6.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,9 +17,17 @@ files=("$@")
 cache=/var/cache/weir-old-kernel
 modules=(virtio_pci virtio_rng 9pnet_virtio 9p overlay)
 
-package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | cut -d' ' -f1 | sort -V | tail -1)
+case "${WEIR_KERNEL:-6.1}" in
+  6.1) pattern='^linux-image-6\.1\.0-[0-9]+-amd64$' ;;
+  6.12) pattern='^linux-image-6\.12\.[0-9]+\+deb1[23]-amd64$' ;;
+  *)
+    echo "old-kernel: WEIR_KERNEL is 6.1 or 6.12." >&2
+    exit 1
+    ;;
+esac
+package=$(apt-cache search --names-only "$pattern" | cut -d' ' -f1 | sort -V | tail -1)
 if [ -z "$package" ]; then
-  echo "old-kernel: apt knows no linux-image-6.1.0-…-amd64: it is one of Debian 12." >&2
+  echo "old-kernel: apt knows no package $pattern: the kernels are those of Debian 12 and its backports." >&2
   exit 1
 fi
 kernel=$cache/$package
