@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
+import { IPPROTO } from '#contracts/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { TCP } from '#test/dataplane/frame.js';
+import { group, policy, rule } from '#test/policy/sample.js';
 import { errorAbout, parts, type SentPacket } from './nat-frames.js';
 import { echo, flushConntrack, NatNode, only, ROUTER, tcp, udp } from './nat-node.js';
 import { allowAll, denyAll } from './policies.js';
@@ -26,8 +29,7 @@ beforeAll(async () => {
 }, 60_000);
 beforeEach(async () => {
   port++;
-  flushConntrack();
-  await node.translate(MASQUERADE, DNAT);
+  await node.begin(MASQUERADE, DNAT);
 });
 afterAll(() => node?.remove());
 
@@ -104,6 +106,8 @@ describe('fragments', () => {
     node.enforce(inwards);
     const inward = parts(udp([server, port], [nodeWan, PUBLIC]), port);
     await node.passes('server', inward, 'client', ...arrives(`${server}:${port}`, `${client}:${PORT}`));
+    node.enforce(denyAll);
+    await node.isDropped('server', inward, 'policy_deny');
   });
 });
 
@@ -197,6 +201,15 @@ describe('after the end of a flow whose conntrack entry lives on', () => {
     await node.isDropped('client', sent(TCP.ack), 'out_of_state');
   });
 });
+
+test.runIf(judges)(
+  'a connection by DNAT that a rule inspects is refused, because the forward hook is too late',
+  async () => {
+    const inspected = rule({ to: [client], ports: [String(PORT)], protocol: IPPROTO.tcp, tls: { mode: 'metadata' } });
+    node.police(compile(policy([group([server], [inspected])])));
+    await node.isDropped('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn), 'service_plane_absent');
+  },
+);
 
 describe('with the outside interface alone policed', () => {
   const outside = { interfaces: ['wan0'] };

@@ -28,7 +28,7 @@ export function frameOf({ packet, options }: SentPacket): Uint8Array {
   return frame;
 }
 
-/** Returns a UDP datagram of 16 bytes in two fragments, with this number as the `id` of their IPv4 headers. */
+/** Returns a UDP datagram of 16 bytes in two fragments, whose IPv4 headers have the identification `id`. */
 export function parts({ packet }: SentPacket, id: number): SentPacket[] {
   const { sourcePort, destinationPort } = packet;
   const header = [sourcePort >> 8, sourcePort & 255, destinationPort >> 8, destinationPort & 255, 0, 24, 0, 0];
@@ -75,9 +75,9 @@ function checksum(frame: Uint8Array, protocol: number): void {
 const NAMES: Readonly<Record<number, string>> = { [IPPROTO.tcp]: 'tcp', [IPPROTO.udp]: 'udp' };
 
 /**
- * Describes a frame that the node has sent: `udp 10.77.1.2:5000 > 10.77.2.2:9`, `echo 7 A > B`, `reply 7 A > B`,
- * `icmp 3/3 A > B about udp C:5000 > D:9`; with `fragment` or `later fragment` at the end. Returns undefined for
- * other frames.
+ * Describes a frame that the node has sent: `udp 10.77.1.2:5000 > 10.77.2.2:9`, `echo 7 A > B` or
+ * `icmp 3/3 A > B about udp C:5000 > D:9`. TCP flags, `fragment` or `later fragment` are at the end. Returns
+ * undefined for other frames.
  */
 export function textOf(frame: Uint8Array): string | undefined {
   const view = new DataView(frame.buffer, frame.byteOffset, frame.length);

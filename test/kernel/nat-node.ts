@@ -42,7 +42,7 @@ export function only(source: string, ...to: readonly (readonly [string, number])
 
 /**
  * A node that translates addresses, between a client and a server that only send and receive frames. The
- * hosts answer ARP requests, and drop each packet that they receive. A packet is a line of text: see `textOf`.
+ * hosts answer ARP requests, and drop each packet that they receive. `textOf` describes a received packet.
  */
 export class NatNode {
   #datapath: LocalDatapath | undefined;
@@ -92,6 +92,13 @@ export class NatNode {
   /** Replaces the node's rules for NAT. */
   async translate(...rules: readonly string[]): Promise<void> {
     await this.topology.node.must('nft', [CHAINS, ...rules].join('\n'));
+  }
+
+  /** Begins a test: replaces the rules for NAT, and forgets the connections and packets of the last test. */
+  async begin(...rules: readonly string[]): Promise<void> {
+    flushConntrack();
+    for (const wire of Object.values(this.wires)) wire.seen();
+    await this.translate(...rules);
   }
 
   get datapath(): LocalDatapath {
@@ -160,11 +167,14 @@ export class NatNode {
     expect(all).toEqual(texts);
   }
 
-  /** Sends a packet, waits until it is dropped for this reason, and checks that no host has received it. */
-  async isDropped(from: Host, packet: SentPacket, reason: string): Promise<void> {
+  /**
+   * Sends a packet, or a datagram in fragments. Waits until it is dropped for this reason, and checks that no
+   * host has received it.
+   */
+  async isDropped(from: Host, packets: SentPacket | readonly SentPacket[], reason: string): Promise<void> {
     const count = (): bigint => this.datapath.stats().drops[reason]?.packets ?? 0n;
     const before = count();
-    this.send(from, packet);
+    this.send(from, ...[packets].flat());
     await expect.poll(count, { interval: 5, timeout: PATIENCE_MS }).toBe(before + 1n);
     expect([...this.received('client'), ...this.received('server')]).toEqual([]);
   }
