@@ -6,6 +6,7 @@ import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js'
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { portFaults } from './bridge-ports.js';
+import { flowtableFaults } from './flowtables.js';
 import { type NatSupport, reviewNat } from './nat.js';
 import { unnamedWarnings } from './unpoliced-interfaces.js';
 
@@ -34,6 +35,7 @@ export function review({ options, hooks, guard, others, nat, diverts }: Looked):
   const faults = [
     ...portFaults(policed, links, others()),
     ...translation.faults,
+    ...flowtableFaults(policed),
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
   return { faults, warnings: [...unnamedWarnings(policed, links), ...translation.warnings, ...guard.warnings()] };
