@@ -74,6 +74,8 @@ export class NatNode {
       for (const found of addresses) await node.must('ip', 'neigh', 'replace', found, 'lladdr', mac, 'dev', device);
       return new Wire(space.name, Number(index));
     };
+    // Conntrack may be a module that no rule has loaded yet.
+    await node.run('modprobe', 'nf_conntrack');
     await node.must('sh', '-c', 'echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal');
     const wires = {
       client: await wireOf('client', 'lan0', ADDRESSES.client, ADDRESSES.clientOther),
