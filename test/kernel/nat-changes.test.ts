@@ -104,7 +104,7 @@ test.runIf(hasNetfilterPrograms())(
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
     node.open({ flowCapacity: 2_048 });
-    const original = StateMigration.prototype.copy;
+    const original: (this: StateMigration) => void = Reflect.get(StateMigration.prototype, 'copy');
     const copy = vi.spyOn(StateMigration.prototype, 'copy').mockImplementation(function (this: StateMigration) {
       original.call(this);
       node.send('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn));

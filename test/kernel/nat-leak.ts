@@ -9,7 +9,7 @@ import { ALLOWED, DENIED, denyAll } from './policies.js';
 import { claimOtherLayout } from './variants.js';
 
 const { client, nodeWan, server } = ADDRESSES;
-const [floodFile, successorFile] = ['nat-flood.js', 'successor-process.js'].map((name) =>
+const [floodFile, successorFile] = ['nat-flood-process.js', 'successor-process.js'].map((name) =>
   fileURLToPath(new URL(`../../dist/test/kernel/${name}`, import.meta.url)),
 );
 /** The node forwards this port of its address to port DENIED of the client. */

@@ -15,7 +15,7 @@ import { enterNamespace } from './namespace.js';
 import { frameOf, NODE_MAC, type SentPacket, textOf } from './nat-frames.js';
 import { Wire } from './wire.js';
 
-export const MARK_MASK = 0x00f0_0000;
+const MARK_MASK = 0x00f0_0000;
 export const CHAINS = `add table ip mine
 delete table ip mine
 add table ip mine

@@ -3,10 +3,10 @@ import { frameOf } from './nat-frames.js';
 import { Wire } from './wire.js';
 
 /**
- * A program that sends frames: `node nat-flood.js NAMESPACE IFINDEX COUNT PER_SECOND`. The first line of its
- * standard input is a JSON array of packets. It sends each of them from PORTS source ports (or with so many
- * ICMP identifiers) in turn. It prints the number of sent frames when it has sent COUNT frames, or when its
- * standard input closes.
+ * A program that sends frames: `node nat-flood-process.js NAMESPACE IFINDEX COUNT PER_SECOND`. The first line
+ * of its standard input is a JSON array of packets. It sends each of them from PORTS source ports (or with so
+ * many ICMP identifiers) in turn. It prints the number of sent frames when it has sent COUNT frames, or when
+ * its standard input closes.
  */
 const PORTS = 64;
 /** Frames between two looks at the clock and at the standard input. */
