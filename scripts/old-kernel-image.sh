@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
-# Sets `kernel` to a folder with Linux 6.1 of Debian 12 and the first file system (initrd) of a virtual
-# machine, and makes the folder if it is missing. The scripts that start virtual machines source this file.
+# Sets `kernel` to a folder with Linux 6.1 of Debian 12, or 6.12 with WEIR_KERNEL=6.12, and the first file
+# system (initrd) of a virtual machine. Makes the folder if it is missing. The scripts that start virtual
+# machines source this file.
 cache=/var/cache/weir-old-kernel
 modules=(virtio_pci virtio_rng 9pnet_virtio 9p overlay)
 
-package=$(apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | cut -d' ' -f1 | sort -V | tail -1)
+case "${WEIR_KERNEL:-6.1}" in
+  6.1) pattern='^linux-image-6\.1\.0-[0-9]+-amd64$' ;;
+  6.12) pattern='^linux-image-6\.12\.[0-9]+\+deb1[23]-amd64$' ;;
+  *)
+    echo "old-kernel: WEIR_KERNEL is 6.1 or 6.12." >&2
+    exit 1
+    ;;
+esac
+package=$(apt-cache search --names-only "$pattern" | cut -d' ' -f1 | sort -V | tail -1)
 if [ -z "$package" ]; then
-  echo "old-kernel: apt knows no linux-image-6.1.0-…-amd64: it is one of Debian 12." >&2
+  echo "old-kernel: apt knows no package $pattern: the kernels are those of Debian 12 and its backports." >&2
   exit 1
 fi
 kernel=$cache/$package

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests on the oldest supported kernel, Linux 6.1 of Debian 12, in a virtual machine. The virtual machine
 # reads the files of this machine, and keeps its writes in memory. Arguments are test files. QEMU emulates the
-# CPU, so a test file takes minutes.
+# CPU, so a test file takes minutes. WEIR_KERNEL=6.12 selects that kernel of Debian in place of 6.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

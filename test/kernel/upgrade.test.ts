@@ -1,10 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
-import { ACTIVE } from '#dataplane/activate/slots.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
@@ -15,7 +13,7 @@ import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { ALLOWED, defaultOnly, policyOf } from './policies.js';
 import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
-import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
+import { claimOtherLayout, compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
 const small = policyOf(0);
 const medium = policyOf(4_000);
@@ -49,19 +47,6 @@ async function startWith(policy = small): Promise<void> {
 function ranked(others: number) {
   const other = Array.from({ length: others }, (_, index) => rule({ id: `other${index}`, to: [`198.18.0.${index}`] }));
   return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
-}
-
-/**
- * Changes the layout version of the policy in force, as if a build with another layout had activated the
- * policy.
- */
-function claimOtherLayout(): void {
-  const set = mapSetsIn(node.topology.pinPath).at(-1);
-  if (set === undefined) throw new Error('nothing is pinned');
-  const active = new MappedMemory('active', set.fd('active'), ACTIVE.bytes);
-  active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION + 1;
-  active.unmap();
-  set.close();
 }
 
 test('a restart with other time-outs reuses the maps and loses no packet', async () => {
@@ -196,7 +181,7 @@ test.each([
     expect(await node.answers(ALLOWED)).toBe(true);
     sent += 2;
     node.datapath().close();
-    if (anotherLayout) claimOtherLayout();
+    if (anotherLayout) claimOtherLayout(node.topology.pinPath);
     node.start({ flowCapacity: capacities[round % capacities.length] ?? 65_536 }).attach();
     node.putInForce(ranked(round + 1), 2 + round);
   }

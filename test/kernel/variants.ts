@@ -2,13 +2,17 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
+import { ACTIVE } from '#dataplane/activate/slots.js';
 import { attachTcx } from '#dataplane/attach/attach-program.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { pin } from '#dataplane/loader/bpf-fd.js';
+import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 
 const PREFIX = 'weir-variant-';
@@ -132,4 +136,17 @@ export function startLayout1(
   }
   if (failed !== 0) throw new Error(`sweep: step ${failed}`);
   bpf.bpf_object__close(loaded);
+}
+
+/**
+ * Changes the layout version of the policy in force, as if a build with another layout had activated the
+ * policy.
+ */
+export function claimOtherLayout(pinPath: string): void {
+  const set = mapSetsIn(pinPath).at(-1);
+  if (set === undefined) throw new Error('nothing is pinned');
+  const active = new MappedMemory('active', set.fd('active'), ACTIVE.bytes);
+  active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION + 1;
+  active.unmap();
+  set.close();
 }

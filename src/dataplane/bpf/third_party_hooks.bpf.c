@@ -38,6 +38,14 @@ struct nf_hook_entry {
 	void *priv;
 };
 
+struct bpf_prog_aux {
+	__u32 id;
+};
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+};
+
 struct nf_hook_entries {
 	__u16 num_hook_entries;
 	struct nf_hook_entry hooks[0];
@@ -141,6 +149,11 @@ __noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
 			   index * bpf_core_type_size(struct nf_hook_entry);
 		struct nf_hook_entry *entry = (void *)at;
 
+		if (kind == OTHER_FORWARD) {
+			struct bpf_prog *program = BPF_CORE_READ(entry, priv);
+
+			id = BPF_CORE_READ(program, aux, id);
+		}
 		add_other(kind, id, (__u64)BPF_CORE_READ(entry, hook));
 	}
 	return 0;

@@ -518,15 +518,21 @@ struct migrate_count_request {
 };
 
 /* Request to `weir_migrate_flow`: copies a flow of the predecessor datapath into this datapath. */
+#define MIGRATE_AGAIN 1
+#define MIGRATE_MISSING 2
+
 struct migrate_flow_request {
 	struct flow flow;
 	struct tally tally;
 	__u32 half;    /* 1: the flow is half open */
 	/* Result: 1 if the BPF program has copied the flow. 0 if the flow table is full, the flow has a loopback
-	 * address, this datapath already has the same flow, or `again` is 1.
+	 * address, this datapath already has the same flow, or `again` is MIGRATE_AGAIN.
 	 */
 	__u32 copied;
-	__u32 again;   /* 1: an earlier request copied the flow; add the packets that the predecessor has counted since then */
+	/* MIGRATE_AGAIN: an earlier request copied the flow; add the packets that the predecessor has counted since
+	 * then. MIGRATE_MISSING: copy the flow only if this datapath does not have it.
+	 */
+	__u32 again;
 	__u32 vital;   /* state and flags at the time of the first copy */
 };
 

@@ -104,6 +104,20 @@ export class Forwarding {
     }
   }
 
+  /**
+   * Returns the ids of the netfilter programs at the forward hook. Undefined if the kernel cannot list the
+   * hooks.
+   */
+  netfilterPrograms(): readonly number[] | undefined {
+    try {
+      const others = this.others();
+      if (this.#program instanceof Error) return undefined;
+      return others.flatMap(({ kind, id }) => (kind === 'forward' && id !== 0 ? id : []));
+    } catch {
+      return undefined;
+    }
+  }
+
   #lookForOthers(): ForwardingNow {
     try {
       this.#program ??= loadOthers();

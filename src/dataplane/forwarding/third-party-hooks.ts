@@ -26,9 +26,12 @@ export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof HOOK_KIND;
+/** The kernel function that runs a netfilter program. */
+const NETFILTER_PROGRAM = 'nf_hook_run_bpf';
 /**
  * A hook that forwarded packets pass. `id` is, by kind: the index of a device, the preference of a routing
- * rule, or the number of IPsec policies. `symbol` is the kernel function of the hook.
+ * rule, the number of IPsec policies, or the id of a netfilter program at the forward hook; else 0. `symbol`
+ * is the kernel function of the hook.
  */
 export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
 
@@ -74,8 +77,9 @@ export class ThirdPartyProgram {
       const at = OTHERS.found + index * OTHER.size;
       const kind = KINDS.get(view.getUint32(at + OTHER.kind, true));
       if (kind === undefined) throw new Error('the program that lists third-party hooks is of another build');
-      const symbol = this.#answer.subarray(at + OTHER.function, at + OTHER.size);
-      return { kind, id: view.getUint32(at + OTHER.id, true), symbol: textIn(symbol) };
+      const symbol = textIn(this.#answer.subarray(at + OTHER.function, at + OTHER.size));
+      const hasId = kind !== 'forward' || symbol === NETFILTER_PROGRAM;
+      return { kind, id: hasId ? view.getUint32(at + OTHER.id, true) : 0, symbol };
     });
   }
 

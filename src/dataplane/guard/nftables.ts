@@ -1,4 +1,5 @@
 import {
+  attributeList,
   attributesIn,
   NETLINK_NETFILTER,
   type NetlinkMessage,
@@ -13,7 +14,10 @@ const NFPROTO_INET = 1;
 export const NFPROTO_BRIDGE = 7;
 // Size of `struct nfgenmsg` in bytes.
 const HEADER_BYTES = 4;
-const NFT_MSG = { newTable: 0, getTable: 1, newChain: 3, getChain: 4, newRule: 6, getRule: 7 } as const;
+const NFT_MSG = {
+  ...{ newTable: 0, getTable: 1, newChain: 3, getChain: 4, newRule: 6, getRule: 7 },
+  ...{ newFlowtable: 22, getFlowtable: 23 },
+} as const;
 const NFTA = {
   tableName: 1,
   tableFlags: 2,
@@ -26,7 +30,13 @@ const NFTA = {
   ruleChain: 2,
   ruleExpressions: 4,
   ruleUserdata: 7,
+  flowtableTable: 1,
+  flowtableName: 2,
+  flowtableHook: 3,
+  flowtableFlags: 7,
+  flowtableDevices: 3,
 } as const;
+const NFT_FLOWTABLE_HW_OFFLOAD = 1;
 const NFPROTO_IPV4 = 2;
 const NFPROTO_NETDEV = 5;
 const FAMILIES = { inet: NFPROTO_INET, ip: NFPROTO_IPV4, netdev: NFPROTO_NETDEV } as const;
@@ -96,22 +106,53 @@ export type BaseChain = {
 
 /** Returns the base chains of the nftables families inet, ip and netdev. */
 export function baseChains(): BaseChain[] {
+  return dump(NFT_MSG.getChain, NFT_MSG.newChain).flatMap(({ family, attributes: chain }) => {
+    const hook = chain.get(NFTA.chainHook);
+    if (hook === undefined) return [];
+    const number = attributesIn(viewOf(hook), 0).get(NFTA.hookNumber);
+    return {
+      family,
+      table: text(chain.get(NFTA.chainTable)) ?? '',
+      name: text(chain.get(NFTA.chainName)) ?? '',
+      type: text(chain.get(NFTA.chainType)) ?? '',
+      hook: number === undefined ? -1 : viewOf(number).getUint32(0),
+    };
+  });
+}
+
+/** A flowtable of nftables. `offloads`: it has the flag `offload`. `devices`: the names of its interfaces. */
+export type Flowtable = Pick<BaseChain, 'family' | 'table' | 'name'> & {
+  readonly offloads: boolean;
+  readonly devices: readonly string[];
+};
+
+/** Returns the flowtables of the nftables families inet and ip. */
+export function flowtables(): Flowtable[] {
+  return dump(NFT_MSG.getFlowtable, NFT_MSG.newFlowtable).map(({ family, attributes: flowtable }) => {
+    const flags = flowtable.get(NFTA.flowtableFlags);
+    const hook = flowtable.get(NFTA.flowtableHook);
+    const devices = hook === undefined ? undefined : attributesIn(viewOf(hook), 0).get(NFTA.flowtableDevices);
+    return {
+      family,
+      table: text(flowtable.get(NFTA.flowtableTable)) ?? '',
+      name: text(flowtable.get(NFTA.flowtableName)) ?? '',
+      offloads: flags !== undefined && (viewOf(flags).getUint32(0) & NFT_FLOWTABLE_HW_OFFLOAD) !== 0,
+      devices: devices === undefined ? [] : attributeList(viewOf(devices), 0).map(([, name]) => text(name) ?? ''),
+    };
+  });
+}
+
+/** Returns the attributes of each object of a kind in the nftables families inet, ip and netdev. */
+function dump(
+  get: number,
+  answer: number,
+): { readonly family: Family; readonly attributes: Map<number, Uint8Array> }[] {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
-    const [get, answer] = [NFT_MSG.getChain, NFT_MSG.newChain].map((type) => (SUBSYSTEM_NFTABLES << 8) | type);
-    return socket.dump(get ?? 0, answer ?? 0, Uint8Array.of(0, 0, 0, 0)).flatMap((payload) => {
+    const types = [get, answer].map((type) => (SUBSYSTEM_NFTABLES << 8) | type);
+    return socket.dump(types[0] ?? 0, types[1] ?? 0, Uint8Array.of(0, 0, 0, 0)).flatMap((payload) => {
       const family = FAMILY_NAMES.get(payload.getUint8(0));
-      const chain = attributesIn(payload, HEADER_BYTES);
-      const hook = chain.get(NFTA.chainHook);
-      if (family === undefined || hook === undefined) return [];
-      const number = attributesIn(viewOf(hook), 0).get(NFTA.hookNumber);
-      return {
-        family,
-        table: text(chain.get(NFTA.chainTable)) ?? '',
-        name: text(chain.get(NFTA.chainName)) ?? '',
-        type: text(chain.get(NFTA.chainType)) ?? '',
-        hook: number === undefined ? -1 : viewOf(number).getUint32(0),
-      };
+      return family === undefined ? [] : { family, attributes: attributesIn(payload, HEADER_BYTES) };
     });
   } finally {
     socket.close();

@@ -10,6 +10,7 @@ import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
 import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
+import { flowtableFaults } from './flowtables.js';
 import { type NatSupport, reviewNat } from './nat.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
 
@@ -41,6 +42,7 @@ export function review({ options, hooks, guard, others, nat, diverts }: Looked):
     ...routingBridgeFaults(bridged, forwardsAny),
     ...addressFaults(bridged),
     ...translation.faults,
+    ...flowtableFaults(policed),
     ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
   ];
   const warnings = [...unnamedWarnings(policed, links), ...bridgeWarnings(bridged, links, diverts)];

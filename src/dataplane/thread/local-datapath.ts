@@ -107,7 +107,7 @@ export class LocalDatapath {
     this.#forwarding = new Forwarding(options, this.#hooks, this.#guard);
     const { countedGroups = 0 } = options;
     if (countedGroups > 0) this.#groupCounters = new GroupCounters(countedGroups);
-    this.#translation = new Translation(options, this.#guard, this.#pins);
+    this.#translation = new Translation(options, this.#guard, this.#pins, () => this.#forwarding.netfilterPrograms());
   }
 
   probe(): Missing[] {

@@ -24,14 +24,22 @@ const PIN = /^forward-([12])$/;
  */
 export class ForwardJudge {
   readonly #folder: string;
+  readonly #attached: () => readonly number[] | undefined;
 
-  constructor(folder: string) {
+  /**
+   * `attached` returns the ids of the programs at the forward hook, because `bpftool link detach` leaves the
+   * pin of a link. If it returns undefined, each pinned link counts as attached.
+   */
+  constructor(folder: string, attached: () => readonly number[] | undefined = () => undefined) {
     this.#folder = folder;
+    this.#attached = attached;
   }
 
   /** Attaches this program, and then detaches each program of an earlier datapath. */
   put(programFd: number, programId: number): void {
-    const standing = this.#standing();
+    const pinned = this.#pinned();
+    const standing = pinned.filter(({ isAttached }) => isAttached);
+    for (const link of pinned) if (!link.isAttached) this.#removePin(link.pin);
     if (!standing.some((link) => link.programId === programId)) {
       const taken = standing.map(({ place }) => place);
       const place = taken.includes(0) && !taken.includes(1) ? 1 : 0;
@@ -43,11 +51,11 @@ export class ForwardJudge {
 
   /** Returns the ids of the programs that are attached. */
   programs(): number[] {
-    return this.#standing().map(({ programId }) => programId);
+    return this.#pinned().flatMap(({ programId, isAttached }) => (isAttached ? programId : []));
   }
 
   remove(): void {
-    for (const link of this.#standing()) this.#removePin(link.pin);
+    for (const link of this.#pinned()) this.#removePin(link.pin);
   }
 
   #attach(programFd: number, place: 0 | 1): void {
@@ -67,15 +75,23 @@ export class ForwardJudge {
   }
 
   /** Returns the pinned links. `place` is the index of their priority in `PRIORITIES`. */
-  #standing(): { readonly pin: string; readonly place: number; readonly programId: number }[] {
+  #pinned(): {
+    readonly pin: string;
+    readonly place: number;
+    readonly programId: number;
+    readonly isAttached: boolean;
+  }[] {
     if (!existsSync(this.#folder)) return [];
+    const attached = this.#attached();
     return readdirSync(this.#folder).flatMap((name) => {
       const number = PIN.exec(name)?.[1];
       if (number === undefined) return [];
       const path = join(this.#folder, name);
       const fd = openPinned(path);
       try {
-        return [{ pin: path, place: Number(number) - 1, programId: linkInfo(fd).programId }];
+        const { programId } = linkInfo(fd);
+        const isAttached = attached?.includes(programId) ?? true;
+        return [{ pin: path, place: Number(number) - 1, programId, isAttached }];
       } finally {
         closeFd(fd);
       }

@@ -26,10 +26,11 @@ export class Translation {
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
 
-  constructor(options: Options, guard: Guard, pins: Pins) {
+  /** `attached` returns the ids of the netfilter programs at the forward hook; undefined if not known. */
+  constructor(options: Options, guard: Guard, pins: Pins, attached: () => readonly number[] | undefined) {
     this.#options = options;
     this.#guard = guard;
-    this.#judge = new ForwardJudge(pins.links);
+    this.#judge = new ForwardJudge(pins.links, attached);
   }
 
   /**

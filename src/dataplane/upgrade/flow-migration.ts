@@ -8,6 +8,7 @@ import type { FlowTable } from './flow-conversion.js';
  * of the tally.
  */
 const AT = { half: 0, carried: 4, again: 8, vital: 12, bytes: 16 } as const;
+const [AGAIN, MISSING] = [1, 2];
 const RUNNING = [
   { now: 'packets', before: 'folded_packets' },
   { now: 'bytes', before: 'folded_bytes' },
@@ -40,9 +41,18 @@ export class FlowMigration {
    * established in both datapaths, the counts in the buffer are added to the existing flow.
    */
   carry(table: FlowTable): boolean {
+    return this.#carry(table, 0);
+  }
+
+  /** Like `carry`, but does nothing if the flow already exists in this datapath. */
+  carryMissing(table: FlowTable): boolean {
+    return this.#carry(table, MISSING);
+  }
+
+  #carry(table: FlowTable, again: number): boolean {
     const { size } = this.layout;
     this.flow.setUint32(size + AT.half, table === 'half_open' ? 1 : 0, true);
-    this.flow.setUint32(size + AT.again, 0, true);
+    this.flow.setUint32(size + AT.again, again, true);
     this.#run();
     return this.flow.getUint32(size + AT.carried, true) !== 0;
   }
@@ -71,7 +81,7 @@ export class FlowMigration {
     for (const total of TOTALS) {
       for (const side of [0, 1]) this.flow.setBigUint64(this.#field(total).offset + 8 * side, 0n, true);
     }
-    this.flow.setUint32(size + AT.again, 1, true);
+    this.flow.setUint32(size + AT.again, AGAIN, true);
     this.flow.setUint32(size + AT.vital, earlier, true);
     this.#run();
   }

@@ -12,6 +12,8 @@ import { FlowMigration } from './flow-migration.js';
 import { pinnedFlows } from './pinned-flows.js';
 import { conversion } from './struct-conversion.js';
 
+/** Upper limit of the error of `opened_ns`, which has the resolution of OPENED_SHIFT or of a clock tick. */
+const CLOCK_SLACK_NS = 100_000_000n;
 const NOEXIST = 1;
 const EEXIST = 17;
 const E2BIG = 7;
@@ -33,6 +35,25 @@ export class StateMigration {
   copy(): void {
     this.#copyFlows();
     if (this.#differs('fragments')) this.#copyFragments();
+  }
+
+  /**
+   * Copies the flows that the forward judge of the earlier datapath has opened since `copy` began, at
+   * `sinceNs`. May be called only when no BPF program opens flows in the old maps any more.
+   */
+  copyLate(sinceNs: bigint): void {
+    if (!this.#differs('flows')) return;
+    const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
+    const carrier = new FlowMigration(this.to, target);
+    const opened = target.fields.opened_ns?.offset ?? 0;
+    for (const { table, layout, flows } of pinnedFlows(this.from)) {
+      const convert = flowConversion(layout, target, this.samePolicy);
+      for (const { view } of flows) {
+        const belongs = convert(view, 0, carrier.flow, 0, table);
+        // An older flow that is missing here has ended in this datapath.
+        if (carrier.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs) carrier.carryMissing(belongs);
+      }
+    }
   }
 
   /**

@@ -51,6 +51,8 @@ export class Upgrade {
    */
   #hits: HitsMigration | undefined;
   #sweeps = false;
+  /** The time when the last copy of the flows began, by the monotonic clock in nanoseconds. */
+  #copiedAtNs = 0n;
 
   constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
     this.#programCapacity = programCapacity;
@@ -144,6 +146,7 @@ export class Upgrade {
     for (const set of this.#inheritance.predecessors) {
       if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
     }
+    this.#copiedAtNs = process.hrtime.bigint();
     for (const transfer of this.#transfers()) transfer.copy();
   }
 
@@ -162,7 +165,11 @@ export class Upgrade {
     if (predecessors.length > 0) {
       clearPredecessors(object);
       awaitGracePeriod();
-      for (const transfer of this.#transfers()) transfer.carryCounters();
+      for (const transfer of this.#transfers()) {
+        // Until the hooks were switched, the forward judge of the predecessor opened flows in the old maps.
+        if (slots.translates) transfer.copyLate(this.#copiedAtNs);
+        transfer.carryCounters();
+      }
       const pickup = predecessors.map((set) => set.inspect(({ pickupUntil }) => pickupUntil));
       slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b)));
     }

@@ -15,11 +15,6 @@
 
 #define NETFILTER_DROP 0
 #define NETFILTER_ACCEPT 1
-#define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
-#define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
-#define CONNTRACK_NEW 2     /* enum ip_conntrack_info: the first packet of a connection */
-#define CONNTRACK_SRC_NAT (1 << 4) /* IPS_SRC_NAT, a bit of `status` in struct nf_conn */
-#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the names from ___ on. */
 struct net_device___forward {

@@ -33,6 +33,16 @@ struct nf_conn {
 	unsigned long status;
 } __attribute__((preserve_access_index));
 
+#define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
+#define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
+#define CONNTRACK_NEW 2     /* enum ip_conntrack_info: the first packet of a connection */
+#define CONNTRACK_SRC_NAT (1 << 4) /* IPS_SRC_NAT, a bit of `status` in struct nf_conn */
+#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
+
+struct sk_buff___outgoing {
+	unsigned long _nfct;
+} __attribute__((preserve_access_index));
+
 /* The first 12 bytes of the kernel's struct bpf_ct_opts, a size that every kernel accepts. */
 struct conntrack_options {
 	__s32 netns_id;
@@ -45,6 +55,7 @@ struct conntrack_options {
 extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_bytes,
 					 struct conntrack_options *options, __u32 options_bytes) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak; /* Linux 6.2 */
 
 /* The flow key by the real ends (`real`) of packets with the key `wire`. Valid for ALIAS_TICKS, because
  * conntrack may give the addresses and ports to another connection later.
@@ -205,6 +216,32 @@ static __always_inline void restore_destination(struct packet *packet)
 	packet->destination = packet->wire.destination;
 	packet->destination_port = packet->wire.port;
 	find_flow_key(packet);
+}
+
+/* Replaces the source and the flow key of an outgoing packet by the real ones, if the packet answers a
+ * connection whose destination the node has translated (DNAT). Its flow has the real ends. Without this, the
+ * answer would open a foreign flow with the translated source, and all packets of the other side would pass
+ * as replies of that flow. Returns false, and changes nothing, for any other packet.
+ */
+static __always_inline bool find_real_source(struct __sk_buff *skb, struct packet *packet)
+{
+	struct sk_buff___outgoing *outgoing;
+	struct nf_conn *connection;
+	unsigned long state;
+
+	if (!bpf_cast_to_kern_ctx)
+		return false;
+	outgoing = bpf_cast_to_kern_ctx(skb);
+	state = outgoing->_nfct;
+	connection = (void *)(state & ~CONNTRACK_INFO);
+	if (!connection || (state & CONNTRACK_INFO) < CONNTRACK_IS_REPLY ||
+	    !(BPF_CORE_READ(connection, status) & CONNTRACK_DST_NAT))
+		return false;
+	packet->source = bpf_ntohl(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.ip));
+	packet->source_port = bpf_ntohs(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u.all));
+	packet->icmp_id = packet->protocol == IPPROTO_ICMP ? packet->source_port : packet->icmp_id;
+	find_flow_key(packet);
+	return true;
 }
 
 /* Marks a packet that has passed by its real ends, so that the forward judge does not classify it again. */

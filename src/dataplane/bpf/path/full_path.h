@@ -309,7 +309,7 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	struct packet *packet = new_packet(0);
 	struct found_flow found = { .slot = NO_SLOT };
 	__u64 now = coarse_ns();
-	bool has_flow;
+	bool has_flow, is_answer;
 
 	if (!packet)
 		return OUTCOME_DROP;
@@ -321,10 +321,11 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	if (is_inspecting() && index == COUNT_FROM_NODE && packet->protocol == IPPROTO_TCP && has_foreign_source(skb, packet))
 		return pass_unmarked(skb, index);
 	find_flow_key(packet);
+	is_answer = find_real_source(skb, packet);
 	has_flow = find_flow(packet, &found, now) && found.flow;
 	if (has_flow && (!found.judgement || direction_of(found.flow, packet))) {
 		follow_flow(skb, found.flow, found.slot, packet, direction_of(found.flow, packet), now);
-	} else if (!has_flow && packet->place.stateful && !packet->place.icmp_reply)
+	} else if (!has_flow && !is_answer && packet->place.stateful && !packet->place.icmp_reply)
 		open_flow(skb, packet, 0, FLOW_FOREIGN);
 	return pass_unmarked(skb, index);
 }

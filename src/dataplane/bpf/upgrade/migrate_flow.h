@@ -126,7 +126,9 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 		return 0;
 	slot = find_slot(&key, hash);
 	flow = flow_at(slot);
-	if (request->again) {
+	if (request->again == MIGRATE_MISSING && flow)
+		return 0;
+	if (request->again == MIGRATE_AGAIN) {
 		if (!flow)
 			return 0;
 		merge_counts(slot, &request->flow, &request->tally, rest, now);

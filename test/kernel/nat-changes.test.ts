@@ -1,0 +1,179 @@
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { Pins } from '#dataplane/attach/pins.js';
+import { closeFd, detachLink, openPinned } from '#dataplane/loader/bpf-fd.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { StateMigration } from '#dataplane/upgrade/state-migration.js';
+import { compile } from '#policy/compile/compile.js';
+import { parseAddress } from '#policy/model/ipv4.js';
+import { MAX_FRAME, TCP, writeIpv6Frame } from '#test/dataplane/frame.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { addIpv6 } from './ipv6.js';
+import { parts } from './nat-frames.js';
+import { flushConntrack, NatNode, only, tcp, udp } from './nat-node.js';
+import { allowAll, denyAll } from './policies.js';
+import { hooksGone } from './tcx.js';
+import { claimOtherLayout } from './variants.js';
+
+const { client, clientOther, nodeWan, server } = ADDRESSES;
+const PORT = 8_000;
+/** The node forwards this port of its address to PORT of the client. */
+const PUBLIC = 9_000;
+/** An address to which the node translates sources. No interface has it. */
+const POOL = '10.88.0.1';
+/** A service address. The node forwards its port 80 to PORT of the server. */
+const SERVICE = '10.99.0.1';
+const MASQUERADE = 'add rule ip mine post oifname "wan0" masquerade';
+const TO_POOL = `add rule ip mine post oifname "wan0" snat to ${POOL}`;
+const dnat = (to: string): string =>
+  `add rule ip mine pre ip daddr ${nodeWan} meta l4proto { tcp, udp } th dport ${PUBLIC} dnat to ${to}:${PORT}`;
+const outwards = only(client, [server, PORT]);
+const inwards = only(server, [client, PORT]);
+
+let node: NatNode;
+/** The source port of the flows of one test. */
+let port = 5_000;
+beforeAll(async () => {
+  node = await NatNode.create('nat-changes');
+  // An upstream router would send packets for the pool to the node, which has a route for it too.
+  await node.topology.node.must('ip', 'route', 'add', `${POOL}/32`, 'via', client);
+  await node.topology.node.must('ip', 'route', 'add', `${SERVICE}/32`, 'via', server);
+}, 60_000);
+beforeEach(async () => {
+  port++;
+  await node.begin(MASQUERADE, dnat(client));
+});
+afterAll(() => node?.remove());
+
+describe('sources that the node translates to an address that it does not have', () => {
+  const request = () => udp([client, port], [server, PORT]);
+  const reply = () => udp([server, PORT], [POOL, port]);
+
+  test.runIf(hasNetfilterPrograms())(
+    'are decided by the address of the client, also where the policy allows that address',
+    async () => {
+      await node.translate(TO_POOL, 'add rule ip mine raw ct zone set 7');
+      const toPool = group([server], [rule({ id: 'pool', to: [POOL] })]);
+      const out = group([client], [rule({ id: 'out', to: [server], ports: [String(PORT)] })]);
+      node.police(compile(policy([out, toPool])));
+      await node.passes('client', request(), 'server', `udp ${POOL}:${port} > ${server}:${PORT}`);
+      await node.passes('server', reply(), 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+      node.enforce(compile(policy([toPool])));
+      await node.isDropped('server', reply(), 'policy_deny');
+    },
+  );
+
+  test('do not pass as a source from outside, although replies to them have an alias', async () => {
+    await node.translate(TO_POOL);
+    node.police(outwards);
+    await node.passes('client', request(), 'server', `udp ${POOL}:${port} > ${server}:${PORT}`);
+    await node.passes('server', reply(), 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+    await node.passes('server', reply(), 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+    await node.isDropped('server', udp([POOL, port], [server, PORT]), 'spoofed_source');
+  });
+});
+
+test.runIf(hasNetfilterPrograms())(
+  'a new connection is decided by its own translation, although the ingress hook knows an older one',
+  async () => {
+    node.police(inwards);
+    const request = udp([server, port], [nodeWan, PUBLIC]);
+    for (let count = 0; count < 3; count++) {
+      await node.passes('server', request, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    }
+    await node.translate(dnat(clientOther));
+    flushConntrack();
+    await node.isDropped('server', request, 'policy_deny');
+  },
+);
+
+test.runIf(hasNetfilterPrograms())('a datagram in fragments to a service address reaches the server', async () => {
+  await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} udp dport 80 dnat to ${server}:${PORT}`);
+  node.police(outwards, { translated: [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }] });
+  const whole = udp([client, port], [SERVICE, 80]);
+  const texts = [`udp ${nodeWan}:${port} > ${server}:${PORT} fragment`, `${nodeWan} > ${server} later fragment`];
+  await node.passes('client', parts(whole, port), 'server', ...texts);
+});
+
+test.runIf(hasNetfilterPrograms())(
+  'a connection of the last moment of an upgrade, which the earlier forward judge has opened, goes on',
+  async () => {
+    node.police(inwards);
+    claimOtherLayout(node.topology.pinPath);
+    node.open({ flowCapacity: 2_048 });
+    const original: (this: StateMigration) => void = Reflect.get(StateMigration.prototype, 'copy');
+    const copy = vi.spyOn(StateMigration.prototype, 'copy').mockImplementation(function (this: StateMigration) {
+      original.call(this);
+      node.send('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn));
+      const until = performance.now() + 3_000;
+      let received: string[] = [];
+      while (received.length === 0 && performance.now() < until) received = node.received('client');
+      expect(received).toEqual([`tcp ${server}:${port} > ${client}:${PORT} syn`]);
+    });
+    node.enforce(inwards);
+    expect(copy).toHaveBeenCalledTimes(1);
+    copy.mockRestore();
+    const answer = tcp([client, PORT], [server, port], TCP.syn | TCP.ack);
+    await node.passes('client', answer, 'server', `tcp ${nodeWan}:${PUBLIC} > ${server}:${port} syn+ack`);
+  },
+);
+
+describe.runIf(hasNetfilterPrograms())('the guard', () => {
+  test('drops what only the forward judge can decide, while a process with another mark mask takes over', async () => {
+    const request = udp([server, port], [nodeWan, PUBLIC]);
+    node.police(denyAll);
+    await node.isDropped('server', request, 'policy_deny');
+    claimOtherLayout(node.topology.pinPath);
+    node.open({ markMask: 0x0f00_0000 });
+    await node.isDropped('server', request, 'guard');
+    node.enforce(inwards);
+    await node.passes('server', request, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+  });
+
+  test('leaves no IPv6 packet to the forward judge', async () => {
+    await addIpv6(node.topology);
+    node.police(allowAll);
+    for (const name of readdirSync(new Pins(node.topology.pinPath).links)) {
+      if (!name.startsWith('forward')) rmSync(join(new Pins(node.topology.pinPath).links, name));
+    }
+    await hooksGone(node.topology.node.name);
+    const pending = `0x${PRIORITY.pending.toString(16)}`;
+    await node.topology.node.must(
+      'nft',
+      `add table netdev wan
+add chain netdev wan in { type filter hook ingress device "lan0" priority 0; }
+add rule netdev wan in meta protocol ip6 meta priority set ${pending}`,
+    );
+    const frame = new Uint8Array(MAX_FRAME);
+    const address = (net: number): number[] => [0xfd, 0x77, 0, net, ...new Array<number>(11).fill(0), 2];
+    const [source, destination] = [address(1), address(2)];
+    const length = writeIpv6Frame(frame, { nextHeader: 17, source, destination });
+    const dropped = () => node.datapath.stats().drops.guard?.packets ?? 0n;
+    const before = dropped();
+    node.wires.server.seen();
+    node.wires.client.send(frame.subarray(0, length));
+    await expect.poll(dropped, { interval: 5 }).toBe(before + 1n);
+    await node.topology.node.must('nft', 'delete table netdev wan');
+    node.detach();
+  });
+});
+
+test.runIf(hasNetfilterPrograms())(
+  'a detached link of the forward judge is reported as a lost guard, and an attach makes another',
+  async () => {
+    node.police(denyAll);
+    const { links } = new Pins(node.topology.pinPath);
+    const judges = (): string[] => readdirSync(links).filter((name) => name.startsWith('forward'));
+    const link = openPinned(join(links, judges()[0] ?? ''));
+    detachLink(link);
+    closeFd(link);
+    expect(judges()).toHaveLength(1);
+    expect(node.datapath.look()).toContainEqual({ type: 'guard_lost' });
+    node.datapath.attach();
+    expect(judges()).toHaveLength(1);
+    await node.isDropped('server', udp([server, port], [nodeWan, PUBLIC]), 'policy_deny');
+  },
+);

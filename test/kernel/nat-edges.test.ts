@@ -1,0 +1,239 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { IPPROTO } from '#contracts/policy-model.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { compile } from '#policy/compile/compile.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { TCP } from '#test/dataplane/frame.js';
+import { group, policy, rule } from '#test/policy/sample.js';
+import { errorAbout, parts, type SentPacket } from './nat-frames.js';
+import { echo, flushConntrack, NatNode, only, ROUTER, tcp, udp } from './nat-node.js';
+import { allowAll, denyAll } from './policies.js';
+
+const { client, clientOther, nodeWan, server } = ADDRESSES;
+const PORT = 8_000;
+/** The node forwards this port of its address to PORT of the client. */
+const PUBLIC = 9_000;
+const MASQUERADE = 'add rule ip mine post oifname "wan0" masquerade';
+const DNAT = `add rule ip mine pre ip daddr ${nodeWan} meta l4proto { tcp, udp } th dport ${PUBLIC} dnat to ${client}:${PORT}`;
+const judges = hasNetfilterPrograms();
+const outwards = only(client, [server, PORT]);
+const inwards = only(server, [client, PORT]);
+
+let node: NatNode;
+/** The source port of the flows of one test. */
+let port = 5_000;
+beforeAll(async () => {
+  node = await NatNode.create('nat-edges');
+}, 60_000);
+beforeEach(async () => {
+  port++;
+  await node.begin(MASQUERADE, DNAT);
+});
+afterAll(() => node?.remove());
+
+/** The client sends a datagram, which the node masquerades, and the server replies. */
+async function exchange(): Promise<{ readonly request: SentPacket; readonly reply: SentPacket }> {
+  const request = udp([client, port], [server, PORT]);
+  const reply = udp([server, PORT], [nodeWan, port]);
+  await node.passes('client', request, 'server', `udp ${nodeWan}:${port} > ${server}:${PORT}`);
+  await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+  return { request, reply };
+}
+
+describe('an ICMP error that quotes a translated packet', () => {
+  test.runIf(judges)('of the client reaches the client, from the server and from a router', async () => {
+    node.police(outwards);
+    await exchange();
+    const sent = udp([nodeWan, port], [server, PORT]);
+    const about = `about udp ${client}:${port} > ${server}:${PORT}`;
+    const fromServer = errorAbout(sent, server, 3, 3);
+    await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${about}`);
+    const fromRouter = errorAbout(sent, ROUTER, 11, 0);
+    await node.passes('server', fromRouter, 'client', `icmp 11/0 ${ROUTER} > ${client} ${about}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', fromServer, 'policy_deny');
+  });
+
+  test('in a reply reaches the server', async () => {
+    node.police(outwards);
+    await exchange();
+    const error = errorAbout(udp([server, PORT], [client, port]), client, 3, 3);
+    const text = `icmp 3/3 ${nodeWan} > ${server} about udp ${server}:${PORT} > ${nodeWan}:${port}`;
+    await node.passes('client', error, 'server', text);
+    node.enforce(denyAll);
+    await node.isDropped('client', error, 'policy_deny');
+  });
+
+  test.runIf(judges)('by DNAT reaches both sides', async () => {
+    node.police(inwards);
+    const opening = udp([server, port], [nodeWan, PUBLIC]);
+    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    const fromClient = errorAbout(udp([server, port], [client, PORT]), client, 3, 3);
+    const about = `about udp ${server}:${port} > ${nodeWan}:${PUBLIC}`;
+    await node.passes('client', fromClient, 'server', `icmp 3/3 ${nodeWan} > ${server} ${about}`);
+    const answer = udp([client, PORT], [server, port]);
+    await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
+    const fromServer = errorAbout(udp([nodeWan, PUBLIC], [server, port]), server, 3, 3);
+    const aboutAnswer = `about udp ${client}:${PORT} > ${server}:${port}`;
+    await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${aboutAnswer}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', fromServer, 'policy_deny');
+  });
+
+  test.runIf(judges)('of no flow is decided by itself', async () => {
+    node.police(outwards);
+    await exchange();
+    // Conntrack knows this packet, and the policy does not: the flow has ended.
+    await node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
+    await node.isDropped('server', errorAbout(udp([nodeWan, port], [server, PORT]), server, 3, 3), 'policy_deny');
+  });
+});
+
+describe('fragments', () => {
+  const arrives = (from: string, to: string): string[] => [
+    `udp ${from} > ${to} fragment`,
+    `${from.split(':')[0]} > ${to.split(':')[0]} later fragment`,
+  ];
+
+  test.runIf(judges)('pass in both directions of a masqueraded flow, and behind DNAT', async () => {
+    node.police(only(client, [server, PORT]));
+    const out = parts(udp([client, port], [server, PORT]), port);
+    await node.passes('client', out, 'server', ...arrives(`${nodeWan}:${port}`, `${server}:${PORT}`));
+    const back = parts(udp([server, PORT], [nodeWan, port]), port);
+    await node.passes('server', back, 'client', ...arrives(`${server}:${PORT}`, `${client}:${port}`));
+    node.enforce(inwards);
+    const inward = parts(udp([server, port], [nodeWan, PUBLIC]), port);
+    await node.passes('server', inward, 'client', ...arrives(`${server}:${port}`, `${client}:${PORT}`));
+    node.enforce(denyAll);
+    await node.isDropped('server', inward, 'policy_deny');
+  });
+});
+
+test.runIf(judges)('two clients whose pings have one identifier get the replies to their own', async () => {
+  node.police(allowAll);
+  await node.passes('client', echo(client, server, port), 'server', `echo ${port} ${nodeWan} > ${server}`);
+  node.send('client', echo(clientOther, server, port));
+  let second: string | undefined;
+  await expect.poll(() => (second = node.received('server')[0]), { interval: 5 }).toBeDefined();
+  const id = Number(/^echo (\d+) /.exec(second ?? '')?.[1]);
+  expect(id).not.toBe(port);
+  const replyTo = (icmpId: number): SentPacket => echo(server, nodeWan, icmpId, 0);
+  await node.passes('server', replyTo(id), 'client', `reply ${port} ${server} > ${clientOther}`);
+  await node.passes('server', replyTo(port), 'client', `reply ${port} ${server} > ${client}`);
+  node.enforce(denyAll);
+  await node.isDropped('server', replyTo(id), 'policy_deny');
+});
+
+describe('a source port that the node translates', () => {
+  const OUTSIDE = 50_000;
+
+  test('has the replies by the address of the client', async () => {
+    await node.translate(`add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`);
+    node.police(outwards);
+    const request = udp([client, port], [server, PORT]);
+    const reply = udp([server, PORT], [nodeWan, OUTSIDE]);
+    await node.passes('client', request, 'server', `udp ${nodeWan}:${OUTSIDE} > ${server}:${PORT}`);
+    await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', reply, 'policy_deny');
+  });
+
+  test.runIf(judges)('and that is open for every host (full cone), is a new flow for another host', async () => {
+    await node.translate(
+      `add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`,
+      `add rule ip mine pre iifname "wan0" udp dport ${OUTSIDE} dnat to ${client}:${port}`,
+    );
+    node.police(outwards);
+    const request = udp([client, port], [server, PORT]);
+    await node.passes('client', request, 'server', `udp ${nodeWan}:${OUTSIDE} > ${server}:${PORT}`);
+    const unasked = udp([ROUTER, 7_000], [nodeWan, OUTSIDE]);
+    await node.isDropped('server', unasked, 'policy_deny');
+    node.enforce(only(ROUTER, [client, port]));
+    await node.passes('server', unasked, 'client', `udp ${ROUTER}:7000 > ${client}:${port}`);
+  });
+});
+
+test.runIf(judges)(
+  'a reply after the end of its conntrack entry is for the node, and the client’s next packet opens another entry',
+  async () => {
+    node.police(outwards);
+    const { request, reply } = await exchange();
+    flushConntrack();
+    const refused = `icmp 3/3 ${nodeWan} > ${server} about udp ${server}:${PORT} > ${nodeWan}:${port}`;
+    await node.passes('server', reply, 'server', refused);
+    expect(node.received('client')).toEqual([]);
+    // Conntrack has an entry for the packet to the node now, so it gives the client another port.
+    node.send('client', request);
+    let text: string | undefined;
+    await expect.poll(() => (text = node.received('server')[0]), { interval: 5 }).toBeDefined();
+    const given = Number(new RegExp(`^udp ${nodeWan}:(\\d+) > ${server}:${PORT}$`).exec(text ?? '')?.[1]);
+    const answer = udp([server, PORT], [nodeWan, given]);
+    await node.passes('server', answer, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', answer, 'policy_deny');
+  },
+);
+
+describe('after the end of a flow whose conntrack entry lives on', () => {
+  const cut = () => node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
+
+  test.runIf(judges)('a datagram of the server is a new flow', async () => {
+    node.police(outwards);
+    const { request, reply } = await exchange();
+    await cut();
+    await node.isDropped('server', reply, 'policy_deny');
+    await node.passes('client', request, 'server', `udp ${nodeWan}:${port} > ${server}:${PORT}`);
+    await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+  });
+
+  test.runIf(judges)('a TCP packet of either side is out of state', async () => {
+    node.police(outwards);
+    const outside = `tcp ${nodeWan}:${port}`;
+    const sent = (flags: number): SentPacket => tcp([client, port], [server, PORT], flags);
+    const back = (flags: number): SentPacket => tcp([server, PORT], [nodeWan, port], flags);
+    await node.passes('client', sent(TCP.syn), 'server', `${outside} > ${server}:${PORT} syn`);
+    await node.passes('server', back(TCP.syn | TCP.ack), 'client', `tcp ${server}:${PORT} > ${client}:${port} syn+ack`);
+    await node.passes('client', sent(TCP.ack), 'server', `${outside} > ${server}:${PORT} ack`);
+    await cut();
+    await node.isDropped('server', back(TCP.ack), 'out_of_state');
+    await node.isDropped('client', sent(TCP.ack), 'out_of_state');
+  });
+});
+
+test.runIf(judges)(
+  'a connection by DNAT that a rule inspects is refused, because the forward hook is too late',
+  async () => {
+    const inspected = rule({ to: [client], ports: [String(PORT)], protocol: IPPROTO.tcp, tls: { mode: 'metadata' } });
+    node.police(compile(policy([group([server], [inspected])])));
+    await node.isDropped('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn), 'service_plane_absent');
+  },
+);
+
+describe('with the outside interface alone policed', () => {
+  const outside = { interfaces: ['wan0'] };
+  const flows = async (): Promise<string[]> => {
+    const { items } = await node.datapath.flows({ filter: anyFlow(), after: null, limit: 1_000 });
+    return items.map(({ source, destination, ports }) =>
+      [source, destination].map((address, side) => `${formatAddress(address)}:${ports?.[side]}`).join(' > '),
+    );
+  };
+
+  test('replies of a masqueraded flow pass, and the flow has the translated address', async () => {
+    node.police(denyAll, outside);
+    await exchange();
+    expect(await flows()).toContain(`${nodeWan}:${port} > ${server}:${PORT}`);
+  });
+
+  test.runIf(judges)('the forward judge decides a connection by DNAT, and a policy change cuts it', async () => {
+    node.police(inwards, outside);
+    const opening = udp([server, port], [nodeWan, PUBLIC]);
+    const answer = udp([client, PORT], [server, port]);
+    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
+    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', opening, 'policy_deny');
+  });
+});

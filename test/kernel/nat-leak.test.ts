@@ -1,0 +1,33 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { LeakTest } from './nat-leak.js';
+
+let leaks: LeakTest;
+beforeAll(async () => {
+  leaks = await LeakTest.create('nat-leak');
+}, 60_000);
+afterAll(() => leaks?.remove());
+
+/** `npm run trials -- nat-leak` sends a million packets, during all events. */
+const EVENTS = [
+  'another policy',
+  'flush of conntrack',
+  'flush of nftables that leaves NAT',
+  'upgrade from another layout',
+  'SIGKILL during a takeover',
+];
+
+test.runIf(hasNetfilterPrograms())(
+  'with NAT, no denied packet passes while the datapath or the rules change',
+  async () => {
+    await leaks.begin(1_000_000, 5_000);
+    const found: Record<string, number> = {};
+    for (const name of EVENTS) {
+      await leaks.events[name]?.();
+      found[name] = await leaks.leaked();
+    }
+    expect(await leaks.end()).toBeGreaterThan(5_000);
+    expect(found).toEqual(Object.fromEntries(EVENTS.map((name) => [name, 0])));
+    await leaks.passes();
+  },
+);
