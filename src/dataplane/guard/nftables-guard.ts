@@ -6,6 +6,7 @@ import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
 import { bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
+import { noUpstreamEntry, upstreamEntry, upstreamEntryStands } from './upstream-entry.js';
 
 export const GUARD_TABLE = 'weir';
 const FIRST = -2_147_483_648;
@@ -63,6 +64,8 @@ export class Guard {
   #trustsMarks = false;
   /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
   #leavesToJudge = false;
+  /** Whether the chains of `upstreamEntry` must exist; undefined if they do not matter. */
+  #separatesUpstream: boolean | undefined;
 
   constructor({ interfaces, markMask, reversePath }: SourceCheck & { readonly interfaces: readonly string[] }) {
     this.#interfaces = interfaces;
@@ -75,7 +78,14 @@ export class Guard {
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
     this.#interfaces = interfaces;
-    this.#optional = optionalChains(interfaces, this.#check);
+    this.#renewOptional();
+  }
+
+  #renewOptional(): void {
+    this.#optional = [
+      ...optionalChains(this.#interfaces, this.#check),
+      ...(this.#separatesUpstream === undefined ? [] : [upstreamChains(this.#mask, this.#separatesUpstream)]),
+    ];
     // The next `make` tries refused chains again.
     this.#refused.clear();
   }
@@ -174,6 +184,16 @@ export class Guard {
     this.#leavesToJudge = leaves;
   }
 
+  /**
+   * From the next call of `make` on, the service plane's connections to servers have conntrack entries of
+   * their own, so that the node can translate their sources; or, if false, they have none.
+   */
+  separateUpstream(separates: boolean): void {
+    if (this.#separatesUpstream === separates) return;
+    this.#separatesUpstream = separates;
+    this.#renewOptional();
+  }
+
   #rules(chain: Chain): string[] {
     const texts = chain === 'guard' ? this.#guardRules() : this.#trustsMarks ? [] : this.#markRules();
     const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
@@ -224,6 +244,16 @@ function optionalChains(interfaces: readonly string[], check: SourceCheck): read
         'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
     },
   ];
+}
+
+/** These chains need a kernel with CONFIG_NF_CONNTRACK_ZONES and nft_fib. */
+function upstreamChains(markMask: number, wanted: boolean): Optional {
+  return {
+    lines: wanted ? upstreamEntry(GUARD_TABLE, markMask) : noUpstreamEntry(GUARD_TABLE),
+    stands: () => upstreamEntryStands(GUARD_TABLE, markMask, wanted),
+    warning:
+      'this kernel has no conntrack zones or no nft_fib: connections that the service plane inspects fail while the node translates addresses',
+  };
 }
 
 /**
