@@ -2,6 +2,7 @@ import type { Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
@@ -18,6 +19,8 @@ const PUBLIC = 9_443;
 const ECHO = 80;
 /** A port of the server that the server refuses by an ICMP error. */
 const REFUSED = 444;
+/** An address that no host has. */
+const SERVICE = '10.99.0.1';
 const CHAINS = `add table ip mine
 delete table ip mine
 add table ip mine
@@ -241,10 +244,21 @@ test('without NAT rules, the server sees the address and port of the client', as
   expect(stdout).toBe(`${ADDRESSES.client}:${port} hello\n`);
 });
 
-test('behind DNAT, a connection to a server that the policy inspects is not forwarded', async () => {
-  const forward = `add rule ip mine pre iifname "wan0" tcp dport ${PUBLIC} dnat to ${ADDRESSES.client}:443`;
-  await translate(MASQUERADE, forward);
-  const words = ['-c', peerClient([ADDRESSES.server, 42_000], [ADDRESSES.nodeWan, PUBLIC])];
-  expect((await topology.server.run('/usr/bin/python3', ...words)).stdout).toBe('');
-  expect(datapath.stats().drops.not_inspected?.packets).toBeGreaterThan(0n);
+describe('behind DNAT', () => {
+  test('a connection to a server that the policy inspects is not forwarded', async () => {
+    const forward = `add rule ip mine pre iifname "wan0" tcp dport ${PUBLIC} dnat to ${ADDRESSES.client}:443`;
+    await translate(MASQUERADE, forward);
+    const words = ['-c', peerClient([ADDRESSES.server, 42_000], [ADDRESSES.nodeWan, PUBLIC])];
+    expect((await topology.server.run('/usr/bin/python3', ...words)).stdout).toBe('');
+    // Without the forward judge, the guard drops the packet.
+    if (hasNetfilterPrograms()) expect(datapath.stats().drops.not_inspected?.packets).toBeGreaterThan(0n);
+  });
+
+  test('a connection to an address beyond the node reaches neither that address nor the server', async () => {
+    await topology.node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
+    await translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`);
+    const words = ['-c', peerClient([ADDRESSES.client, 42_001], [SERVICE, 443])];
+    expect((await topology.client.run('/usr/bin/python3', ...words)).stdout).toBe('');
+    expect(await capture.sources()).toEqual({});
+  });
 });
