@@ -15,7 +15,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   # files.
   # The banner gives CommonJS packages in the bundle a `require` for the modules of Node.
   rm -rf dist/node
-  npx --no-install esbuild dist/src/cli/{weir,relay,tour-traffic}.js dist/src/main.js $(find dist/src -name '*.worker.js') \
+  npx --no-install esbuild dist/src/cli/{weir,relay,tour-traffic,tour-web}.js dist/src/main.js $(find dist/src -name '*.worker.js') \
     --bundle --splitting --platform=node --format=esm --target=node20 --log-level=warning --keep-names --sourcemap \
     --external:koffi --external:pino --external:thread-stream \
     --outdir=dist/node --entry-names='[name]' --chunk-names='chunk-[hash]' \

@@ -9,7 +9,7 @@ import { Cluster, type ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import type { DnsSettings, ServicePlaneSettings } from '#contracts/config-reload.js';
-import { exemptBit } from '#dataplane/abi/settings.js';
+import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { parseHostname } from '#policy/model/hostname.js';
@@ -60,7 +60,8 @@ export function servicePlaneOptions(
   const address = parseAddress(listen.host);
   if (address === undefined) throw new Error(`${listen.host} is not an IPv4 address`);
   const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
-  return { ...plane, listen: { address, port: listen.port }, mark };
+  const upstreamMark = dataplane === null ? 0 : upstreamBits(dataplane.markMask);
+  return { ...plane, listen: { address, port: listen.port }, mark, upstreamMark };
 }
 
 /**

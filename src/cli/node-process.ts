@@ -49,7 +49,7 @@ type Reply = {
   readonly body: unknown;
 };
 
-export const program = (name: 'relay' | 'tour-traffic'): string => built(`node/${name}.js`);
+export const program = (name: 'relay' | 'tour-traffic' | 'tour-web'): string => built(`node/${name}.js`);
 const weir = built('../bin/weir.js');
 
 const REQUEST_TIMEOUT_MS = 60_000;

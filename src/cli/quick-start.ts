@@ -5,7 +5,8 @@ import { createInterface } from 'node:readline';
 import { readConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
-import { expectLine, interruption, print, result, step, TourFailure } from './tour-steps.js';
+import { type GatewayFiles, gatewayAct, gatewayFiles } from './tour-gateway.js';
+import { expectLine, interruption, print, put, result, step, TourFailure } from './tour-steps.js';
 
 const policy = (ports: readonly number[]) => ({
   default_policy: 'deny',
@@ -23,9 +24,9 @@ const policy = (ports: readonly number[]) => ({
 });
 
 /**
- * Creates three network namespaces, runs Weir in the middle namespace, and shows how a policy first allows a
- * flow and later ends the flow. On a terminal, continues until Ctrl-C; otherwise ends after the
- * demonstration. Resolves with the exit code.
+ * Creates three network namespaces, and runs Weir in the middle namespace. Shows how a policy first allows a
+ * flow and later ends the flow, and then a gateway that translates addresses. On a terminal, continues until
+ * Ctrl-C; otherwise ends after the demonstration. Resolves with the exit code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
@@ -34,11 +35,13 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   const stay = options.stay ?? process.stdin.isTTY === true;
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
+  let files: GatewayFiles | undefined;
   const interrupted = interruption();
   try {
     topology = await createTopology('quick');
-    node = await startNode(topology, { port: 8080 });
-    const done = await Promise.race([tour(topology, node), interrupted]);
+    files = await gatewayFiles();
+    node = await startNode(topology, { port: 8080, sections: files.sections });
+    const done = await Promise.race([tour(topology, node, files), interrupted]);
     if (done !== 'interrupted' && stay) {
       whereToLook(topology, node);
       print('\nCtrl-C ends the quick start and removes everything that it has created.');
@@ -52,6 +55,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   } finally {
     await node?.remove();
     await topology?.remove();
+    await files?.remove();
   }
 }
 
@@ -100,7 +104,7 @@ function freePort(wanted: number): Promise<number> {
   });
 }
 
-async function tour(topology: Topology, node: NodeProcess): Promise<void> {
+async function tour(topology: Topology, node: NodeProcess, files: GatewayFiles): Promise<void> {
   print('Weir quick start: a client, a node that forwards and enforces, a server. All real, all on this machine.');
   print(`\n   client ${ADDRESSES.client} ── lan0 [ node, Weir ] wan0 ── ${ADDRESSES.server} server`);
   const server = topology.server.start(process.execPath, [program('tour-traffic'), 'serve', '80', '81']);
@@ -143,17 +147,7 @@ async function tour(topology: Topology, node: NodeProcess): Promise<void> {
   const drops = Object.fromEntries(Object.entries(dataplane.drops).filter(([, count]) => count > 0));
   result(`drops by reason ${JSON.stringify(drops)}`);
   flow.kill('SIGKILL');
-}
-
-async function put(node: NodeProcess, body: unknown): Promise<void> {
-  const started = performance.now();
-  const reply = await node.request('PUT', '/api/v1/policy', body);
-  if (reply.status !== 200 && reply.status !== 201)
-    throw new TourFailure(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
-  const ms = Math.round(performance.now() - started);
-  result(
-    `${reply.status}, generation ${reply.headers.get('weir-generation') ?? '?'}, enforced by the kernel after ${ms} ms`,
-  );
+  await gatewayAct(topology, node, files);
 }
 
 function lineReader(child: ReturnType<Topology['client']['start']>) {

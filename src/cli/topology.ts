@@ -20,7 +20,7 @@ export type Topology = {
 
 type Outcome = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
 
-type NamespaceCommands = {
+export type NamespaceCommands = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
   /**

@@ -1,4 +1,4 @@
-import { firstLine, program } from './node-process.js';
+import { firstLine, type NodeProcess, program } from './node-process.js';
 import type { Topology } from './topology.js';
 
 export const print = (line = ''): void => void process.stdout.write(`${line}\n`);
@@ -20,4 +20,16 @@ export function interruption(): Promise<'interrupted'> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve('interrupted'));
   });
+}
+
+/** Puts a policy in force, and prints the answer. */
+export async function put(node: NodeProcess, body: unknown): Promise<void> {
+  const started = performance.now();
+  const reply = await node.request('PUT', '/api/v1/policy', body);
+  if (reply.status !== 200 && reply.status !== 201)
+    throw new TourFailure(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
+  const ms = Math.round(performance.now() - started);
+  result(
+    `${reply.status}, generation ${reply.headers.get('weir-generation') ?? '?'}, enforced by the kernel after ${ms} ms`,
+  );
 }

@@ -227,7 +227,7 @@ export class Connection {
   }
 
   #connect(said: ClientBytes, then: (server: Socket) => void): void {
-    this.#cancel = connectUpstream(this.flow, this.plane.options.mark, (server) => {
+    this.#cancel = connectUpstream(this.flow, this.plane.options.upstreamMark, (server) => {
       this.#cancel = () => {};
       if (this.#isOver) {
         server?.destroy();

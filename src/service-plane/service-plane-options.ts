@@ -6,6 +6,8 @@ export type ServicePlaneOptions = ServicePlaneSettings & {
   readonly listen: { readonly address: number; readonly port: number };
   /** The number of threads that accept connections. */
   readonly workers: number;
-  /** The mark of all packets that the service plane sends (SO_MARK); 0 for no mark. */
+  /** The mark of the packets that the service plane sends to clients (SO_MARK); 0 for no mark. */
   readonly mark: number;
+  /** The mark of the packets that the service plane sends to servers; 0 for no mark. */
+  readonly upstreamMark: number;
 };

@@ -1,32 +1,15 @@
-import { createServer, type Server, Socket } from 'node:net';
+import type { Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { compile } from '#policy/compile/compile.js';
-import { openConnector, openListener } from '#sockets/socket-options.js';
-import { address, group, policy, rule } from '#test/policy/sample.js';
+import { group, policy, rule } from '#test/policy/sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
+import { LISTEN, openPlane, PEER_SERVER, peerClient } from './plane.js';
 
-const LISTEN = { address: address('127.0.0.1'), port: 15_001 };
-const MARK = 0x40_0000;
-const SERVER = `
-import socket
-s=socket.socket(); s.setsockopt(1,2,1); s.bind(('0.0.0.0',443)); s.listen(50); print('up',flush=True)
-while True:
-  c,a=s.accept(); d=c.recv(100); c.sendall(b'%s:%d ' % (a[0].encode(),a[1])+d); c.close()
-`;
-const client = (port: number): string => `
-import socket
-s=socket.socket(); s.setsockopt(1,2,1); s.bind(('${ADDRESSES.client}',${port})); s.settimeout(3); s.connect(('${ADDRESSES.server}',443)); s.sendall(b'hello')
-d=b''
-while True:
-  n=s.recv(100)
-  if not n: break
-  d+=n
-print(d.decode())
-`;
+const client = (port: number): string => peerClient([ADDRESSES.client, port], [ADDRESSES.server, 443]);
 
 let topology: Topology;
 let leave: () => void;
@@ -39,12 +22,9 @@ beforeAll(async () => {
   datapath = openDatapath(datapathOptions(topology.pinPath, { servicePlane: LISTEN }));
   await datapath.open();
   await datapath.attach();
-  const listening = topology.server.start('/usr/bin/python3', ['-u', '-c', SERVER]);
+  const listening = topology.server.start('/usr/bin/python3', ['-u', '-c', PEER_SERVER]);
   await new Promise((resolve) => listening.stdout?.once('data', resolve));
-  server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, carry);
-  await new Promise<void>((resolve) => {
-    server.listen({ fd: openListener(LISTEN, { mark: MARK, isTransparent: true, isShared: true }) }, resolve);
-  });
+  server = await openPlane();
   await put('enforce');
 }, 60_000);
 afterAll(async () => {
@@ -58,25 +38,6 @@ async function put(mode: 'enforce' | 'audit'): Promise<void> {
   const tls = rule({ protocol: 6, mode, tls: { mode: 'metadata' } });
   await datapath.stage(compile(policy([group(['0.0.0.0/0'], [tls])])), 1);
   await datapath.flip();
-}
-
-/**
- * Forwards a connection as the service plane does: connects to the server with the client's address, and
- * copies the data.
- */
-function carry(socket: Socket): void {
-  const { remoteAddress = '', remotePort = 0, localAddress = '', localPort = 0 } = socket;
-  const fd = openConnector({ address: address(remoteAddress), port: remotePort }, MARK);
-  // Assign the options to a constant first: the type of the constructor's parameter lacks `pauseOnCreate`, so
-  // TypeScript rejects this option in an object literal.
-  const options = { fd, allowHalfOpen: true, pauseOnCreate: true };
-  const upstream = new Socket(options);
-  socket.on('error', () => upstream.destroy());
-  upstream.on('error', () => socket.destroy());
-  upstream.connect({ host: localAddress, port: localPort }, () => {
-    socket.pipe(upstream);
-    upstream.pipe(socket);
-  });
 }
 
 const dial = async (port: number): Promise<string> =>

@@ -27,6 +27,7 @@ beforeEach(async () => {
     upstreamCa,
     deniedHttp: '403',
     mark: 0,
+    upstreamMark: 0,
     maxConnections: 16,
     maxConnectionsPerSource: 16,
   });

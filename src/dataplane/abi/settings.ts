@@ -136,6 +136,14 @@ export function natBit(markMask: number): number {
   return guardBit(markMask & ~guardBit(markMask) & ~redirectBit(markMask) & ~exemptBit(markMask));
 }
 
+/**
+ * Returns the mark bits of the service plane's sockets to servers. The bit `natBit` of a packet that the node
+ * sends means that the packet needs a conntrack entry of its own (guard/upstream-entry.ts).
+ */
+export function upstreamBits(markMask: number): number {
+  return (exemptBit(markMask) | natBit(markMask)) >>> 0;
+}
+
 export function encodeSettings(settings: Settings): Uint8Array {
   const bytes = new Uint8Array(SETTINGS_BYTES);
   const view = new DataView(bytes.buffer);

@@ -109,6 +109,7 @@ struct packet {
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
 	bool is_translated; /* the packet has its real destination; its header has the destination `wire` */
+	bool is_nat_reply;  /* with `is_translated`: the packet has the direction of replies of its connection */
 	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
 	struct prefetched prefetched;
 	struct place place;

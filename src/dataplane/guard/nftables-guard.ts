@@ -7,6 +7,7 @@ import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard
 import { acceptedBits, forwardRules, type GuardState, markRules } from './guard-rules.js';
 import { ruleComments } from './nftables.js';
 import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
+import { noUpstreamEntry, upstreamEntry, upstreamEntryStands } from './upstream-entry.js';
 
 export const GUARD_TABLE = 'weir';
 const FIRST = -2_147_483_648;
@@ -47,17 +48,27 @@ type NftObject = {
  * packet mark has the datapath's bit. Third-party rules can save a mark in conntrack and restore it on a
  * later packet. So the chain `marks`, the last at prerouting, sets the bits of the mark mask from
  * `skb->priority`. The ingress hook sets that priority, and conntrack cannot restore it. The chain `guard`,
- * the first at forward, drops packets without the bit. Two optional chains protect bridges, and the sockets
- * of Weir's DNS proxy and service plane.
+ * the first at forward, drops packets without the bit. Optional chains protect bridges and the sockets of
+ * Weir's DNS proxy and service plane, and separate the service plane's connections to servers.
  */
 export class Guard {
   #state: GuardState;
-  readonly #optional: readonly Optional[];
+  readonly #optional: Optional[];
+  /** Whether the chains of `upstreamEntry` must exist; undefined if they do not matter. */
+  #separatesUpstream: boolean | undefined;
   /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
   readonly #bridge: Optional = {
     lines: () => bridgeGuard(bridgeRules(this.#state)),
     stands: () => bridgeGuardStands(bridgeRules(this.#state)),
     warning: null,
+  };
+  /** The chains of `upstreamEntry`, which need a kernel with CONFIG_NF_CONNTRACK_ZONES and nft_fib. */
+  readonly #upstream: Optional = {
+    lines: () =>
+      this.#separatesUpstream ? upstreamEntry(GUARD_TABLE, this.#state.markMask) : noUpstreamEntry(GUARD_TABLE),
+    stands: () => upstreamEntryStands(GUARD_TABLE, this.#state.markMask, this.#separatesUpstream === true),
+    warning:
+      'this kernel has no conntrack zones or no nft_fib: connections that the service plane inspects fail while the node translates addresses',
   };
   readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
@@ -181,6 +192,16 @@ export class Guard {
    */
   leaveToJudge(leaves: boolean): void {
     this.#state = { ...this.#state, leavesToJudge: leaves };
+  }
+
+  /**
+   * From the next call of `make` on, the service plane's connections to servers have conntrack entries of
+   * their own, so that the node can translate their sources; or, if false, they have none.
+   */
+  separateUpstream(separates: boolean): void {
+    if (this.#separatesUpstream === undefined) this.#optional.push(this.#upstream);
+    if (this.#separatesUpstream !== separates) this.#refused.delete(this.#upstream);
+    this.#separatesUpstream = separates;
   }
 }
 

@@ -14,7 +14,7 @@ export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: P
   return guard;
 }
 
-type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal'>;
+type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal' | 'servicePlane'>;
 
 /**
  * Makes the datapath decide translated flows by their real ends while the node has NAT rules (D17b). A packet
@@ -39,7 +39,9 @@ export class Translation {
    * packet. The guard then drops such packets until `follow`.
    */
   adopt(): void {
-    this.#guard.leaveToJudge(!this.#guard.acceptsEarlier && this.#judge.programs().length > 0);
+    const judges = this.#judge.programs().length > 0;
+    this.#guard.leaveToJudge(!this.#guard.acceptsEarlier && judges);
+    if (judges) this.#guard.separateUpstream(this.#inspects);
   }
 
   /**
@@ -62,8 +64,8 @@ export class Translation {
     if (loaded.options.judges === true) {
       const fd = loaded.object.programFd('weir_forward');
       this.#judge.put(fd, programId(fd));
-      this.#leaveToJudge(true);
     }
+    this.#changeGuard(loaded.options.judges === true, this.#inspects);
     loaded.slots.setTranslates(true);
   }
 
@@ -87,17 +89,23 @@ export class Translation {
 
   #end({ slots }: LoadedObject): void {
     slots.setTranslates(false);
-    this.#leaveToJudge(false);
+    this.#changeGuard(false, false);
     this.#judge.remove();
   }
 
-  #leaveToJudge(leaves: boolean): void {
-    if (this.#guard.leavesToJudge === leaves) return;
-    this.#guard.leaveToJudge(leaves);
+  /** Whether connections to servers start at the node, because the service plane makes them. */
+  get #inspects(): boolean {
+    return this.#options.servicePlane != null;
+  }
+
+  #changeGuard(leavesToJudge: boolean, separatesUpstream: boolean): void {
+    const before = this.#guard.leavesToJudge;
+    this.#guard.leaveToJudge(leavesToJudge);
+    this.#guard.separateUpstream(separatesUpstream);
     try {
       this.#guard.make();
     } catch (failure) {
-      this.#guard.leaveToJudge(!leaves);
+      this.#guard.leaveToJudge(before);
       throw failure;
     }
   }

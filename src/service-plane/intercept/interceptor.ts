@@ -218,7 +218,7 @@ class Session implements InterceptedSession {
     const asking = setImmediate(() => {
       const kept = this.means.pool.take(keyOf(destination));
       if (kept !== null) return done(kept);
-      this.#giveUp = linkServer(destination, { mark: this.plane.options.mark, trust: this.means.trust }, done);
+      this.#giveUp = linkServer(destination, { mark: this.plane.options.upstreamMark, trust: this.means.trust }, done);
     });
     this.#giveUp = () => clearImmediate(asking);
   }

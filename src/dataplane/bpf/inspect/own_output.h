@@ -2,8 +2,20 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Returns whether the node may send this packet. The result is false only for packets of connections that are
- * spliced, or about to be spliced.
+/* Returns whether a packet of the service plane to a server has no conntrack entry of its own, although the
+ * node translates addresses. The kernel would not translate its source: it has the entry of the client's
+ * connection. The guard clears `nat_bit` of packets that have their own entry.
+ */
+static __always_inline bool lacks_own_entry(const struct __sk_buff *skb)
+{
+	__u32 first = 0, both = settings.exempt_bit | settings.nat_bit;
+	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+
+	return in_force && READ_ONCE(in_force->translates) && (skb->mark & both) == both;
+}
+
+/* Returns whether the node may send this packet. The result is false for packets that `lacks_own_entry`
+ * describes, and for packets of connections that are spliced, or about to be spliced.
  *
  * In the state JOIN_QUIET the packet passes with its receive window set to 0, so that the peer stops sending.
  * In later states the caller drops the packet. Otherwise the node would acknowledge data that no process
@@ -31,6 +43,8 @@ __noinline bool may_send(struct __sk_buff *skb)
 	}
 	if (packet->protocol != IPPROTO_TCP)
 		return true;
+	if (lacks_own_entry(skb))
+		return false;
 	join = join_of(packet);
 	if (!join || !is_vouched_for(join, coarse_ns()))
 		return true;

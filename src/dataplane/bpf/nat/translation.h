@@ -198,6 +198,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 	if (address == tuple.destination && port == tuple.destination_port)
 		return false;
 	packet->is_translated = true;
+	packet->is_nat_reply = options.dir != 0;
 	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
 	packet->wire.key = packet->place.key;
 	packet->wire.from_high = packet->place.from_high;

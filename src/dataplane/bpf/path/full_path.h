@@ -188,8 +188,15 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
 		return outcome == OUTCOME_PASS && (packet->is_translated || !found.judgement) ? mark_translated(skb, packet) : outcome;
 	}
-	if (packet->is_translated)
+	if (packet->is_translated) {
+		if (is_inspecting() && packet->is_nat_reply && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
+			enum outcome outcome = continue_inspected(skb, packet);
+
+			if (outcome != NOT_INSPECTED)
+				return outcome;
+		}
 		restore_destination(packet);
+	}
 	if (is_to_service(skb, in_force, packet))
 		return pass_to_node(skb, packet);
 	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
@@ -201,6 +208,9 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		if (outcome != NOT_INSPECTED)
 			return outcome;
 	}
+	if (is_inspecting() && packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type) &&
+	    READ_ONCE(in_force->translates) && is_about_translated(skb, packet))
+		return deliver_to_node(skb);
 	if (!packet->outgoing) {
 		plain = is_plainly_forwarded(skb, packet);
 		if (!plain && !settings.police_local && is_not_forwarded(skb, packet)) {

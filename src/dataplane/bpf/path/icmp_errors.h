@@ -82,6 +82,21 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error);
 }
 
+/* Returns whether an ICMP error quotes a packet of the service plane whose source the node has translated.
+ * Conntrack translates the error and its quote back, so that the kernel finds the socket.
+ */
+__noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *error)
+{
+	struct packet *quoted = new_packet(1);
+
+	if (!error || error->outgoing || !quoted || !read_quoted(skb, error, quoted) ||
+	    quoted->source != error->destination || quoted->protocol != IPPROTO_TCP)
+		return false;
+	swap_ends(quoted);
+	return find_real_destination(skb, quoted) && quoted->is_nat_reply && has_socket(skb, quoted) &&
+	       !is_spoofed(skb, quoted) && !is_spoofed(skb, error);
+}
+
 /* Returns whether an ICMP error quotes a spliced connection (splice.h). If so, translates the sequence
  * number in the quoted header back to the number that the original sender used.
  */

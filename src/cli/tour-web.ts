@@ -1,0 +1,92 @@
+import { createSocket } from 'node:dgram';
+import { Resolver } from 'node:dns/promises';
+import { readFileSync } from 'node:fs';
+import { createServer, request } from 'node:https';
+
+/**
+ * The web server and the clients of the quick start's second act. Run inside a network namespace as
+ * `node tour-web.js MODE …`. The program prints one line of text on standard output, and ends when standard
+ * input closes.
+ *
+ *     serve NAME ADDRESS CERT KEY           a resolver that knows the address of NAME only, and an HTTPS
+ *                                           server that sends the address of its client; prints `ready`
+ *     lookup NAME RESOLVER SOURCE           prints `address A`, or `refused CODE`
+ *     get NAME PATH ADDRESS CA-FILE SOURCE  an HTTPS request; prints `STATUS BODY`, or `refused CODE`
+ */
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+
+const TIMEOUT_MS = 5_000;
+// Lengths in bytes of the header of a DNS message, and of the type and class behind the name of a question.
+const DNS = { header: 12, typeAndClass: 4, typeA: 1 } as const;
+
+async function serve(name: string, address: string, certFile: string, keyFile: string): Promise<void> {
+  const resolver = createSocket('udp4');
+  resolver.on('message', (query, from) => resolver.send(answerTo(query, name, address), from.port, from.address));
+  await new Promise<void>((resolve) => resolver.bind(53, address, resolve));
+  const web = createServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, ({ socket }, response) => {
+    response.end(socket.remoteAddress);
+  });
+  await new Promise<void>((resolve) => web.listen(443, address, resolve));
+  say('ready');
+}
+
+/** Answers a query for the address of `name`; NXDOMAIN for any other name. */
+function answerTo(query: Buffer, name: string, address: string): Buffer {
+  const labels: string[] = [];
+  let at: number = DNS.header;
+  for (let length = query[at] ?? 0; length > 0; length = query[at] ?? 0) {
+    labels.push(query.toString('latin1', at + 1, at + 1 + length));
+    at += 1 + length;
+  }
+  const isKnown = labels.join('.').toLowerCase() === name;
+  const question = query.subarray(DNS.header, at + 1 + DNS.typeAndClass);
+  const hasAddress = isKnown && query.readUInt16BE(at + 1) === DNS.typeA;
+  const header = Buffer.alloc(DNS.header);
+  query.copy(header, 0, 0, 2);
+  header.writeUInt16BE(isKnown ? 0x8580 : 0x8583, 2); // an authoritative answer: no error, or NXDOMAIN
+  header.writeUInt16BE(1, 4);
+  header.writeUInt16BE(hasAddress ? 1 : 0, 6);
+  // The name is a pointer to the question. Type A, class IN, a lifetime of 60 s, 4 bytes.
+  const record = Buffer.from([0xc0, DNS.header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, ...address.split('.').map(Number)]);
+  return Buffer.concat([header, question, ...(hasAddress ? [record] : [])]);
+}
+
+async function lookup(name: string, server: string, source: string): Promise<void> {
+  const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: 1 });
+  resolver.setServers([server]);
+  resolver.setLocalAddress(source);
+  try {
+    say(`address ${(await resolver.resolve4(name)).join(' ')}`);
+  } catch (failure) {
+    say(`refused ${codeOf(failure)}`);
+  }
+}
+
+function get(name: string, path: string, address: string, caFile: string, source: string): void {
+  const options = { host: address, servername: name, path, ca: readFileSync(caFile), localAddress: source };
+  const asked = request({ ...options, headers: { host: name }, agent: false, timeout: TIMEOUT_MS }, (response) => {
+    let body = '';
+    response.setEncoding('utf8').on('data', (chunk: string) => {
+      body += chunk;
+    });
+    response.on('end', () => say(`${response.statusCode} ${response.statusCode === 200 ? body : ''}`.trim()));
+  });
+  asked.on('timeout', () => asked.destroy(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })));
+  asked.on('error', (failure) => say(`refused ${codeOf(failure)}`));
+  asked.end();
+}
+
+function codeOf(failure: unknown): string {
+  return (failure as NodeJS.ErrnoException).code ?? String(failure);
+}
+
+const [mode = '', ...words] = process.argv.slice(2);
+const [first = '', second = '', third = '', fourth = '', fifth = ''] = words;
+process.stdin.on('end', () => process.exit(0)).resume();
+if (mode === 'serve') await serve(first, second, third, fourth);
+else if (mode === 'lookup') await lookup(first, second, third);
+else if (mode === 'get') get(first, second, third, fourth, fifth);
+else {
+  process.stderr.write(`tour-web: unknown mode ${mode}\n`);
+  process.exit(2);
+}

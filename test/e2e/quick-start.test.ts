@@ -1,0 +1,61 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { text } from 'node:stream/consumers';
+import { beforeAll, expect, test } from 'vitest';
+import { built } from '#threads/built-file.js';
+
+type Ended = { readonly code: number; readonly output: string; readonly left: readonly string[] };
+
+/** Runs `weir start` to its end. `left` has the namespaces, pinned programs and folders that it leaves. */
+async function quickStart(env: NodeJS.ProcessEnv = {}): Promise<Ended> {
+  const tour = spawn(process.execPath, [built('../bin/weir.js'), 'start'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ...env },
+  });
+  const [output, [code]] = await Promise.all([text(tour.stdout), once(tour, 'exit') as Promise<[number]>]);
+  const left = ['/run/netns', '/sys/fs/bpf', tmpdir()].flatMap((folder) =>
+    readdirSync(folder).filter((name) => name.startsWith(`weir-${tour.pid}-`)),
+  );
+  return { code, output, left };
+}
+
+let done: Ended;
+beforeAll(async () => {
+  done = await quickStart();
+}, 120_000);
+
+/** Returns the lines that the tour prints for the steps from `first` on. */
+const linesFrom = (first: number): readonly string[] =>
+  done.output
+    .slice(done.output.indexOf(`\n${first}. `))
+    .split('\n')
+    .filter((line) => line.startsWith('   →'));
+
+test('`weir start` allows and denies a flow by addresses', () => {
+  expect(done.code).toBe(0);
+  expect(done.output).toContain('→ open; 1, 2, 3 came back: the flow passes');
+  expect(done.output).toContain('its packets are dropped: no number comes back');
+});
+
+test('`weir start` allows and refuses a name, a TLS connection and an HTTP request through masquerade', () => {
+  expect(linesFrom(9)).toEqual([
+    '   → office: www.example.com → 10.77.2.2; now the kernel admits this address',
+    '   → office: shop.example.com → no such name',
+    '   → www.example.com: 200, end-to-end; the server saw the address 10.77.2.1 of the node',
+    '   → shop.example.com: reset before the server got a byte',
+    '   → GET /public/news: 200',
+    '   → GET /private/payroll: 403',
+    '   → dns_deny: 10.77.1.2, shop.example.com',
+    '   → tls_deny: 10.77.1.2, shop.example.com',
+    '   → http_deny: 10.77.3.2, GET www.example.com/private/payroll',
+  ]);
+});
+
+test('`weir start` leaves no namespace, pinned program or folder, also after a failure', async () => {
+  expect(done.left).toEqual([]);
+  const failed = await quickStart({ TMPDIR: '/proc' });
+  expect([failed.code, failed.left]).toEqual([1, []]);
+  expect(failed.output).toContain('The quick start failed: ');
+});
