@@ -23,6 +23,8 @@ import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { listenOnceThere } from '#sockets/address-changes.js';
+import { ListeningSockets } from '#sockets/listening-sockets.js';
+import { inheritedDescriptors, serviceManager } from '#sockets/service-manager.js';
 import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
@@ -76,6 +78,14 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       seals: config.cluster?.sealKeyFile != null,
     };
   };
+  const manager = serviceManager(process.env, (failure) =>
+    log.warn({ err: failure }, 'the service manager cannot be told'),
+  );
+  const sockets = new ListeningSockets(manager, inheritedDescriptors(process.env), (name) =>
+    log.info({ socket: name }, 'closed a socket of the previous process that the configuration no longer has'),
+  );
+  if (config.dns === null) sockets.closeUnused('dns');
+  if (config.servicePlane === null) sockets.closeUnused('plane');
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
@@ -112,7 +122,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const plane = inspecting === null ? null : createServicePlane(inspecting);
+    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
@@ -139,7 +149,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
     const system: System = createSystem({
       store,
       dataplane,
-      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets),
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
@@ -190,9 +200,11 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
         log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
       }
       isUp(system);
+      void system.started.then(() => manager?.ready());
       const reason = await peersListen.then(() => stopped);
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');
+      manager?.stopping();
     } finally {
       policyFile.close();
       management.support.close();

@@ -107,6 +107,8 @@ type PolicyChoice =
 
 /** All functions of the running node that the API uses. */
 export type System = {
+  /** Resolves when the node has put its stored policy in force, or has failed to for 30 s, or is shut down. */
+  readonly started: Promise<void>;
   readonly bus: Bus<Message>;
   readonly policies: {
     /**
@@ -386,8 +388,10 @@ export function createSystem(ports: SystemPorts): System {
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
+  const hasStarted = (snapshot: { matches(state: object): boolean }) => !snapshot.matches({ phase: 'starting' });
   return {
     bus,
+    started: waitFor(node, hasStarted).then(() => {}),
     policies: {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');

@@ -83,7 +83,7 @@ export class PlaneThread {
     this.#thread.send(message, transferred);
   }
 
-  open = (): Promise<void> => this.#thread.request('open', []);
+  open = (fd: number, waitMs: number): Promise<void> => this.#thread.request('open', [fd, waitMs]);
   change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
   close = (): Promise<void> => this.#thread.request('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
