@@ -1,10 +1,10 @@
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { givingUpToOther } from '#actors/other-process.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
-import { createApi } from '#api/server.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
@@ -33,7 +33,6 @@ import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
 import { followPolicyFile } from './node-policy-file.js';
 import { reloadPorts } from './node-reload.js';
-import { createPeerListener } from './peer-listener.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
@@ -66,7 +65,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
     void up.then(({ configuration }) => configuration.reload({ dryRun: false, author: 'SIGHUP' }));
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
-  const openCluster = clusterOpener(config, version, log);
+  const openCluster = await clusterOpener(config, version, log);
   let cluster = null as Cluster | null;
   const share = (kv: KvStore): Shared | null => {
     if (openCluster === null) return null;
@@ -86,29 +85,37 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   );
   if (config.dns === null) sockets.closeUnused('dns');
   if (config.servicePlane === null) sockets.closeUnused('plane');
+  const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
+  const datapath =
+    config.dataplane === null
+      ? null
+      : openDatapath({
+          ...config.dataplane,
+          divertDns: config.dns?.transparent ?? false,
+          countedGroups: config.metrics.sourceGroups,
+          servicePlane: inspecting?.listen ?? null,
+        });
+  datapath?.begin();
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
     config.cluster?.sealKeyFile ?? null,
     share,
-  );
+  ).catch(async (failure: unknown) => {
+    await datapath?.close();
+    throw failure;
+  });
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir, {
       cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
     });
     const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
-    const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
     const dataplane =
-      config.dataplane === null
+      config.dataplane === null || datapath === null
         ? null
         : {
-            datapath: openDatapath({
-              ...config.dataplane,
-              divertDns: config.dns?.transparent ?? false,
-              countedGroups: config.metrics.sourceGroups,
-              servicePlane: inspecting?.listen ?? null,
-            }),
+            datapath,
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
             divertsDns: config.dns?.transparent ?? false,
@@ -170,6 +177,9 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       log: ring,
     });
     try {
+      // To load the API blocks this thread for some 100 ms, and connections and lookups may wait.
+      await Promise.race([system.started, pause(API_WAITS_MS), stopped]);
+      const { createApi } = await import('#api/server.js');
       const api = await createApi(
         management,
         apiOptions(() => running.config.api, version, log),
@@ -187,6 +197,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       let peersListen = Promise.resolve();
       if (cluster !== null && config.cluster !== null) {
         const { peer } = config.cluster;
+        const { createPeerListener } = await import('./peer-listener.js');
         const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
         made.push(listener);
         peersListen = listen('the peer listener', listener, peer.listen);
@@ -214,6 +225,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       await Promise.all(made.map(closed));
     }
   } finally {
+    await datapath?.close();
     await store.close();
     process.off('SIGHUP', hungUp);
   }
@@ -231,6 +243,8 @@ async function closed(api: Api): Promise<void> {
   clearTimeout(late);
 }
 const GOODBYE_MS = 5_000;
+/** The longest time for which the API waits for the policy to be in force. */
+const API_WAITS_MS = 1_000;
 
 /** Returns the requirements of the dataplane that this machine does not meet. */
 export async function missingForDataplane(): Promise<readonly Missing[]> {
