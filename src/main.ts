@@ -61,8 +61,11 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
   });
-  const hungUp = (): void =>
-    void up.then(({ configuration }) => configuration.reload({ dryRun: false, author: 'SIGHUP' }));
+  const hungUp = async (): Promise<void> => {
+    const { configuration } = await up;
+    const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
+    if (outcome.kind === 'refused') log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
+  };
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const openCluster = await clusterOpener(config, version, log);

@@ -107,7 +107,7 @@ type PolicyChoice =
 
 /** All functions of the running node that the API uses. */
 export type System = {
-  /** Resolves when the node has put its stored policy in force, or has failed to for 30 s, or is shut down. */
+  /** Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. */
   readonly started: Promise<void>;
   readonly bus: Bus<Message>;
   readonly policies: {
@@ -428,7 +428,7 @@ export function createSystem(ports: SystemPorts): System {
     },
     configuration: {
       reload: async (request) =>
-        ports.reload == null || stopped
+        ports.reload == null || stopping !== undefined
           ? refusal('feature_unavailable', 'the node is shut down, or has no configuration file')
           : ask(bus, 'config.reload', { request }, activationTimeoutMs + RELOAD_TIMEOUT_MS),
       lastReload: () => lastReload,

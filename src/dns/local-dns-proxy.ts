@@ -97,8 +97,8 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Serves the listening sockets `descriptors`. With `waitMs`, queries wait in the sockets until `grantBy`, at
-   * most for this time.
+   * Serves the listening sockets `descriptors`. With `waitMs`, queries wait in the sockets until `grantBy`,
+   * for at most this time.
    */
   open(descriptors: SocketDescriptors, waitMs = 0): Promise<void> {
     return this.#inTurn(async () => {
@@ -134,7 +134,10 @@ export class LocalDnsProxy {
       try {
         for (const at of wanted) {
           const key = keyOf(at);
-          const standing = this.#listeners.get(key) ?? this.#removed.get(key);
+          const removed = this.#removed.get(key);
+          // Keep the listener open during this change.
+          if (removed !== undefined) this.#removed.set(key, { ...removed, closeAt: nowMs() + REMOVED_FOR_MS });
+          const standing = this.#listeners.get(key) ?? removed;
           const listeners = standing ?? this.#newListeners(at);
           next.set(key, listeners);
           if (standing !== undefined) continue;
