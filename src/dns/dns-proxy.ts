@@ -11,8 +11,8 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
 export type DnsProxy = {
   /**
    * Listens on every address on UDP and TCP. The proxy answers queries with SERVFAIL until the first `use`.
-   * If a socket was open before, and with `awaitsGrants`, queries wait in the sockets until `grantBy`, at most
-   * five seconds. Rejects if an address cannot be bound.
+   * With `awaitsGrants`, and if a socket was open before, queries wait in the sockets until `grantBy`, for at
+   * most five seconds. Rejects if an address cannot be bound.
    */
   open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**

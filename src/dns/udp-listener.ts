@@ -4,7 +4,7 @@ import { UdpPort } from '#sockets/udp-port.js';
 import type { Counts } from './dns-counts.js';
 import type { Resolver } from './resolver.js';
 
-/** What the listeners of the proxy share. `unanswered`: the number of queries that have no answer yet. */
+/** Objects that the listeners of the proxy share. `unanswered`: the number of queries without an answer. */
 export type ListenerParts = {
   readonly resolver: Resolver;
   readonly counts: Counts;

@@ -61,8 +61,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy`, at
-   * most for this time.
+   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy`,
+   * for at most this time.
    */
   async open(fd: number, waitMs = 0): Promise<void> {
     if (waitMs === 0) return this.#listener.open(fd);

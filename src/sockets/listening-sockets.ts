@@ -157,7 +157,7 @@ export class ListeningSockets {
 }
 
 /** Returns the name of a socket. The name identifies the socket in the store, also for the next process. */
-export function nameOf(part: ListeningPart, { kind, address, port, shared }: ListeningSocket): string {
+function nameOf(part: ListeningPart, { kind, address, port, shared }: ListeningSocket): string {
   return [part, kind, dotted(address), port, ...(shared === undefined ? [] : [shared])].join('-');
 }
 

@@ -102,7 +102,7 @@ function messageOf(text: Uint8Array, fd: number | null): Uint8Array {
   return new Uint8Array(memory, 0, HEADER);
 }
 
-/** Returns the service manager that started this process; null if there is none, or if it asks for no messages. */
+/** Returns the service manager that started this process; null if there is none that takes messages. */
 export function serviceManager(
   environment: NodeJS.ProcessEnv,
   failed: (failure: unknown) => void,
