@@ -63,8 +63,11 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   });
   const hungUp = async (): Promise<void> => {
     const { configuration } = await up;
+    const before = configuration.lastReload();
     const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
-    if (outcome.kind === 'refused') log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
+    // A reload that has begun is logged already.
+    if (outcome.kind === 'refused' && configuration.lastReload() === before)
+      log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
   };
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
