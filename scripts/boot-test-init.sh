@@ -10,6 +10,7 @@ for word in $(cat /proc/cmdline); do
 done
 for module in virtio_blk ext4 veth bridge nf_tables nft_counter; do modprobe "$module" 2>/dev/null; done
 mkdir -p /var/lib/weir /etc/weir
+id weir >/dev/null 2>&1 || useradd --system weir
 mount /dev/vda /var/lib/weir
 echo >/etc/fstab
 
@@ -37,7 +38,7 @@ cat >"$units/weir.service.d/boot-test.conf" <<END
 After=boot-test-traffic.service
 [Service]
 TimeoutStartSec=10min
-ExecStartPre=$folder/scripts/boot-test-check.sh before
+ExecStartPre=+$folder/scripts/boot-test-check.sh before
 ExecStart=
 ExecStart=$(command -v node) $folder/bin/weir.js run --config /etc/weir/weir.yaml
 StandardOutput=file:/run/weir.log

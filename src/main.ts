@@ -1,11 +1,11 @@
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { givingUpToOther } from '#actors/other-process.js';
 import { createSystem, type System } from '#actors/system.js';
 import type { Api } from '#api/api.js';
-import { createApi } from '#api/server.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
@@ -24,6 +24,8 @@ import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { listenOnceThere } from '#sockets/address-changes.js';
+import { ListeningSockets } from '#sockets/listening-sockets.js';
+import { inheritedDescriptors, serviceManager } from '#sockets/service-manager.js';
 import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
@@ -32,7 +34,6 @@ import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
 import { followPolicyFile } from './node-policy-file.js';
 import { reloadPorts } from './node-reload.js';
-import { createPeerListener } from './peer-listener.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
@@ -61,11 +62,17 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
   });
-  const hungUp = (): void =>
-    void up.then(({ configuration }) => configuration.reload({ dryRun: false, author: 'SIGHUP' }));
+  const hungUp = async (): Promise<void> => {
+    const { configuration } = await up;
+    const before = configuration.lastReload();
+    const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
+    // A reload that has begun is logged already.
+    if (outcome.kind === 'refused' && configuration.lastReload() === before)
+      log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
+  };
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
-  const openCluster = clusterOpener(config, version, log);
+  const openCluster = await clusterOpener(config, version, log);
   let cluster = null as Cluster | null;
   const share = (kv: KvStore): Shared | null => {
     if (openCluster === null) return null;
@@ -77,30 +84,46 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       seals: config.cluster?.sealKeyFile != null,
     };
   };
+  const manager = serviceManager(process.env, (failure) =>
+    log.warn({ err: failure }, 'the service manager cannot be told'),
+  );
+  const sockets = new ListeningSockets(manager, inheritedDescriptors(process.env), (name) =>
+    log.info({ socket: name }, 'closed a socket of the previous process that the configuration no longer has'),
+  );
+  if (config.dns === null) sockets.closeUnused('dns');
+  if (config.servicePlane === null) sockets.closeUnused('plane');
+  const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
+  const datapath =
+    config.dataplane === null
+      ? null
+      : openDatapath({
+          ...config.dataplane,
+          divertDns: config.dns?.transparent ?? false,
+          countedGroups: config.metrics.sourceGroups,
+          servicePlane: inspecting?.listen ?? null,
+          bootGuard: { path: bootFileIn(config.node.dataDir), isOpen: config.policy.fallback === 'allow' },
+        });
+  datapath?.begin();
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
     config.cluster?.sealKeyFile ?? null,
     share,
-  );
+  ).catch(async (failure: unknown) => {
+    await datapath?.close();
+    throw failure;
+  });
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir, {
       cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
     });
     const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
-    const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
     const dataplane =
-      config.dataplane === null
+      config.dataplane === null || datapath === null
         ? null
         : {
-            datapath: openDatapath({
-              ...config.dataplane,
-              divertDns: config.dns?.transparent ?? false,
-              countedGroups: config.metrics.sourceGroups,
-              servicePlane: inspecting?.listen ?? null,
-              bootGuard: { path: bootFileIn(config.node.dataDir), isOpen: config.policy.fallback === 'allow' },
-            }),
+            datapath,
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
             divertsDns: config.dns?.transparent ?? false,
@@ -114,7 +137,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const plane = inspecting === null ? null : createServicePlane(inspecting);
+    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
@@ -141,7 +164,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
     const system: System = createSystem({
       store,
       dataplane,
-      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane)),
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets),
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
@@ -162,6 +185,9 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       log: ring,
     });
     try {
+      // To load the API blocks this thread for some 100 ms, and connections and lookups may wait.
+      await Promise.race([system.started, pause(API_WAITS_MS), stopped]);
+      const { createApi } = await import('#api/server.js');
       const api = await createApi(
         management,
         apiOptions(() => running.config.api, version, log),
@@ -179,6 +205,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       let peersListen = Promise.resolve();
       if (cluster !== null && config.cluster !== null) {
         const { peer } = config.cluster;
+        const { createPeerListener } = await import('./peer-listener.js');
         const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
         made.push(listener);
         peersListen = listen('the peer listener', listener, peer.listen);
@@ -192,9 +219,11 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
         log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
       }
       isUp(system);
+      void system.started.then(() => manager?.ready());
       const reason = await peersListen.then(() => stopped);
       if (reason instanceof Error) throw reason;
       log.info({ signal: reason }, 'draining');
+      manager?.stopping();
     } finally {
       policyFile.close();
       management.support.close();
@@ -204,6 +233,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
       await Promise.all(made.map(closed));
     }
   } finally {
+    await datapath?.close();
     await store.close();
     process.off('SIGHUP', hungUp);
   }
@@ -221,6 +251,8 @@ async function closed(api: Api): Promise<void> {
   clearTimeout(late);
 }
 const GOODBYE_MS = 5_000;
+/** The longest time for which the API waits for the policy to be in force. */
+const API_WAITS_MS = 1_000;
 
 /** Returns the requirements of the dataplane that this machine does not meet. */
 export async function missingForDataplane(): Promise<readonly Missing[]> {

@@ -59,7 +59,10 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     }
     if (message.type === 'config.reloaded') {
       work.reloaded(message.result, message.needsRestart.length);
-      if (message.by === 'SIGHUP' && message.failure === null) observer.record(auditDelta(BY_SIGNAL, Date.now()));
+      const { by, result } = message;
+      if (result === 'rollback_failed')
+        observer.record(auditDelta({ ...BY_SIGNAL, actor: by, target: 'rollback_failed', status: 503 }, Date.now()));
+      else if (by === 'SIGHUP' && result === 'applied') observer.record(auditDelta(BY_SIGNAL, Date.now()));
     }
     if (message.type === 'program.proved') metrics.proved(message.proof);
     else if (message.type === 'program.disproved') metrics.disproved();
@@ -100,8 +103,11 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
   };
 }
 
-/** The audit event of a reload by a signal. A reload by the API has the audit event of its request. */
-const BY_SIGNAL: AuditEvent = {
+/**
+ * The audit event of a reload by a signal. A reload by the API has the audit event of its request if it
+ * succeeds.
+ */
+const BY_SIGNAL = {
   type: 'config_change',
   actor: 'SIGHUP',
   operation: 'reloadConfiguration',
@@ -109,7 +115,7 @@ const BY_SIGNAL: AuditEvent = {
   remote: '',
   status: 200,
   etag: null,
-};
+} as const satisfies AuditEvent;
 
 /** Returns the audit event of a pending change that Weir itself ended. */
 function endOfChange({ generation, outcome, reason }: Extract<Fact, { type: 'policy.change_ended' }>): AuditEvent {

@@ -5,7 +5,7 @@ import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { PartSettings } from '#actors/reload.actor.js';
 import type { createApi } from '#api/server.js';
-import { Cluster, type ClusterOptions } from '#cluster/cluster.js';
+import type { Cluster, ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import type { DnsSettings, ServicePlaneSettings } from '#contracts/config-reload.js';
@@ -18,7 +18,6 @@ import type { ServicePlaneOptions } from '#service-plane/service-plane-options.j
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { fileSeal } from '#store/seal.js';
 import type { KvStore } from '#store/store-types.js';
-import { OwnIdentity } from './own-identity.js';
 
 /** Returns the settings of the parts that a reload changes by messages. */
 export function partSettings({ dataplane, dns, servicePlane }: Config): PartSettings {
@@ -68,9 +67,15 @@ export function servicePlaneOptions(
  * Returns the function with which the node joins a cluster: it receives the local store and returns the
  * cluster. Null if the configuration has no `cluster` section.
  */
-export function clusterOpener(config: Config, version: string, log: Logger): ((kv: KvStore) => Cluster) | null {
+export async function clusterOpener(
+  config: Config,
+  version: string,
+  log: Logger,
+): Promise<((kv: KvStore) => Cluster) | null> {
   const { cluster: configured, node } = config;
   if (configured === null) return null;
+  const { Cluster } = await import('#cluster/cluster.js');
+  const { OwnIdentity } = await import('./own-identity.js');
   const { tls } = configured.peer;
   if (tls !== null) {
     const failed = (reason: string): void => log.error(`the certificate of cluster.peer.tls is not renewed: ${reason}`);

@@ -26,7 +26,7 @@ export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapat
     actors: {
       open: fromPromise(async () => {
         changes.begin();
-        await configured().open();
+        await configured().open({ awaitsGrants: datapath !== null });
         changes.end();
       }),
       connectGrants: fromPromise(async () => {

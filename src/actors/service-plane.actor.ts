@@ -33,7 +33,7 @@ export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | 
     actors: {
       open: fromPromise(async () => {
         changes.begin();
-        await configured().plane.open();
+        await configured().plane.open({ awaitsGrants: datapath !== null });
         changes.end();
       }),
       connectGrants: fromPromise(async () => {

@@ -107,6 +107,8 @@ type PolicyChoice =
 
 /** All functions of the running node that the API uses. */
 export type System = {
+  /** Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. */
+  readonly started: Promise<void>;
   readonly bus: Bus<Message>;
   readonly policies: {
     /**
@@ -386,8 +388,10 @@ export function createSystem(ports: SystemPorts): System {
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
+  const hasStarted = (snapshot: { matches(state: object): boolean }) => !snapshot.matches({ phase: 'starting' });
   return {
     bus,
+    started: waitFor(node, hasStarted).then(() => {}),
     policies: {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');
@@ -424,7 +428,7 @@ export function createSystem(ports: SystemPorts): System {
     },
     configuration: {
       reload: async (request) =>
-        ports.reload == null || stopped
+        ports.reload == null || stopping !== undefined
           ? refusal('feature_unavailable', 'the node is shut down, or has no configuration file')
           : ask(bus, 'config.reload', { request }, activationTimeoutMs + RELOAD_TIMEOUT_MS),
       lastReload: () => lastReload,

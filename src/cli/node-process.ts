@@ -77,6 +77,12 @@ export type NodeOptions = {
   readonly only?: readonly string[];
   /** The user id and group id of the node; root by default. */
   readonly user?: number;
+  /** The service manager of the node. Each start of the node gets the stored descriptors. */
+  readonly serviceManager?: {
+    readonly socketPath: string;
+    /** The stored descriptors by name. */
+    readonly stored: ReadonlyMap<string, number>;
+  };
   /** Further sections of the configuration. A section replaces the default section of the same name. */
   readonly sections?: Readonly<Record<string, unknown>>;
 };
@@ -110,9 +116,12 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
     // `exec` replaces the shell, so that `child.pid` is the process id of the node. Otherwise signals would
     // reach the shell only.
     const bound = launched.cpu === undefined ? '' : `taskset -c ${launched.cpu} `;
-    const shell = `exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
+    const { socketPath, stored } = launched.serviceManager ?? { stored: new Map<string, number>() };
+    const passed = `export LISTEN_PID=$$ LISTEN_FDS=${stored.size} LISTEN_FDNAMES=${[...stored.keys()].join(':')}; `;
+    const shell = `${stored.size > 0 ? passed : ''}exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
     const words = ['-c', shell, process.execPath, launched.command ?? weir, configFile, logFile];
-    child = topology.node.start('sh', words);
+    const environment = socketPath === undefined ? process.env : { ...process.env, NOTIFY_SOCKET: socketPath };
+    child = topology.node.start('sh', words, environment, [...stored.values()]);
   };
   const token = async (): Promise<string> => (await readFile(join(folder, 'data', 'admin.token'), 'utf8')).trim();
 

@@ -27,7 +27,13 @@ export type NamespaceCommands = {
    * Runs a command like `run`, but throws if the command fails. Returns the standard output of the command.
    */
   must(command: string, ...args: string[]): Promise<string>;
-  start(command: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
+  /** The process gets `descriptors` as its descriptors from 3. */
+  start(
+    command: string,
+    args: readonly string[],
+    env?: NodeJS.ProcessEnv,
+    descriptors?: readonly number[],
+  ): ChildProcess;
 };
 
 /** A network namespace that one object owns. */
@@ -129,10 +135,10 @@ function commandsIn(name: string, children: Set<ChildProcess>): NamespaceCommand
     name,
     run: (command, ...args) => run('nsenter', [...enter, command, ...args]),
     must: (command, ...args) => must('nsenter', ...enter, command, ...args),
-    start: (command, args, env) => {
+    start: (command, args, env, descriptors = []) => {
       // `--pdeathsig` ends the child process with this process, even if this process is killed.
       const child = spawn('nsenter', [...enter, 'setpriv', '--pdeathsig', 'KILL', command, ...args], {
-        stdio: ['pipe', 'pipe', 'pipe'],
+        stdio: ['pipe', 'pipe', 'pipe', ...descriptors],
         env: env ?? process.env,
       });
       children.add(child);

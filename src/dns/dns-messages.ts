@@ -3,6 +3,7 @@ import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 
@@ -15,8 +16,9 @@ export type ToDnsThread =
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to the DNS thread. The DNS thread sends a response to each request. */
 export type DnsRequests = {
-  open(): void;
-  change(settings: DnsSettings): void;
+  /** See `LocalDnsProxy.open`. */
+  open(descriptors: SocketDescriptors, waitMs: number): void;
+  change(settings: DnsSettings, descriptors: SocketDescriptors): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];

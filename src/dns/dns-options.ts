@@ -22,17 +22,6 @@ export type DnsOptions = DnsSettings & {
   readonly tcpIdleMs?: number;
 };
 
-/**
- * An address and port on which the proxy listens, both in host byte order. `isTransparent`: the datapath
- * diverts queries for other DNS servers to this address.
- */
-export type ListenAt = {
-  readonly address: number;
-  readonly port: number;
-  readonly isTransparent: boolean;
-  readonly mark: number;
-};
-
 export function textOf({ host, port }: Endpoint): string {
   return `${host}:${port}`;
 }

@@ -10,10 +10,11 @@ import type { SeenLookups } from '#contracts/seen-lookup.js';
  */
 export type DnsProxy = {
   /**
-   * Binds every listening address on UDP and TCP. The proxy answers queries with SERVFAIL until the first
-   * `use`. Rejects if an address cannot be bound.
+   * Listens on every address on UDP and TCP. The proxy answers queries with SERVFAIL until the first `use`.
+   * With `awaitsGrants`, and if a socket was open before, queries wait in the sockets until `grantBy`, for at
+   * most five seconds. Rejects if an address cannot be bound.
    */
-  open(): Promise<void>;
+  open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**
    * Changes the settings of the running proxy; lookups in progress are answered. Rejects and changes nothing
    * if a socket cannot be opened. A proxy that is not open takes the settings at its next `open`.

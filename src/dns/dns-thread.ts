@@ -3,18 +3,26 @@ import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
+import { ListeningSockets } from '#sockets/listening-sockets.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
+import { socketsOf } from './dns-sockets.js';
+
+/**
+ * The longest time for which queries wait for the first policy of this process. A resolver of a client asks
+ * again after this time.
+ */
+const WAIT_MS = 5_000;
 
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
  * dies, pending requests to the thread fail and `watch` reports `worker_died`; the next `open` starts a new
  * thread.
  */
-export function createDnsProxy(options: DnsOptions): DnsProxy {
-  return new DnsThread(options);
+export function createDnsProxy(options: DnsOptions, sockets = new ListeningSockets()): DnsProxy {
+  return new DnsThread(options, sockets);
 }
 
 type Thread = WorkerClient<DnsRequests, ToDnsThread, FromDnsThread>;
@@ -26,15 +34,19 @@ class DnsThread implements DnsProxy {
   readonly #observers = new Set<(seen: SeenLookups) => void>();
   #lookupsWanted = false;
 
-  constructor(private options: DnsOptions) {}
+  constructor(
+    private options: DnsOptions,
+    private readonly sockets: ListeningSockets,
+  ) {}
 
-  async open(): Promise<void> {
+  async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
     await this.#end();
+    const { descriptors, isKept } = this.sockets.open('dns', socketsOf(this.options));
     const thread = this.#start();
     if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });
     thread.send({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
-      await thread.request('open', []);
+      await thread.request('open', [descriptors, awaitsGrants && isKept ? WAIT_MS : 0]);
     } catch (failure) {
       await this.#end();
       throw failure;
@@ -42,8 +54,13 @@ class DnsThread implements DnsProxy {
   }
 
   async change(settings: DnsSettings): Promise<void> {
-    await this.#thread?.request('change', [settings]);
-    this.options = { ...this.options, ...settings };
+    const options = { ...this.options, ...settings };
+    const thread = this.#thread;
+    if (thread !== null)
+      await this.sockets.change('dns', socketsOf(options), (descriptors) =>
+        thread.request('change', [settings, descriptors]),
+      );
+    this.options = options;
   }
 
   use(lookups: Lookups): void {
@@ -84,6 +101,7 @@ class DnsThread implements DnsProxy {
   async close(): Promise<void> {
     await this.#thread?.request('close', []).catch(() => {});
     await this.#end();
+    this.sockets.close('dns');
   }
 
   #start(): Thread {

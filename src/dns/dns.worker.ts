@@ -29,8 +29,8 @@ function handle(message: ToDnsThread): void {
 
 parent.serve(
   {
-    open: () => proxy.open(),
-    change: (settings) => proxy.change(settings),
+    open: (descriptors, waitMs) => proxy.open(descriptors, waitMs),
+    change: (settings, descriptors) => proxy.change(settings, descriptors),
     close: () => proxy.close(),
     stats: () => proxy.stats(),
     names: () => proxy.names(),

@@ -1,10 +1,11 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { parseAddress } from '#policy/model/ipv4.js';
 import { Descriptors } from '#sockets/descriptors.js';
+import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import { Pump } from '#sockets/pump.js';
 import { RouteNotifications } from '#sockets/route-notifications.js';
 import { DecidedHits } from '#threads/decided-hits.js';
@@ -12,8 +13,9 @@ import { AnswerCache } from './answer-cache.js';
 import { AnswerGrants } from './answer-grants.js';
 import { nowMs } from './clock.js';
 import { Counts } from './dns-counts.js';
-import type { DnsOptions, Endpoint, ListenAt } from './dns-options.js';
+import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
+import { descriptorsAt, keyOf, type ListenAt, listensAt } from './dns-sockets.js';
 import { Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
 import { Rebinding } from './rebinding.js';
@@ -27,8 +29,11 @@ import { Upstreams } from './upstream/upstreams.js';
 const TICK_MS = 20;
 /** A removed listening address still answers for this time, which is longer than any lookup takes. */
 const REMOVED_FOR_MS = 2_000;
+/** The longest time for which the end of the proxy waits for the answers of queries in progress. */
+const FINISH_MS = 500;
+const FINISH_POLL_MS = 5;
 
-type Listeners = { readonly udp: UdpListener; readonly tcp: TcpListener };
+type Listeners = { readonly at: ListenAt; readonly udp: UdpListener; readonly tcp: TcpListener };
 
 /**
  * The DNS proxy itself; all its work runs in the thread that creates the object. `DnsProxy` is the interface
@@ -42,6 +47,8 @@ export class LocalDnsProxy {
   readonly #hits = new DecidedHits<number>((rank) => rank);
   readonly #known = new KnownNames((address, key) => this.#sightings.named(address, key));
   readonly #waits = new RecentWaits();
+  /** The number of queries that have no answer yet. */
+  readonly #unanswered = { count: 0 };
   readonly #cache: AnswerCache;
   readonly #pump: Pump;
   readonly #upstreams: Upstreams;
@@ -53,6 +60,8 @@ export class LocalDnsProxy {
   /** Listeners on removed addresses, which still answer for a short time. The key is `keyOf` the address. */
   readonly #removed = new Map<string, Listeners & { readonly closeAt: number }>();
   #turn: Promise<unknown> = Promise.resolve();
+  /** Begins to serve queries, while these still wait in the sockets; null afterwards. */
+  #begin: (() => void) | null = null;
   readonly #ticking: NodeJS.Timeout;
 
   constructor(
@@ -83,25 +92,40 @@ export class LocalDnsProxy {
       sightings: this.#sightings,
       hits: this.#hits,
     });
-    this.#listeners = new Map(listensAt(options).map((at) => [keyOf(at), this.#listenersAt(at)]));
+    this.#listeners = new Map(listensAt(options).map((at) => [keyOf(at), this.#newListeners(at)]));
     this.#ticking = setInterval(() => this.#tick(), TICK_MS);
   }
 
-  open(): Promise<void> {
+  /**
+   * Serves the listening sockets `descriptors`. With `waitMs`, queries wait in the sockets until `grantBy`,
+   * for at most this time.
+   */
+  open(descriptors: SocketDescriptors, waitMs = 0): Promise<void> {
     return this.#inTurn(async () => {
       this.#upstreams.open();
-      for (const { udp, tcp } of this.#listeners.values()) {
-        udp.open();
-        await tcp.open();
-      }
+      const begin = async (): Promise<void> => {
+        for (const { at, udp, tcp } of this.#listeners.values()) {
+          const fds = descriptorsAt(at, descriptors);
+          udp.open(fds.udp);
+          await tcp.open(fds.tcp);
+        }
+      };
+      if (waitMs === 0) return begin();
+      const late = setTimeout(() => this.#begin?.(), waitMs);
+      this.#begin = () => {
+        clearTimeout(late);
+        this.#begin = null;
+        void this.#inTurn(begin);
+      };
     });
   }
 
   /**
-   * Changes the settings. New sockets are opened first, so that a failure changes nothing. A removed address
-   * answers for `REMOVED_FOR_MS` more: lookups in progress get their answer, and a change back opens nothing.
+   * Changes the settings; `descriptors` are the listening sockets for them. A failure changes nothing. A
+   * removed address answers for `REMOVED_FOR_MS` more, so that lookups in progress get their answer.
    */
-  change(settings: DnsSettings): Promise<void> {
+  change(settings: DnsSettings, descriptors: SocketDescriptors): Promise<void> {
+    this.#begin?.();
     return this.#inTurn(async () => {
       const before = this.#options;
       const wanted = listensAt({ ...before, ...settings });
@@ -110,13 +134,17 @@ export class LocalDnsProxy {
       try {
         for (const at of wanted) {
           const key = keyOf(at);
-          const standing = this.#listeners.get(key) ?? this.#removed.get(key);
-          const listeners = standing ?? this.#listenersAt(at);
+          const removed = this.#removed.get(key);
+          // Keep the listener open during this change.
+          if (removed !== undefined) this.#removed.set(key, { ...removed, closeAt: nowMs() + REMOVED_FOR_MS });
+          const standing = this.#listeners.get(key) ?? removed;
+          const listeners = standing ?? this.#newListeners(at);
           next.set(key, listeners);
           if (standing !== undefined) continue;
           opened.push(listeners);
-          listeners.udp.open();
-          await listeners.tcp.open();
+          const fds = descriptorsAt(at, descriptors);
+          listeners.udp.open(fds.udp);
+          await listeners.tcp.open(fds.tcp);
         }
         this.#upstreams.change(settings.upstreams);
       } catch (failure) {
@@ -138,10 +166,12 @@ export class LocalDnsProxy {
     });
   }
 
-  #listenersAt(at: ListenAt): Listeners {
+  #newListeners(at: ListenAt): Listeners {
+    const parts = { resolver: this.resolver, counts: this.#counts, unanswered: this.#unanswered };
     return {
-      udp: new UdpListener(this.#pump, at, this.resolver, this.#counts),
-      tcp: new TcpListener(at, this.resolver, this.#counts, this.#options.tcpIdleMs),
+      at,
+      udp: new UdpListener(this.#pump, parts),
+      tcp: new TcpListener(parts, this.#options.tcpIdleMs),
     };
   }
 
@@ -168,6 +198,7 @@ export class LocalDnsProxy {
     this.granter.use(port);
     this.#hits.sendBy(port);
     this.resolver.invalidateGrants();
+    if (port !== null) this.#begin?.();
   }
 
   stats(): DnsStats {
@@ -213,9 +244,21 @@ export class LocalDnsProxy {
     return seen;
   }
 
+  /**
+   * Stops to receive. Queries in progress get their answers within `FINISH_MS`; further queries stay in the
+   * sockets.
+   */
   async close(): Promise<void> {
+    this.#begin = null;
+    const all = [...this.#listeners.values(), ...this.#removed.values()];
+    for (const { udp, tcp } of all) {
+      udp.pause();
+      tcp.pause();
+    }
+    for (const until = nowMs() + FINISH_MS; this.#unanswered.count > 0 && nowMs() < until; )
+      await pause(FINISH_POLL_MS);
     clearInterval(this.#ticking);
-    for (const { udp, tcp } of [...this.#listeners.values(), ...this.#removed.values()]) {
+    for (const { udp, tcp } of all) {
       udp.close();
       await tcp.close();
     }
@@ -249,26 +292,4 @@ export class LocalDnsProxy {
   #addresses(alive: boolean): readonly string[] {
     return this.#upstreams.all.filter(({ isAlive }) => isAlive === alive).map(({ address }) => address);
   }
-}
-
-/**
- * The address and port of the sockets that receive diverted DNS queries. The BPF program uses the same
- * address (`bpf/inspect/divert_dns.h`).
- */
-const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
-
-function keyOf({ address, port, isTransparent }: ListenAt): string {
-  return `${address}:${port}:${isTransparent}`;
-}
-
-function listensAt({ listen, transparent, mark }: DnsOptions): readonly ListenAt[] {
-  const all = [
-    ...listen.map((at) => ({ ...at, isTransparent: false })),
-    ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
-  ];
-  return all.map(({ host, port, isTransparent }) => {
-    const address = parseAddress(host);
-    if (address === undefined) throw new Error(`${host} is not an IPv4 address`);
-    return { address, port, isTransparent, mark };
-  });
 }

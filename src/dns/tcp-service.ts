@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Counts } from './dns-counts.js';
-import type { Resolver } from './resolver.js';
+import type { ListenerParts } from './udp-listener.js';
 import { FrameReader, framed } from './wire/framing.js';
 
 const QUERY_BYTES = 4_096;
@@ -14,7 +13,8 @@ const IN_FLIGHT = 64;
  * Answers the DNS queries of one TCP connection. Responses are sent in the order in which they become ready
  * (RFC 7766). While the client does not read responses, the service reads no further queries.
  */
-export function serveTcp(socket: Socket, source: number, resolver: Resolver, counts: Counts, idleMs: number): void {
+export function serveTcp(socket: Socket, source: number, parts: ListenerParts, idleMs: number): void {
+  const { resolver, counts, unanswered } = parts;
   const frames = new FrameReader(QUERY_BYTES);
   let queries: readonly Uint8Array[] = [];
   let next = 0;
@@ -24,6 +24,7 @@ export function serveTcp(socket: Socket, source: number, resolver: Resolver, cou
 
   const answer = (response: Uint8Array): void => {
     inFlight--;
+    unanswered.count--;
     if (socket.writable) socket.write(framed(response));
     take();
   };
@@ -35,7 +36,10 @@ export function serveTcp(socket: Socket, source: number, resolver: Resolver, cou
     isTaking = true;
     for (let query = queries[next]; query !== undefined && mayTake(); query = queries[++next]) {
       inFlight++;
-      if (!resolver.answer(query, source, true, answer)) socket.destroy();
+      unanswered.count++;
+      if (resolver.answer(query, source, true, answer)) continue;
+      unanswered.count--;
+      socket.destroy();
     }
     isTaking = false;
     if (next < queries.length) return;

@@ -1,10 +1,15 @@
 import type { Pump } from '#sockets/pump.js';
+import { duplicateSocket } from '#sockets/socket-options.js';
 import { UdpPort } from '#sockets/udp-port.js';
 import type { Counts } from './dns-counts.js';
-import type { ListenAt } from './dns-options.js';
 import type { Resolver } from './resolver.js';
 
-const BUFFER_BYTES = 4 << 20;
+/** Objects that the listeners of the proxy share. `unanswered`: the number of queries without an answer. */
+export type ListenerParts = {
+  readonly resolver: Resolver;
+  readonly counts: Counts;
+  readonly unanswered: { count: number };
+};
 
 /**
  * Answers DNS queries on one UDP address. The response to a diverted query has the destination address of the
@@ -15,26 +20,30 @@ export class UdpListener {
 
   constructor(
     private readonly pump: Pump,
-    private readonly at: ListenAt,
-    private readonly resolver: Resolver,
-    private readonly counts: Counts,
+    private readonly parts: ListenerParts,
   ) {}
 
-  /** Opens the socket. Throws a `KernelFailure` if the socket cannot be opened. */
-  open(): void {
-    const { isTransparent, mark } = this.at;
-    const port = new UdpPort(
-      this.pump,
-      { bind: this.at, mark, isTransparent, bufferBytes: BUFFER_BYTES },
-      {
-        onDatagram: (datagram, client, from, to) => {
-          if (from === 0) return;
-          this.resolver.answer(datagram, client, false, (response) => port.send(response, client, from, to));
-        },
-        onError: (code) => this.counts.refuse(code === 'EMSGSIZE' ? 'too_long' : 'not_sent'),
+  /** Begins to receive on a duplicate of the bound socket `fd`. */
+  open(fd: number): void {
+    const { resolver, counts, unanswered } = this.parts;
+    const port = new UdpPort(this.pump, duplicateSocket(fd), {
+      onDatagram: (datagram, client, from, to) => {
+        if (from === 0) return;
+        unanswered.count++;
+        const isAnswered = resolver.answer(datagram, client, false, (response) => {
+          unanswered.count--;
+          port.send(response, client, from, to);
+        });
+        if (!isAnswered) unanswered.count--;
       },
-    );
+      onError: (code) => counts.refuse(code === 'EMSGSIZE' ? 'too_long' : 'not_sent'),
+    });
     this.#port = port;
+  }
+
+  /** Stops to receive. Answers can still be sent. */
+  pause(): void {
+    this.#port?.pause();
   }
 
   close(): void {

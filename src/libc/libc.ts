@@ -29,6 +29,7 @@ type Libc = {
   socketpair(domain: number, type: number, protocol: number, pair: Int32Array): number;
   recvmmsg(fd: number, headers: Pointer, count: number, flags: number, timeout: null): number;
   sendmmsg(fd: number, headers: Pointer, count: number, flags: number): number;
+  sendmsg(fd: number, message: Uint8Array, flags: number): number;
   epoll_create1(flags: number): number;
   epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array | null): number;
   epoll_wait(epoll: number, events: Uint8Array, count: number, timeoutMs: number): number;
@@ -69,6 +70,7 @@ const LIBC: Record<keyof Libc, string> = {
   // Declare addresses as numbers: for a pointer, koffi would create a JavaScript value at each call.
   recvmmsg: 'int recvmmsg(int fd, uint64_t headers, uint32_t count, int flags, void *timeout)',
   sendmmsg: 'int sendmmsg(int fd, uint64_t headers, uint32_t count, int flags)',
+  sendmsg: 'long sendmsg(int fd, const void *message, int flags)',
   epoll_create1: 'int epoll_create1(int flags)',
   epoll_ctl: 'int epoll_ctl(int epoll, int operation, int fd, void *event)',
   epoll_wait: 'int epoll_wait(int epoll, void *events, int count, int timeout)',
@@ -111,7 +113,14 @@ export function check(doing: string, result: number, detail?: () => string): num
   throw new KernelFailure(doing, result < -1 ? -result : errno(), detail?.());
 }
 
+const F_SETFD = 2;
+const FD_CLOEXEC = 1;
 const F_DUPFD_CLOEXEC = 1_030;
+
+/** Makes the kernel close a descriptor in programs that this process starts. */
+export function closeOnExec(fd: number): void {
+  check('set a descriptor to close on exec', libc.fcntl(fd, F_SETFD, FD_CLOEXEC));
+}
 
 /** Duplicates a file descriptor. The copy stays open when the original descriptor is closed. */
 export function duplicate(doing: string, fd: number): number {

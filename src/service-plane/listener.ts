@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { openListener } from '#sockets/socket-options.js';
+import { BACKLOG, duplicateSocket } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /**
@@ -18,12 +18,11 @@ export class Listener {
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => this.#take(socket));
   }
 
-  open(): Promise<void> {
-    const { listen, mark } = this.options;
+  /** Begins to accept on a duplicate of the listening socket `fd`. */
+  open(fd: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      const fd = openListener(listen, { mark, isTransparent: true, isShared: true });
-      this.#server.listen({ fd }, () => {
+      this.#server.listen({ fd: duplicateSocket(fd) }, BACKLOG, () => {
         this.#server.off('error', reject);
         this.#server.on('error', () => {});
         resolve();

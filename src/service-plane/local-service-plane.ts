@@ -37,6 +37,8 @@ export class LocalServicePlane {
   readonly #ofSource = new SourceCounts<number>();
   readonly #seen = new SeenConnectionRecorder();
   readonly #hits = new DecidedHits(deciderKey);
+  /** Begins to accept, while connections still wait in the socket; null afterwards. */
+  #begin: (() => void) | null = null;
   /** The options in force. The parts of the service plane share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
 
@@ -58,8 +60,18 @@ export class LocalServicePlane {
     this.#listener = new Listener(options, (client, flow) => this.#accept(client, flow));
   }
 
-  open(): Promise<void> {
-    return this.#listener.open();
+  /**
+   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy`,
+   * for at most this time.
+   */
+  async open(fd: number, waitMs = 0): Promise<void> {
+    if (waitMs === 0) return this.#listener.open(fd);
+    const late = setTimeout(() => this.#begin?.(), waitMs);
+    this.#begin = () => {
+      clearTimeout(late);
+      this.#begin = null;
+      void this.#listener.open(fd);
+    };
   }
 
   /** @throws Error if the CA certificates cannot be read. No setting was changed then. */
@@ -80,6 +92,7 @@ export class LocalServicePlane {
   grantsBy(port: MessagePort): void {
     this.#plane.evaluator.grantsBy(port);
     this.#hits.sendBy(port);
+    this.#begin?.();
   }
 
   /**
@@ -112,6 +125,7 @@ export class LocalServicePlane {
   }
 
   async close(): Promise<void> {
+    this.#begin = null;
     const closed = this.#listener.close();
     for (const connection of this.#connections) connection.cut();
     this.#plane.interceptor.close();

@@ -16,6 +16,8 @@ import type {
   ToPlaneThread,
 } from './service-plane-messages.js';
 
+const RING_MS = 5;
+
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
   /** Called when `upstreamCaFault` or `spliceFault` of the thread has changed. */
@@ -83,7 +85,7 @@ export class PlaneThread {
     this.#thread.send(message, transferred);
   }
 
-  open = (): Promise<void> => this.#thread.request('open', []);
+  open = (fd: number, waitMs: number): Promise<void> => this.#thread.request('open', [fd, waitMs]);
   change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
   close = (): Promise<void> => this.#thread.request('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
@@ -114,8 +116,11 @@ export class PlaneThread {
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
-      this.#handover.ring();
+      // The splice thread notices its termination only when its wait ends. A bell rung before the termination
+      // would be heard too early.
+      const ringing = setInterval(() => this.#handover.ring(), RING_MS);
       await Promise.all(stopped);
+      clearInterval(ringing);
       // Reset the offloaded connections before `Handover.close` resets the sockets. As long as the datapath
       // handles the packets of a connection, a reset from its socket does not leave the node.
       this.#resetJoined();

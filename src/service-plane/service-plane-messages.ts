@@ -40,7 +40,8 @@ export type ToPlaneThread =
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
 export type PlaneRequests = {
-  open(): void;
+  /** See `LocalServicePlane.open`. */
+  open(fd: number, waitMs: number): void;
   change(settings: ServicePlaneSettings): void;
   close(): void;
   stats(): ThreadStats;

@@ -4,6 +4,7 @@ import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
+import { descriptorIn, type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
@@ -12,6 +13,8 @@ import type { ThreadNumber, ToPlaneThread } from './service-plane-messages.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 const TICKET_KEY_BYTES = 48;
+/** The longest time for which connections wait for the first policy of this process. */
+const WAIT_MS = 5_000;
 
 type Faults = Readonly<Record<Exclude<ServicePlaneChange['type'], 'worker_died'>, string | null>>;
 const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
@@ -22,8 +25,8 @@ const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisf
  * distributes connections among the threads. If a thread ends unexpectedly, its connections are reset, and
  * `watch` reports `worker_died`. The next `open` starts all threads again.
  */
-export function createServicePlane(options: ServicePlaneOptions): ServicePlane {
-  return new ServicePlaneThreads(options);
+export function createServicePlane(options: ServicePlaneOptions, sockets = new ListeningSockets()): ServicePlane {
+  return new ServicePlaneThreads(options, sockets);
 }
 
 class ServicePlaneThreads implements ServicePlane {
@@ -40,14 +43,25 @@ class ServicePlaneThreads implements ServicePlane {
   #allowedWanted = false;
   #faults = NO_FAULTS;
 
-  constructor(private options: ServicePlaneOptions) {}
+  constructor(
+    private options: ServicePlaneOptions,
+    private readonly sockets: ListeningSockets,
+  ) {}
 
   get threads(): number {
     return this.options.workers;
   }
 
-  async open(): Promise<void> {
+  async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
     await this.#end();
+    const { listen, mark, workers } = this.options;
+    const socketOf = (shared: number): ListeningSocket => ({
+      ...listen,
+      ...{ kind: 'tcp', mark, isTransparent: true, shared },
+    });
+    const wanted = Array.from({ length: workers }, (_, number) => socketOf(number));
+    const { descriptors, isKept } = this.sockets.open('plane', wanted);
+    const waitMs = awaitsGrants && isKept ? WAIT_MS : 0;
     const threads = Array.from({ length: this.options.workers }, (_, number) =>
       this.#begin({ number, count: this.options.workers }),
     );
@@ -57,7 +71,9 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use_ca', ca: this.#ca });
     this.#sendToAll({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
-      await Promise.all(threads.map((thread) => thread.open()));
+      await Promise.all(
+        threads.map((thread, number) => thread.open(descriptorIn(descriptors, 'plane', socketOf(number)), waitMs)),
+      );
       if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
     } catch (failure) {
       await this.#end();
@@ -126,6 +142,7 @@ class ServicePlaneThreads implements ServicePlane {
   async close(): Promise<void> {
     await Promise.all(this.#threads.map((thread) => thread.close().catch(() => {})));
     await this.#end();
+    this.sockets.close('plane');
   }
 
   #begin(number: ThreadNumber): PlaneThread {

@@ -11,10 +11,11 @@ import type { InterceptCa } from './ca/intercept-ca.js';
  */
 export type ServicePlane = {
   /**
-   * Listens in every thread. Until the first call of `use`, the service plane resets connections. Rejects if
-   * the address cannot be bound.
+   * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
+   * was open before, and with `awaitsGrants`, connections wait in the sockets until `grantsBy`, at most five
+   * seconds. Rejects if the address cannot be bound.
    */
-  open(): Promise<void>;
+  open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**
    * Changes the settings of all threads; open connections stay. New connections and requests get the new
    * settings. Rejects and changes nothing if the CA certificates cannot be read. A service plane that is not

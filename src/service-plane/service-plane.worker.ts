@@ -36,7 +36,7 @@ function handle(message: ToPlaneThread): void {
 
 parent.serve(
   {
-    open: () => plane.open(),
+    open: (fd, waitMs) => plane.open(fd, waitMs),
     change: (settings) => plane.change(settings),
     close: () => plane.close(),
     stats: () => plane.stats(),

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import { lacking } from '#libc/capabilities.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { check, errno, libc } from '#libc/libc.js';
+import { check, duplicate, errno, libc } from '#libc/libc.js';
 import { isReserved } from './descriptor-reserve.js';
 
 const AF_INET = 2;
@@ -11,8 +11,11 @@ const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
 const SO_RCVBUF = 8;
 const SO_SNDBUF = 7;
+const SO_RCVBUFFORCE = 33;
+const SO_SNDBUFFORCE = 32;
 const SO_MARK = 36;
 const SO_REUSEADDR = 2;
+const SO_TYPE = 3;
 const SO_KEEPALIVE = 9;
 const SO_OOBINLINE = 10;
 const SO_LINGER = 13;
@@ -26,7 +29,7 @@ const SOL_TCP = 6;
 const TCP_NODELAY = 1;
 const TCP_KEEPIDLE = 4;
 const KEEP_IDLE_S = 60;
-const BACKLOG = 1_024;
+export const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
 export type SocketOptions = {
@@ -41,21 +44,13 @@ export type SocketOptions = {
   readonly isTransparent?: boolean;
 };
 
+export type SocketKind = keyof typeof TYPES;
+
 /** Returns the descriptor of a new non-blocking IPv4 socket. The caller owns the descriptor. */
-export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): number {
-  const { mark, bufferBytes, isTransparent = false } = options;
+export function openSocket(kind: SocketKind, options: SocketOptions): number {
   const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   try {
-    if (kind === 'tcp') setForBytes(fd);
-    if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
-    if (bufferBytes !== undefined) {
-      set(fd, SO_RCVBUF, bufferBytes, 'set the buffer size of a socket');
-      set(fd, SO_SNDBUF, bufferBytes, 'set the buffer size of a socket');
-    }
-    if (isTransparent) {
-      set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
-      if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'request the destination of datagrams', SOL_IP);
-    }
+    setOptions(fd, kind, options);
     return fd;
   } catch (failure) {
     libc.close(fd);
@@ -63,21 +58,46 @@ export function openSocket(kind: keyof typeof TYPES, options: SocketOptions): nu
   }
 }
 
+/** Sets the options of a socket, also of a socket that another process has opened. */
+export function setOptions(fd: number, kind: SocketKind, options: SocketOptions): void {
+  const { mark, bufferBytes, isTransparent = false } = options;
+  if (kind === 'tcp') setForBytes(fd);
+  if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
+  if (bufferBytes !== undefined) {
+    setBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, bufferBytes);
+    setBuffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, bufferBytes);
+  }
+  if (isTransparent) {
+    set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
+    if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'request the destination of datagrams', SOL_IP);
+  }
+}
+
+/** Without CAP_NET_ADMIN, `forced` fails, and net.core.rmem_max or wmem_max limits the buffer. */
+function setBuffer(fd: number, forced: number, limited: number, bytes: number): void {
+  if (libc.setsockopt(fd, SOL_SOCKET, forced, Uint32Array.of(bytes), 4) >= 0) return;
+  set(fd, limited, bytes, 'set the buffer size of a socket');
+}
+
 function set(fd: number, name: number, value: number, doing: string, level = SOL_SOCKET): void {
   check(doing, libc.setsockopt(fd, level, name, Uint32Array.of(value), 4));
 }
 
 export function bindSocket(fd: number, { address, port }: { readonly address: number; readonly port: number }): void {
-  const octets = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff);
   if (libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES) >= 0) return;
   const number = errno();
   const lacked = number === EACCES ? lacking(['CAP_NET_BIND_SERVICE']).map((name) => ` (${name} missing)`) : [];
-  throw new KernelFailure(`listen on ${octets.join('.')}:${port}${lacked.join('')}`, number);
+  throw new KernelFailure(`listen on ${dotted(address)}:${port}${lacked.join('')}`, number);
+}
+
+/** Returns the text of an IPv4 address. */
+export function dotted(address: number): string {
+  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
 }
 
 /**
- * Returns the descriptor of a listening TCP socket; the caller gives the descriptor to Node. With `isShared`,
- * other sockets may listen on the same address and port.
+ * Returns the descriptor of a listening TCP socket. With `isShared`, other sockets may listen on the same
+ * address and port.
  */
 export function openListener(
   at: { readonly address: number; readonly port: number },
@@ -94,6 +114,49 @@ export function openListener(
     libc.close(fd);
     throw failure;
   }
+}
+
+/** Returns the descriptor of a UDP socket that is bound to `at`. */
+export function openReceiver(at: { readonly address: number; readonly port: number }, options: SocketOptions): number {
+  const fd = openSocket('udp', options);
+  try {
+    bindSocket(fd, at);
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
+/** Returns the descriptor of a UDP socket that is connected to `to`. */
+export function openSender(to: { readonly address: number; readonly port: number }, options: SocketOptions): number {
+  const fd = openSocket('udp', options);
+  try {
+    check('connect', libc.connect(fd, sockaddr(to.address, to.port), SOCKADDR_BYTES));
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
+/** Returns a descriptor of the same socket. The socket stays open until all its descriptors are closed. */
+export function duplicateSocket(fd: number): number {
+  return duplicate('use a listening socket', fd);
+}
+
+/** Returns whether a descriptor is an IPv4 socket of this kind with this local address. */
+export function isBoundTo(
+  fd: number,
+  kind: SocketKind,
+  at: { readonly address: number; readonly port: number },
+): boolean {
+  const type = new Uint8Array(4);
+  if (libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, type, Uint32Array.of(type.length)) < 0) return false;
+  if (new DataView(type.buffer).getUint32(0, true) !== TYPES[kind]) return false;
+  const own = new Uint8Array(SOCKADDR_BYTES);
+  if (libc.getsockname(fd, own, Uint32Array.of(SOCKADDR_BYTES)) < 0) return false;
+  return Buffer.compare(own, sockaddr(at.address, at.port)) === 0;
 }
 
 /**

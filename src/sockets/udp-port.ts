@@ -1,8 +1,7 @@
 import { itemAt } from '#arrays/read.js';
-import { check, errorName, libc } from '#libc/libc.js';
+import { errorName, libc } from '#libc/libc.js';
 import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
 import type { Pump, Sender } from './pump.js';
-import { bindSocket, openSocket, type SocketOptions, sockaddr } from './socket-options.js';
 
 const MSG_DONTWAIT = 0x40;
 /**
@@ -42,17 +41,12 @@ export class UdpPort implements Sender {
 
   constructor(
     private readonly pump: Pump,
-    options: SocketOptions & {
-      readonly bind?: { readonly address: number; readonly port: number };
-      readonly connect?: { readonly address: number; readonly port: number };
-    },
+    /** The descriptor of a socket, which the port owns from now on. */
+    fd: number,
     private readonly handlers: UdpHandlers,
   ) {
-    this.fd = openSocket('udp', options);
+    this.fd = fd;
     try {
-      const { bind, connect } = options;
-      if (bind !== undefined) bindSocket(this.fd, bind);
-      if (connect !== undefined) check('connect', libc.connect(this.fd, sockaddr(connect.address, connect.port), 16));
       pump.add(this);
     } catch (failure) {
       libc.close(this.fd);
@@ -119,6 +113,11 @@ export class UdpPort implements Sender {
       }
     }
     return lost;
+  }
+
+  /** Stops to receive. Datagrams stay in the socket, and the port can still send. */
+  pause(): void {
+    if (!this.#isClosed) this.pump.remove(this);
   }
 
   close(): void {

@@ -16,8 +16,7 @@ async function changing(given: Partial<DnsOptions> = {}) {
   const listen = given.listen ?? [endpoint()];
   const options = dnsOptions([upstream], { ...given, listen });
   const rig = await startProxy([upstream], { ...given, listen });
-  const change = (settings: Partial<DnsOptions>) => rig.proxy.change({ ...options, ...settings });
-  return { ...rig, upstream, change, options };
+  return { ...rig, upstream, options };
 }
 
 describe('a change of the settings of the DNS proxy', () => {

@@ -2,9 +2,11 @@ import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsStats } from '#dns/dns-proxy.js';
+import { socketsOf } from '#dns/dns-sockets.js';
 import { LocalDnsProxy } from '#dns/local-dns-proxy.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseHostname } from '#policy/model/hostname.js';
+import { ListeningSockets } from '#sockets/listening-sockets.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { FakeGrantReceiver } from './fake-grant-receiver.js';
 import type { FakeUpstream } from './fake-upstream.js';
@@ -58,6 +60,8 @@ export type Rig = {
   readonly grantor: FakeGrantReceiver;
   /** The addresses of the resolvers that are alive, recorded at each change. */
   readonly alive: (readonly string[])[];
+  /** Changes some of the options. */
+  readonly change: (settings: Partial<DnsOptions>) => Promise<void>;
   /** The counters of refused messages and records, by reason. */
   readonly refused: () => DnsStats['refused'];
 };
@@ -75,10 +79,16 @@ export async function startProxy(
   const alive: (readonly string[])[] = [];
   const proxy = new LocalDnsProxy(all, (now) => alive.push(now));
   opened(() => proxy.close());
-  await proxy.open();
+  const sockets = new ListeningSockets();
+  opened(async () => sockets.close('dns'));
+  await proxy.open(sockets.open('dns', socketsOf(all)).descriptors);
   const grantor = new FakeGrantReceiver();
   proxy.granter.use(grantor.port);
   if (lookups !== null) proxy.resolver.use(lookups);
   const [at = { host: '', port: 0 }] = all.listen;
-  return { at, proxy, grantor, alive, refused: () => proxy.stats().refused };
+  const change = (settings: Partial<DnsOptions>): Promise<void> => {
+    const next = { ...all, ...settings };
+    return sockets.change('dns', socketsOf(next), (descriptors) => proxy.change(next, descriptors));
+  };
+  return { at, proxy, grantor, alive, change, refused: () => proxy.stats().refused };
 }

@@ -5,6 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { Descriptors } from '#sockets/descriptors.js';
 import { Pump } from '#sockets/pump.js';
+import { openReceiver, openSocket } from '#sockets/socket-options.js';
 import { UdpPort } from '#sockets/udp-port.js';
 
 const LOOPBACK = 0x7f000001;
@@ -41,7 +42,7 @@ test('a pump records each of its open file descriptors in `Descriptors`, and rem
   const descriptors = new Descriptors();
   const held = (): number => new Uint8Array(descriptors.shared).filter((byte) => byte === 1).length;
   const pump = new Pump(() => {}, descriptors);
-  const ports = [1, 2, 3].map(() => new UdpPort(pump, { mark: 0 }, nobody));
+  const ports = [1, 2, 3].map(() => new UdpPort(pump, openSocket('udp', { mark: 0 }), nobody));
   expect(held()).toBe(4);
   ports[0]?.close();
   expect(held()).toBe(3);
@@ -92,14 +93,10 @@ const PORT = 20_353;
 test('a waiting pump receives a datagram when it arrives, not only at the end of the wait', async () => {
   const pump = new Pump(() => {}, undefined, 10 * WAIT_MS);
   const took: number[] = [];
-  const port = new UdpPort(
-    pump,
-    { mark: 0, bind: { address: LOOPBACK, port: PORT } },
-    {
-      ...nobody,
-      onDatagram: (bytes) => took.push(performance.now() - Buffer.from(bytes).readDoubleLE()),
-    },
-  );
+  const port = new UdpPort(pump, openReceiver({ address: LOOPBACK, port: PORT }, { mark: 0 }), {
+    ...nobody,
+    onDatagram: (bytes) => took.push(performance.now() - Buffer.from(bytes).readDoubleLE()),
+  });
   // Another thread must send the datagrams, because this thread is blocked in a system call while the pump
   // waits.
   const sender = new Worker(SENDER, {

@@ -28,7 +28,7 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-o
  * thread. If the thread dies, every pending request fails, and the listeners of `watch` receive the change
  * `worker_died`. The next request starts a new thread, and must be `open`.
  */
-export function openDatapath(options: DatapathOptions): Datapath {
+export function openDatapath(options: DatapathOptions): Datapath & { begin(): void } {
   return new DatapathThread(options);
 }
 
@@ -47,6 +47,8 @@ class DatapathThread implements Datapath {
     this.#options = options;
   }
 
+  /** Starts the thread before the first request, so that it loads its code meanwhile. */
+  begin = (): void => void this.#running();
   probe = (): ReturnType<Datapath['probe']> => this.#running().request('probe', []);
   open = (): ReturnType<Datapath['open']> => this.#running().request('open', []);
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);

@@ -2,6 +2,7 @@ import { ExpiringMap } from '#dns/expiring-map.js';
 import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
 import { writeQuery } from '#dns/wire/dns-query.js';
 import type { Pump } from '#sockets/pump.js';
+import { openSender } from '#sockets/socket-options.js';
 import { UdpPort } from '#sockets/udp-port.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
@@ -48,8 +49,7 @@ export class UdpSocket {
      */
     onBroken: (socket: UdpSocket) => void,
   ) {
-    const options = { mark, connect, bufferBytes: BUFFER_BYTES };
-    this.#port = new UdpPort(pump, options, {
+    this.#port = new UdpPort(pump, openSender(connect, { mark, bufferBytes: BUFFER_BYTES }), {
       onDatagram: (bytes) => this.#take(bytes),
       onError: (code) => {
         if (code === 'EMSGSIZE') this.onStray('too_long');

@@ -1,0 +1,145 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { createInspectedRig, type InspectedRig } from './inspected.js';
+import { DNS_SECTION, data, dig, startUpstream } from './names.js';
+import { type Handshake, handshakes, type Lookup, lookups } from './new-traffic.js';
+import { policyOf } from './rig.js';
+import { FakeServiceManager } from './service-manager.js';
+
+/** No host has this address: only a diverted lookup to it gets an answer. */
+const ELSEWHERE = '198.51.100.53';
+const NAMES = ['api.example.com', 'www.example.com', 'other.example.org'];
+const [NOERROR, NXDOMAIN] = [0, 3];
+/** The time for which resolvers of common hosts wait for an answer. */
+const RESOLVER_MS = 5_000;
+const POLICY = policyOf([
+  { match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [80] } },
+  { match: { proto: 'tcp', dst_ports: [443], tls: { sni: [SERVER_NAME] }, dst_ips: [ADDRESSES.server] } },
+]);
+const SOCKETS = [
+  'dns-udp-10.77.1.1-53',
+  'dns-tcp-10.77.1.1-53',
+  'dns-udp-127.83.0.53-53',
+  'dns-tcp-127.83.0.53-53',
+  'plane-tcp-127.0.0.1-15001-0',
+  'plane-tcp-127.0.0.1-15001-1',
+];
+
+let manager: FakeServiceManager;
+let rig: InspectedRig;
+beforeAll(async () => {
+  manager = await FakeServiceManager.start();
+  rig = await createInspectedRig(
+    'restart',
+    { workers: 2 },
+    { serviceManager: manager, sections: { dns: { ...DNS_SECTION, transparent: true } } },
+  );
+  await rig.topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
+  await startUpstream(rig);
+  await rig.web(443, rig.certificates.good);
+  await rig.put(POLICY);
+  await rig.node.ready();
+}, 120_000);
+afterAll(async () => {
+  await rig?.remove();
+  await manager?.close();
+});
+
+/** Lookups without the expected answer in time, as text. */
+const failed = (rows: readonly Lookup[]): string[] =>
+  rows
+    .filter(({ code, tookMs, name }) => {
+      const expected = name.endsWith('.org') ? NXDOMAIN : NOERROR;
+      return code !== expected || tookMs >= RESOLVER_MS;
+    })
+    .map(({ tookMs, code, name }) => `${name}: ${code} after ${tookMs} ms`);
+const ends = (rows: readonly Handshake[]): string[] => [...new Set(rows.map(({ end }) => end))];
+const slowest = (rows: readonly { tookMs: number }[]): number => Math.max(...rows.map(({ tookMs }) => tookMs));
+
+async function restartUnderTraffic(signal: 'SIGTERM' | 'SIGKILL') {
+  const streams = await Promise.all([
+    lookups(rig.topology, ADDRESSES.nodeLan, ...NAMES),
+    lookups(rig.topology, ELSEWHERE, ...NAMES),
+    handshakes(rig.topology, ADDRESSES.server, '443', SERVER_NAME),
+    handshakes(rig.topology, ADDRESSES.server, '443', 'other.test'),
+  ]);
+  await pause(500);
+  const signalled = Date.now();
+  await rig.node.end(signal);
+  const ended = Date.now();
+  await rig.node.restart();
+  await rig.node.ready();
+  const ready = Date.now();
+  await pause(500);
+  const [direct, diverted, allowed, denied] = await Promise.all([
+    streams[0].stop(),
+    streams[1].stop(),
+    streams[2].stop(),
+    streams[3].stop(),
+  ]);
+  return { signalled, ended, ready, lookups: [...direct, ...diverted], allowed, denied };
+}
+
+describe.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s with a service manager', (signal) => {
+  test('loses no lookup and no new inspected connection, and passes none uninspected', async () => {
+    const seen = await restartUnderTraffic(signal);
+    // The resolver of a client repeats a query that the killed process had received.
+    const answerable =
+      signal === 'SIGTERM'
+        ? seen.lookups
+        : seen.lookups.filter(({ at }) => at < seen.signalled - 50 || at > seen.ended);
+    expect(failed(answerable)).toEqual([]);
+    const waiting = answerable.filter(({ at }) => at > seen.signalled && at < seen.ended);
+    const allowed = seen.allowed.filter(({ at }) => at > seen.ended);
+    const denied = seen.denied.filter(({ at }) => at > seen.ended);
+    expect([allowed.length, denied.length].every((count) => count > 20)).toBe(true);
+    expect(ends(allowed)).toEqual(['open']);
+    expect(ends(denied)).not.toContain('open');
+    expect(ends(denied)).not.toContain('waits');
+    // They wait for the policy and for nothing else.
+    const restart = seen.ready - seen.signalled;
+    expect(slowest([...allowed, ...waiting])).toBeLessThan(restart + 200);
+    console.log(
+      `${signal}: stop ${seen.ended - seen.signalled} ms, start ${seen.ready - seen.ended} ms, ${seen.lookups.length} lookups, slowest ${slowest(answerable)} ms, ${allowed.length} connections, slowest ${slowest(allowed)} ms`,
+    );
+    expect([...manager.stored.keys()]).toEqual(SOCKETS);
+  });
+});
+
+test('the node tells the service manager that it has started, and that it stops', async () => {
+  manager.messages.length = 0;
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  await expect.poll(() => manager.messages).toEqual(['STOPPING=1', 'READY=1']);
+});
+
+test('a restart with another listening address closes the socket of the former address, and logs it', async () => {
+  const file = join(rig.node.folder, 'weir.yaml');
+  const config = JSON.parse(await readFile(file, 'utf8')) as { dns: object };
+  await writeFile(file, JSON.stringify({ ...config, dns: { ...config.dns, listen: [`${ADDRESSES.nodeWan}:53`] } }));
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect([...manager.stored.keys()].sort()).toEqual(
+    SOCKETS.map((name) => name.replace('10.77.1.1', ADDRESSES.nodeWan)).sort(),
+  );
+  expect(await rig.node.log()).toMatch(/"socket":"dns-udp-10.77.1.1-53".*closed a socket of the previous process/);
+  expect(data(await dig(rig, ADDRESSES.nodeWan, 'api.example.com'))).toEqual([
+    `api.example.com. A ${ADDRESSES.server}`,
+  ]);
+});
+
+test('without the stored sockets, lookups are dropped while no process listens', async () => {
+  await rig.node.end('SIGTERM');
+  manager.forget();
+  expect((await dig(rig, ELSEWHERE, '+time=1', 'api.example.com')).status).toBe('none');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect((await rig.stats()).drops.dns_proxy_absent).toBeGreaterThan(0);
+  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+});

@@ -1,0 +1,131 @@
+import { createSocket } from 'node:dgram';
+import { fstatSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { libc } from '#libc/libc.js';
+import { type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
+import { duplicateSocket, openReceiver } from '#sockets/socket-options.js';
+
+const LOOPBACK = 0x7f00_0001;
+/** Ports below the range of ephemeral ports, so that the kernel assigns them to no other socket. */
+const [FIRST, SECOND] = [20_453, 20_454];
+const udpAt = (port: number): ListeningSocket => ({ kind: 'udp', address: LOOPBACK, port, mark: 0 });
+const tcpAt = (port: number): ListeningSocket => ({ kind: 'tcp', address: LOOPBACK, port, mark: 0 });
+const MSG_DONTWAIT = 0x40;
+const NAME = `dns-udp-127.0.0.1-${FIRST}`;
+const OTHER = `dns-udp-127.0.0.1-${SECOND}`;
+
+class FakeStore {
+  readonly stored = new Map<string, number>();
+  store(name: string, fd: number): void {
+    this.stored.set(name, fd);
+  }
+  remove(name: string): void {
+    this.stored.delete(name);
+  }
+}
+
+let store: FakeStore;
+let sockets: ListeningSockets;
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  store = new FakeStore();
+  sockets = new ListeningSockets(store);
+});
+afterEach(() => {
+  sockets.close('dns');
+  vi.useRealTimers();
+});
+
+const used = async (): Promise<void> => {};
+const isOpen = (fd: number): boolean => {
+  try {
+    return fstatSync(fd).isSocket();
+  } catch {
+    return false;
+  }
+};
+
+describe('the listening sockets of a node', () => {
+  test('are stored when they are opened, and open only what is missing', () => {
+    const first = sockets.open('dns', [udpAt(FIRST), tcpAt(FIRST)]);
+    expect(first.isKept).toBe(false);
+    expect(Object.fromEntries(store.stored)).toEqual(first.descriptors);
+    expect(Object.keys(first.descriptors)).toEqual([NAME, `dns-tcp-127.0.0.1-${FIRST}`]);
+    const second = sockets.open('dns', [udpAt(FIRST), tcpAt(FIRST)]);
+    expect(second).toEqual({ descriptors: first.descriptors, isKept: true });
+  });
+
+  test('stay in the store when the part is closed', () => {
+    const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
+    sockets.close('dns');
+    expect([...store.stored.keys()]).toEqual([NAME]);
+    expect(isOpen(descriptors[NAME] ?? -1)).toBe(false);
+  });
+
+  test('are the same as before after an address could not be bound', () => {
+    const taken = openReceiver(udpAt(SECOND), { mark: 0 });
+    const blocked = new ListeningSockets();
+    try {
+      expect(() => sockets.open('dns', [udpAt(FIRST), udpAt(SECOND)])).toThrow('EADDRINUSE');
+      expect([...store.stored.keys()]).toEqual([]);
+      blocked.open('dns', [udpAt(FIRST)]);
+    } finally {
+      blocked.close('dns');
+      libc.close(taken);
+    }
+  });
+
+  test('are the same as before after a part has refused a change', async () => {
+    sockets.open('dns', [udpAt(FIRST)]);
+    const refused = sockets.change('dns', [udpAt(SECOND)], () => Promise.reject(new Error('refused')));
+    await expect(refused).rejects.toThrow('refused');
+    vi.advanceTimersByTime(10_000);
+    expect([...store.stored.keys()]).toEqual([NAME]);
+  });
+
+  test('are closed three seconds after a change removed them; a change back in this time uses them again', async () => {
+    const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
+    await sockets.change('dns', [udpAt(SECOND)], used);
+    vi.advanceTimersByTime(2_900);
+    expect([...store.stored.keys()]).toEqual([NAME, OTHER]);
+    await sockets.change('dns', [udpAt(FIRST)], async (now) => expect(now).toEqual(descriptors));
+    vi.advanceTimersByTime(3_100);
+    expect([...store.stored.keys()]).toEqual([NAME]);
+  });
+});
+
+describe('a socket of the previous process', () => {
+  const unused: string[] = [];
+  beforeEach(() => void unused.splice(0));
+  const next = (...inherited: [string, number][]) =>
+    new ListeningSockets(store, new Map(inherited), (name) => unused.push(name));
+
+  test('is used, with the datagrams that wait in it', async () => {
+    const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
+    const kept = duplicateSocket(descriptors[NAME] ?? -1);
+    sockets.close('dns');
+    const client = createSocket('udp4');
+    await new Promise((resolve) => client.send('waiting', FIRST, '127.0.0.1', resolve));
+    sockets = next([NAME, kept]);
+    expect(sockets.open('dns', [udpAt(FIRST)])).toEqual({ descriptors: { [NAME]: kept }, isKept: true });
+    const bytes = Buffer.alloc(16);
+    expect(bytes.toString('utf8', 0, libc.recv(kept, bytes, bytes.length, MSG_DONTWAIT))).toBe('waiting');
+    expect(unused).toEqual([]);
+    client.close();
+  });
+
+  test('is closed and removed from the store if no part of the configuration has it', () => {
+    const left = openReceiver(udpAt(FIRST), { mark: 0 });
+    store.store(NAME, left);
+    sockets = next([NAME, left]);
+    sockets.open('dns', [udpAt(SECOND)]);
+    expect([unused, [...store.stored.keys()], isOpen(left)]).toEqual([[NAME], [OTHER], false]);
+  });
+
+  test('is closed, and opened anew, if its address is not that of its name', () => {
+    const wrong = openReceiver(udpAt(SECOND), { mark: 0 });
+    sockets = next([NAME, wrong]);
+    expect(sockets.open('dns', [udpAt(FIRST)]).isKept).toBe(false);
+    expect(unused).toEqual([NAME]);
+  });
+});
