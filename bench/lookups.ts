@@ -36,6 +36,7 @@ export function loadForBench(grantCapacity: number): LoadedObject & { readonly t
       passNonIpv4: false,
       classifyAll: true,
       traceWord: false,
+      measures: true,
     },
     undefined,
   );

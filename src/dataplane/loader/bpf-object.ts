@@ -148,7 +148,12 @@ export class BpfObject {
     const program = this.#program('weir_forward');
     check('set the type of weir_forward', libbpf().bpf_program__set_type(program, PROGRAM_TYPE_NETFILTER));
     libbpf().bpf_program__set_expected_attach_type(program, ATTACH_NETFILTER);
-    check('choose whether weir_forward is loaded', libbpf().bpf_program__set_autoload(program, isLoaded));
+    this.select('weir_forward', isLoaded);
+  }
+
+  /** Selects whether `load` loads a program. The verification of a program takes up to 0.1 s. */
+  select(name: ProgramName, isLoaded: boolean): void {
+    check(`choose whether ${name} is loaded`, libbpf().bpf_program__set_autoload(this.#program(name), isLoaded));
   }
 
   load(): void {

@@ -25,6 +25,8 @@ export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly grantCapacity: number;
   /** Whether to load the forward judge (bpf/nat/forward_judge.h), which needs Linux 6.4. */
   readonly judges?: boolean;
+  /** Whether to load the program that measures lookups (bpf/classify/bench.h). */
+  readonly measures?: boolean;
 };
 
 /**
@@ -173,6 +175,7 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('patterns', PATTERNS);
     object.configure({ ...options, flowSeed });
     object.setJudge(options.judges ?? false);
+    object.select('weir_bench', options.measures ?? false);
     return object;
   } catch (error) {
     object.close();
