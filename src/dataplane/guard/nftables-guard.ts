@@ -187,9 +187,9 @@ export class Guard {
     // only one rule of this chain for them.
     return [
       `meta priority ${classOf(PRIORITY.passed)} ${setTo(this.#bit)}`,
-      `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
       // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
       `meta priority ${classOf(PRIORITY.translated)} ${setTo(this.#bit | natBit(this.#mask))}`,
+      `meta priority ${classOf(PRIORITY.redirected)} ${setTo(redirectBit(this.#mask))}`,
       ...(this.#leavesToJudge
         ? [`meta nfproto ipv4 meta priority ${classOf(PRIORITY.pending)} ${setTo(natBit(this.#mask))}`]
         : []),
