@@ -44,7 +44,7 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
-/* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port of the key. */
+/* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port. */
 static __always_inline bool set_key(struct flow_lookup *flow_lookup, __u32 source, __u32 destination, __u32 ports, __u8 protocol)
 {
 	bool from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
