@@ -1,18 +1,20 @@
 import { ADDRESSES } from '#cli/topology.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { allowAll } from '#test/kernel/policies.js';
+import { allowAll, denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
-import { Comparison } from './comparison.js';
+import { Comparison, quantile } from './comparison.js';
 import type { FiveTuple } from './frames.js';
 import { Pair } from './pair.js';
 import { LIVE } from './policies.js';
-import { DESTINATIONS, type Rig, SOURCES } from './rig.js';
+import { DESTINATIONS, type Rig, type Send, SOURCES } from './rig.js';
 
 const COST = '× NAT alone';
 const UDP = { protocol: IPPROTO.udp };
+const SYN = { protocol: IPPROTO.tcp, tcpFlags: 2 };
 const ROUND = 20_000;
+const REFUSAL_ROUNDS = 15;
 const FIRST_PORT = 1_024;
 /** Translates sources to the address of the node. The ports stay, because no two flows have one port. */
 const RULES = `add table ip mine
@@ -58,24 +60,44 @@ async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promis
   });
 }
 
+/**
+ * Returns the time of a frame from the server that would open a flow, and that the policy refuses. Includes
+ * the time to make the frame and to deliver it to the node.
+ */
+function refusalNs({ filtered }: Pair, ends: readonly FiveTuple[], packet: Send): number {
+  filtered.use(ends);
+  const rounds = Array.from({ length: REFUSAL_ROUNDS }, () =>
+    filtered.send(ROUND, { ...packet, from: 'server', newPorts: true }, 0),
+  );
+  return quantile(rounds, 0.5);
+}
+
 async function measure(pair: Pair): Promise<Row[]> {
   for (const { topology } of [pair.plain, pair.filtered]) await topology.node.must('nft', RULES);
-  const weir = await attachWeir(pair.filtered, allowAll, BY_STACK);
+  const [one, many] = [flowsFrom(1), flowsFrom(LIVE)];
+  const passing = await attachWeir(pair.filtered, allowAll, BY_STACK);
+  const costs: Row[] = [];
   try {
-    const [one, many] = [flowsFrom(1), flowsFrom(LIVE)];
+    for (const [what, flows, from, atMost] of [
+      ['replies of a masqueraded flow', one, 'server', 1.15],
+      [`replies, ${LIVE} flows`, many, 'server', 1.2],
+      ['packets of the opener, one flow', one, 'client', 1.15],
+      [`packets of the opener, ${LIVE} flows`, many, 'client', 1.15],
+    ] as const)
+      costs.push({ what, value: await cost(pair, flows, from), unit: COST, atMost });
+  } finally {
+    await passing.detach();
+  }
+  const refusing = await attachWeir(pair.filtered, denyAll, BY_STACK);
+  try {
     return [
-      { what: 'replies of a masqueraded flow', value: await cost(pair, one, 'server'), unit: COST },
-      { what: `replies, ${LIVE} flows`, value: await cost(pair, many, 'server'), unit: COST },
-      { what: 'packets of the opener, one flow', value: await cost(pair, one, 'client'), unit: COST },
-      {
-        what: `packets of the opener, ${LIVE} flows`,
-        value: await cost(pair, many, 'client'),
-        unit: COST,
-        atMost: 1.15,
-      },
+      ...costs,
+      { what: 'refuse a SYN to a host', value: refusalNs(pair, one.real, SYN), unit: 'ns', atMost: 800 },
+      { what: 'refuse a datagram to a host', value: refusalNs(pair, one.real, UDP), unit: 'ns' },
+      { what: 'refuse a SYN to the node', value: refusalNs(pair, one.wire, SYN), unit: 'ns' },
     ];
   } finally {
-    await weir.detach();
+    await refusing.detach();
   }
 }
 

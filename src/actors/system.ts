@@ -33,7 +33,7 @@ import {
 } from '#requests/explanation.js';
 import { FairQueue, inTurn } from '#requests/fair-queue.js';
 import { type Integrations, integrationsOver } from '#requests/integrations.js';
-import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver } from '#requests/live-traffic.js';
+import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver, translationOf } from '#requests/live-traffic.js';
 import { deniedBy, failedChecks } from '#requests/node-health.js';
 import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
 import { type PendingChanges, pendingChangesOver } from '#requests/pending-changes.js';
@@ -383,6 +383,7 @@ export function createSystem(ports: SystemPorts): System {
       // Omit the flow for a draft. An explain request treats the draft as the policy in force, and a new
       // policy makes the datapath classify open flows again.
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
+      translation: await translationOf(traffic, packet),
     };
   };
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a

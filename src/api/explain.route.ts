@@ -125,7 +125,7 @@ const ExplainedSchema = z
     unknown: z
       .array(z.string())
       .describe(
-        'Missing facts that can change the decision, such as `sni` or `interface`. `query`: ask about the DNS lookup instead. `grants`, `dataplane`: the datapath did not respond.',
+        'Missing facts that can change the decision, such as `sni` or `interface`. `query`: ask about the DNS lookup instead. `translation`: the node may translate the destination, and then the policy sees the server. `grants`, `dataplane`: the datapath did not respond.',
       ),
   })
   .meta({ id: 'Explained' });

@@ -1,4 +1,5 @@
 import type { LiveFlow } from '#contracts/datapath.js';
+import type { Translation } from '#contracts/translation.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
@@ -108,7 +109,7 @@ function placeOn(node: string, cursor: string | undefined): { after: Uint8Array 
 }
 
 function shown(flow: LiveFlow, node: string): ShownFlow {
-  const { decider, ports, packets, bytes, interfaces } = flow;
+  const { decider, ports, packets, bytes, interfaces, translation } = flow;
   return {
     id: idOf(flow.key),
     node_id: node,
@@ -132,5 +133,19 @@ function shown(flow: LiveFlow, node: string): ShownFlow {
     last_seen: new Date(flow.lastSeenMs).toISOString(),
     expires_in: Math.ceil(flow.expiresInMs / 1000),
     interfaces: { in: interfaces[0], out: interfaces[1] },
+    translation: translation === null ? null : shownTranslation(translation, flow),
+  };
+}
+
+function shownTranslation(
+  { source, destination }: Translation,
+  { ports, icmpId }: LiveFlow,
+): NonNullable<ShownFlow['translation']> {
+  return {
+    src: formatAddress(source.address),
+    dst: formatAddress(destination.address),
+    src_port: ports === null ? null : source.port,
+    dst_port: ports === null ? null : destination.port,
+    icmp_id: icmpId === null ? null : source.port,
   };
 }

@@ -9,6 +9,7 @@ import { flag, listOf, oneOrMore, pageLimit } from './query-parameters.js';
 import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 
 const count = z.int().min(0);
+const port = z.int().min(0).max(65_535);
 const bothWays = z.object({ forward: count, reply: count });
 
 const FlowSchema = z
@@ -18,9 +19,9 @@ const FlowSchema = z
     src: z.ipv4().describe('The side that opened the flow.'),
     dst: z.ipv4(),
     proto: z.int().min(0).max(255),
-    src_port: z.int().min(0).max(65_535).nullable(),
-    dst_port: z.int().min(0).max(65_535).nullable(),
-    icmp_id: z.int().min(0).max(65_535).nullable(),
+    src_port: port.nullable(),
+    dst_port: port.nullable(),
+    icmp_id: port.nullable(),
     state: z.enum(FLOW_STATES),
     verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null for a foreign flow.'),
     decided_by: z
@@ -47,6 +48,19 @@ const FlowSchema = z
     last_seen: instant,
     expires_in: count.describe('Seconds until the flow ends if no packet arrives.'),
     interfaces: z.object({ in: z.string().nullable(), out: z.string().nullable() }),
+    translation: z
+      .object({
+        src: z.ipv4(),
+        dst: z.ipv4(),
+        src_port: port.nullable(),
+        dst_port: port.nullable(),
+        icmp_id: port.nullable(),
+      })
+      .nullable()
+      .default(null)
+      .describe(
+        'The ends on the wire, if the node translates the flow: the source after SNAT, as the server sees it, and the destination before DNAT, as the client addresses it. Null also if conntrack has no connection for the flow.',
+      ),
   })
   .meta({ id: 'Flow' });
 export const FlowsSchema = z

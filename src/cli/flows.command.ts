@@ -28,6 +28,15 @@ const flowSchema = z.object({
   packets: bothWays,
   bytes: bothWays,
   expires_in: z.number(),
+  translation: z
+    .object({
+      src: z.string(),
+      dst: z.string(),
+      src_port: z.number().nullable(),
+      dst_port: z.number().nullable(),
+      icmp_id: z.number().nullable(),
+    })
+    .nullish(),
 });
 type Flow = z.infer<typeof flowSchema>;
 const flowsSchema = z.object({
@@ -120,7 +129,20 @@ function parametersOf(options: FilterOptions): Record<string, Parameter> {
   return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
 }
 
+/** Returns the ends on the wire that the node has translated, such as `snat 192.0.2.1:40000`. */
+function translationOf({ translation, ...real }: Flow): string {
+  if (translation == null) return '-';
+  const sourceOf = (ends: Pick<Flow, 'src' | 'src_port' | 'icmp_id'>): string =>
+    endpoint(ends.src, ends.src_port ?? ends.icmp_id);
+  const [source, destination] = [sourceOf(translation), endpoint(translation.dst, translation.dst_port)];
+  return [
+    ...(source === sourceOf(real) ? [] : [`snat ${source}`]),
+    ...(destination === endpoint(real.dst, real.dst_port) ? [] : [`dnat ${destination}`]),
+  ].join(', ');
+}
+
 function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): string {
+  const showsTranslations = flows.some(({ translation }) => translation != null);
   const titles = [
     'NODE',
     'PROTO',
@@ -132,6 +154,7 @@ function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): str
     'PACKETS',
     'BYTES',
     'EXPIRES',
+    ...(showsTranslations ? ['TRANSLATION'] : []),
   ].slice(showsNodes ? 0 : 1);
   const rows = flows.map((flow) => [
     ...(showsNodes ? [flow.node_id ?? '-'] : []),
@@ -144,6 +167,7 @@ function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): str
     `${flow.packets.forward}/${flow.packets.reply}`,
     `${flow.bytes.forward}/${flow.bytes.reply}`,
     `${flow.expires_in}s`,
+    ...(showsTranslations ? [translationOf(flow)] : []),
   ]);
   return table(titles, rows);
 }

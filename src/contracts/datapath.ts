@@ -2,12 +2,13 @@ import type { MessagePort } from 'node:worker_threads';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
 import type { Arrival } from './explain-facts.js';
-import type { Prefix, Range, Verdict } from './policy-model.js';
+import type { Packet, Prefix, Range, Verdict } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
 import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
 import type { Decider } from './rule-names.js';
 import type { SpliceOffload } from './splice-offload.js';
+import type { DestinationTranslation, Translation } from './translation.js';
 
 /**
  * The operations on the kernel that the dataplane actor calls. A worker thread of `src/dataplane` implements
@@ -85,6 +86,8 @@ export type Datapath = {
    * the policed interfaces.
    */
   arrival(source: number): Promise<Arrival>;
+  /** Returns how the node translates the destination of a packet; null if the node has no NAT rules. */
+  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null>;
   stats(): Promise<DatapathStats>;
   /**
    * Returns the hits of the rules and defaults of the policy in force, in the order of their ranks. Returns
@@ -409,6 +412,11 @@ export type LiveFlow = {
    * packet from that endpoint arrives on a policed interface.
    */
   readonly interfaces: readonly [string | null, string | null];
+  /**
+   * How the node translates the flow, according to conntrack. Null if the node does not translate the flow,
+   * or if conntrack has no connection for it.
+   */
+  readonly translation: Translation | null;
 };
 
 /** The policy exceeds a limit of the dataplane (D7). */

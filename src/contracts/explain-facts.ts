@@ -1,3 +1,5 @@
+import type { DestinationTranslation } from './translation.js';
+
 /**
  * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can, except those
  * that a rule intercepts, because the intercept CA is missing. `absent`: it does not run.
@@ -28,6 +30,8 @@ export type ExplainNode = {
   readonly arrival: Arrival | null;
   /** The live flow to which the packet belongs; null if there is none, or if the flows cannot be read now. */
   readonly flow: OpenFlow | null;
+  /** The translation of the destination; null if the node translates no addresses, or no datapath is open. */
+  readonly translation: DestinationTranslation | null;
 };
 
 /** The interface on which packets from a source arrive, according to the routes of the node. */

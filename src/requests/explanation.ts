@@ -3,7 +3,7 @@ import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
-import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
+import type { ExplainQuery, Explanation, PacketQuery } from '#policy/explain/explain.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
@@ -77,7 +77,7 @@ export async function explainPolicy(
     return await inTurn(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
-      const query = 'packet' in asks ? { ...asks, node: await ports.node(asks.packet, policy !== undefined) } : asks;
+      const query = 'packet' in asks ? await withNode(ports, asks, policy !== undefined) : asks;
       const context = { policies, surroundings, thread, signal: own };
       return policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
     });
@@ -92,6 +92,15 @@ export async function explainPolicy(
     }
     throw failure;
   }
+}
+
+async function withNode({ node }: Pick<ExplainPorts, 'node'>, asks: PacketQuery, ofDraft: boolean) {
+  const { packet } = asks;
+  const now = await node(packet, ofDraft);
+  const end = now.translation?.real ?? null;
+  if (end === null) return { ...asks, node: now };
+  const real = { ...packet, destination: end.address, destinationPort: end.port };
+  return { ...asks, node: now, real: { packet: real, node: await node(real, ofDraft) } };
 }
 
 type ExplainContext = Pick<ExplainPorts, 'policies' | 'surroundings'> & {

@@ -12,6 +12,7 @@ import type {
 } from '#contracts/datapath.js';
 import type { Arrival, OpenFlow } from '#contracts/explain-facts.js';
 import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
+import type { DestinationTranslation } from '#contracts/translation.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
 
@@ -29,6 +30,8 @@ export type Traffic = {
   learned(): Promise<readonly Learned[] | Refusal>;
   /** Returns the interfaces on which packets from `source` arrive; see `Datapath.arrival`. */
   arrival(source: number): Promise<Arrival | Refusal>;
+  /** Returns how the node translates the destination of a packet; see `Datapath.destinationTranslation`. */
+  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null | Refusal>;
 };
 
 const ABSENT = refusal(
@@ -56,6 +59,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
     flows: (query) => ask((asked) => asked.flows(query)),
     learned: () => ask((asked) => asked.learned()),
     arrival: (source) => ask((asked) => asked.arrival(source)),
+    destinationTranslation: (packet) => ask((asked) => asked.destinationTranslation(packet)),
     cutFlows: (filter) => ask(async (asked) => ({ cut: await asked.cutFlows(filter) })),
   };
 }
@@ -74,6 +78,15 @@ export async function grantedFor(
 export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
   const arrival = await traffic.arrival(source);
   return 'kind' in arrival ? null : arrival;
+}
+
+/** Returns how the node translates the destination of a packet; null without NAT or without a datapath. */
+export async function translationOf(
+  traffic: Pick<Traffic, 'destinationTranslation'>,
+  packet: Packet,
+): Promise<DestinationTranslation | null> {
+  const translation = await traffic.destinationTranslation(packet);
+  return translation !== null && 'kind' in translation ? null : translation;
 }
 
 /** Returns the live flow of a packet. Returns null if the packet has no flow, or if no datapath is open. */

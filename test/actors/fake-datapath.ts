@@ -104,6 +104,7 @@ export function fakeDatapath(): FakeDatapath {
     revoke: async () => {},
     learned: async () => [],
     arrival: async () => ({ policed: fake.interfaces, by: 'unknown' }),
+    destinationTranslation: async () => null,
     stats: async (): Promise<DatapathStats> => {
       throw new Error('no counters here');
     },

@@ -122,6 +122,7 @@ describe('GET /api/v1/flows', () => {
     lastSeenMs: SINCE_MS + 2_500,
     expiresInMs: 59_001,
     interfaces: ['lan0', null],
+    translation: null,
   } as const;
   const shown = {
     id: Buffer.alloc(16, 1).toString('base64url'),
@@ -146,6 +147,7 @@ describe('GET /api/v1/flows', () => {
     last_seen: '2026-01-31T12:00:02.500Z',
     expires_in: 60,
     interfaces: { in: 'lan0', out: null },
+    translation: null,
   };
 
   test('returns flows and a cursor, and passes a cursor of the query to the node as a flow key', async () => {
@@ -194,6 +196,28 @@ describe('GET /api/v1/flows', () => {
     expect(node.reads.asked).toEqual([
       { filter: NO_FILTER, after: null, limit: 100 },
       { filter: NO_FILTER, after: key, limit: 5 },
+    ]);
+  });
+
+  test('shows the ends on the wire of a translated flow', async () => {
+    const { ask, node } = await rig();
+    const translation = {
+      source: { address: 0xcb00_7101, port: 1_024 },
+      destination: { address: 0xcb00_7102, port: 80 },
+    };
+    const echo = { ...flow, protocol: 1, ports: null, icmpId: 77 } as const;
+    node.reads.flows = {
+      matched: 2,
+      items: [
+        { ...flow, translation },
+        { ...echo, translation },
+      ],
+      next: null,
+    };
+    const { items } = (await ask('GET', '/api/v1/flows', readonly)).json();
+    expect(items.map(({ translation }: { translation: unknown }) => translation)).toEqual([
+      { src: '203.0.113.1', dst: '203.0.113.2', src_port: 1_024, dst_port: 80, icmp_id: null },
+      { src: '203.0.113.1', dst: '203.0.113.2', src_port: null, dst_port: null, icmp_id: 1_024 },
     ]);
   });
 

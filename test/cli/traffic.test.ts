@@ -110,6 +110,21 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
+  it('prints the ends that the node has translated, if a flow has a translation', async () => {
+    const wire = { src: flow.src, dst: flow.dst, src_port: flow.src_port, dst_port: flow.dst_port, icmp_id: null };
+    const source = { ...flow, translation: { ...wire, src: '203.0.113.1' } };
+    const both = { ...flow, translation: { ...wire, src_port: 1_024, dst: '203.0.113.2', dst_port: 80 } };
+    const { url } = await serverThatAnswers(ok({ matched: 3, items: [flow, source, both], next_cursor: null }));
+    const { out } = await run(['flows', '--server', url], TOKEN);
+    expect(out.split('\n').map((line) => line.split(/ {2,}/).at(-1))).toEqual([
+      'TRANSLATION',
+      '-',
+      'snat 203.0.113.1:40000',
+      'snat 10.0.0.1:1024, dnat 203.0.113.2:80',
+      '',
+    ]);
+  });
+
   it('prints the response without the cursor with --output json', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);

@@ -83,6 +83,7 @@ describe('a listed flow', () => {
       packets: [2n, 1n],
       bytes: [200n, 100n],
       interfaces: ['lo', 'lo'],
+      translation: null,
     } satisfies Omit<LiveFlow, 'key' | 'openedMs' | 'lastSeenMs' | 'expiresInMs'>);
     // Flow times are ticks of about a millisecond from the coarse clock of the kernel, which is a few
     // milliseconds late. The test allows three seconds.

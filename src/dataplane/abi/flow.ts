@@ -103,6 +103,11 @@ export function sinceFlush(counter: number, folded: number): number {
   return (counter - folded) | 0;
 }
 
+/** Returns the type of an ICMP query from the field `kind` of its flow key; 0 for other protocols. */
+export function icmpQueryOf(kind: number): number {
+  return ICMP_QUERIES[kind >> 1] ?? 0;
+}
+
 export function readFlow(view: DataView, at = 0): Flow {
   const u32 = (offset: number): number => view.getUint32(at + offset, true);
   const u64 = (offset: number): bigint => view.getBigUint64(at + offset, true);
@@ -121,7 +126,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     sourcePort: byHigh ? highPort : lowPort,
     destinationPort: byHigh ? lowPort : highPort,
     protocol: view.getUint8(at + FLOW_KEY_OFFSETS.protocol),
-    icmpQuery: ICMP_QUERIES[view.getUint8(at + FLOW_KEY_OFFSETS.kind) >> 1] ?? 0,
+    icmpQuery: icmpQueryOf(view.getUint8(at + FLOW_KEY_OFFSETS.kind)),
     state: STATES.get(view.getUint8(at + FLOW_OFFSETS.state)) ?? 'other_opened',
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,

@@ -45,6 +45,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     lastSeenMs: Math.round(moment.ms - idleMs),
     expiresInMs: Math.max(0, Math.round(timeoutsMs[flow.state] - idleMs)),
     interfaces: [interfaces.get(flow.ifindex[0]) ?? null, interfaces.get(flow.ifindex[1]) ?? null],
+    translation: null,
   };
 }
 

@@ -34,9 +34,9 @@ export function markRules({ markMask, trustsMarks, leavesToJudge }: GuardState):
   // only one rule of this chain for them.
   return [
     `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(guardBit(markMask))}`,
-    `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(markMask))}`,
     // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
     `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(guardBit(markMask) | natBit(markMask))}`,
+    `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(markMask))}`,
     ...(leavesToJudge
       ? [`meta nfproto ipv4 meta priority ${priorityClass(PRIORITY.pending)} ${setTo(natBit(markMask))}`]
       : []),

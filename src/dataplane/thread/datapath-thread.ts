@@ -58,6 +58,8 @@ class DatapathThread implements Datapath {
   stats = (): ReturnType<Datapath['stats']> => this.#running().request('stats', []);
   learned = (): ReturnType<Datapath['learned']> => this.#running().request('learned', []);
   arrival: Datapath['arrival'] = (source) => this.#running().request('arrival', [source]);
+  destinationTranslation: Datapath['destinationTranslation'] = (packet) =>
+    this.#running().request('destinationTranslation', [packet]);
   grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);

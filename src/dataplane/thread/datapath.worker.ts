@@ -155,6 +155,7 @@ parent.serve(
     spliceOffload: () => datapath.spliceOffload(),
     learned: () => datapath.learned(),
     arrival: (source) => datapath.arrival(source),
+    destinationTranslation: (packet) => datapath.destinationTranslation(packet),
     stats: () => datapath.stats(),
     hits: (query) => datapath.hits(query),
     groupTraffic: () => datapath.groupTraffic(),

@@ -22,9 +22,11 @@ import { type DatapathOptions, matchesInterface } from '#contracts/datapath-opti
 import type { FlippedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { DestinationTranslation } from '#contracts/translation.js';
 import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
@@ -49,6 +51,7 @@ import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
 import { policedPorts, review } from '#dataplane/review/review.js';
 import { diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
+import { destinationTranslationOf, withTranslations } from '#dataplane/translation/shown-translation.js';
 import { Translation } from '#dataplane/translation/translation.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 import { Upgrade } from '#dataplane/upgrade/upgrade.js';
@@ -335,8 +338,9 @@ export class LocalDatapath {
     this.#trafficStatistics?.addHits(decided);
   }
 
-  flows(query: FlowQuery): Promise<FlowPage> {
-    return this.#statisticsOf().flows(query, this.#options.timeoutsMs);
+  async flows(query: FlowQuery): Promise<FlowPage> {
+    const page = await this.#statisticsOf().flows(query, this.#options.timeoutsMs);
+    return this.#upgrade?.loaded.slots.translates === true ? withTranslations(page) : page;
   }
 
   cutFlows(query: FlowQuery): Promise<FlowsCut> {
@@ -366,6 +370,11 @@ export class LocalDatapath {
 
   arrival(source: number): Arrival {
     return arrivalOf(source, this.#hooks.interfaces().policed);
+  }
+
+  destinationTranslation(packet: Packet): DestinationTranslation | null {
+    if (!this.#opened().loaded.slots.translates) return null;
+    return destinationTranslationOf(packet, this.#options.translated);
   }
 
   learned(): readonly Learned[] {

@@ -11,6 +11,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
 import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
+import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
 import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
 
@@ -33,8 +34,15 @@ export type ExplainQuery =
        */
       readonly ingress?: string | undefined;
       readonly node?: ExplainNode;
+      /**
+       * The packet with its real destination, if the node translates it (D17b), and the state of the node for
+       * this packet.
+       */
+      readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
     }
   | { readonly source: number; readonly query: string };
+
+export type PacketQuery = Extract<ExplainQuery, { packet: Packet }>;
 
 export type Explanation = {
   readonly decision: 'allow' | 'deny';
@@ -79,8 +87,10 @@ export function explain(
   limits: { readonly steps: number } = { steps: 1_000 },
 ): Explanation {
   if ('packet' in query) {
-    const found = decideByNode(query.packet, query.ingress, query.node ?? NO_NODE);
-    return found === null ? explainPacket(policy, query, limits.steps) : withoutWalk(found);
+    return explainTranslated(query, (asked) => {
+      const found = decideByNode(asked.packet, asked.ingress, asked.node ?? NO_NODE);
+      return found === null ? explainPacket(policy, asked, limits.steps) : withoutWalk(found);
+    });
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query);
   return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
@@ -96,7 +106,7 @@ function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecis
   };
 }
 
-function explainPacket(policy: Policy, query: Extract<ExplainQuery, { packet: Packet }>, steps: number): Explanation {
+function explainPacket(policy: Policy, query: PacketQuery, steps: number): Explanation {
   const { packet, hostname, connection: question = {}, node = NO_NODE } = query;
   const unknown = new Set<string>();
   const grants: Grants = {

@@ -12,6 +12,7 @@ export const NO_NODE: ExplainNode = {
   reversePath: 'off',
   arrival: null,
   flow: null,
+  translation: null,
 };
 
 /**

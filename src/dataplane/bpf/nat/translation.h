@@ -57,87 +57,127 @@ extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak; /* Linux 6.2 */
 
-/* The flow key by the real ends (`real`) of packets with the key `wire`. Valid for ALIAS_TICKS, because
+/* The real destination of packets with the key `wire` in one direction. Valid for ALIAS_TICKS, because
  * conntrack may give the addresses and ports to another connection later.
  */
 struct nat_alias {
 	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after it reads */
 	__u64 wire[2];
-	__u64 real[2];
-	__u64 from_high; /* 1: the packets come from the higher address and port of the key `real` */
-	__u64 wire_from_high; /* the same for the key `wire`; packets of the other direction have no alias */
-	__u64 unused;
+	__u32 destination;
+	__u16 port;
+	__u16 from_high; /* 1: the packets come from the higher address and port of the key `wire` */
+};
+
+/* The aliases of one cache line. A hash of the key `wire` selects it. */
+#define ALIAS_WAYS 2
+struct nat_alias_set {
+	struct nat_alias ways[ALIAS_WAYS];
 };
 
 #define ALIAS_TICKS 954 /* 1 s */
-#define NAT_ALIASES 32768
+#define NAT_ALIAS_SETS 16384
 #define ALIAS_BEING_WRITTEN 0xffffffffffffffffULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, NAT_ALIASES);
+	__uint(map_flags, BPF_F_MMAPABLE); /* aligns the values to cache lines */
+	__uint(max_entries, NAT_ALIAS_SETS);
 	__type(key, __u32);
-	__type(value, struct nat_alias);
+	__type(value, struct nat_alias_set);
 } nat_aliases SEC(".maps");
 
-static __always_inline struct nat_alias *alias_at(__u64 hash)
+/* One bit for each hash of a destination that an alias has had. So the fast path reads the aliases first
+ * only for packets to the few addresses that the node translates.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} aliased_destinations SEC(".maps");
+
+static __always_inline struct nat_alias_set *aliases_at(__u64 hash)
 {
-	__u32 at = hash >> 8 & (NAT_ALIASES - 1);
+	__u32 at = hash >> 8 & (NAT_ALIAS_SETS - 1);
 
 	return bpf_map_lookup_elem(&nat_aliases, &at);
 }
 
-/* Stores that packets with the key `wire` belong to the flow of `packet`, whose ends are real. */
+static __always_inline __u64 destination_bit(__u32 destination)
+{
+	return 1ULL << (destination * 0x9e3779b1U >> 26);
+}
+
+static __always_inline bool may_have_alias(__u32 destination)
+{
+	__u32 first = 0;
+	__u64 *aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
+
+	return aliased && READ_ONCE(*aliased) & destination_bit(destination);
+}
+
+static __always_inline bool is_alias_of(const struct nat_alias *alias, __u64 addresses, __u64 rest)
+{
+	return alias->wire[0] == addresses && alias->wire[1] == rest;
+}
+
+/* Stores that packets with the key `wire` have the destination of `packet`, which is the real one. Replaces
+ * the older alias of the cache line.
+ */
 static __always_inline void store_alias(const struct flow_key *wire, const struct packet *packet, __u64 now_ns)
 {
-	const __u64 *from = (const __u64 *)wire, *to = (const __u64 *)&packet->place.key;
-	struct nat_alias *alias = alias_at(hash_of_key(wire));
-	__u64 seen;
+	const __u64 *key = (const __u64 *)wire;
+	__u64 seen, *aliased;
+	struct nat_alias_set *set = aliases_at(hash_of_key(wire));
+	__u32 first = 0, now = ticks_of(now_ns);
+	struct nat_alias *alias, *other;
 
-	if (!alias)
+	aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
+	if (!set || !aliased)
 		return;
+	alias = &set->ways[0];
+	other = &set->ways[1];
+	if (is_alias_of(other, key[0], key[1]) ||
+	    (!is_alias_of(alias, key[0], key[1]) && now - (__u32)(other->stamp >> 32) > now - (__u32)(alias->stamp >> 32)))
+		alias = other;
 	seen = READ_ONCE(alias->stamp);
 	if (seen == ALIAS_BEING_WRITTEN ||
 	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)
 		return;
-	alias->wire[0] = from[0];
-	alias->wire[1] = from[1];
-	alias->real[0] = to[0];
-	alias->real[1] = to[1];
-	alias->from_high = packet->place.from_high;
-	alias->wire_from_high = packet->wire.from_high;
+	alias->wire[0] = key[0];
+	alias->wire[1] = key[1];
+	alias->destination = packet->destination;
+	alias->port = packet->destination_port;
+	alias->from_high = packet->wire.from_high;
 	asm volatile("" ::: "memory");
-	WRITE_ONCE(alias->stamp, (__u64)ticks_of(now_ns) << 32 | (__u32)(seen + 1));
+	WRITE_ONCE(alias->stamp, (__u64)now << 32 | (__u32)(seen + 1));
+	__sync_fetch_and_or(aliased, destination_bit(packet->wire.destination));
 }
 
-/* If a fresh alias exists for a key and the direction of the packet, replaces both by those of the real
- * ends, and returns true.
+/* If a fresh alias exists for a key and the direction of the packet, stores the real destination and the
+ * real ports of the packet (source port << 16 | destination port), and returns true.
  */
-static __always_inline bool replace_by_alias(struct flow_lookup *flow_lookup, bool *from_high, __u64 now_ns)
+static __always_inline bool find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, __u32 *destination, __u32 *ports)
 {
-	struct nat_alias *alias = alias_at(flow_lookup->hash);
-	__u64 seen, addresses, rest, high, wire_high;
+	struct nat_alias_set *set = aliases_at(wire->hash);
+	struct nat_alias *alias;
+	__u64 seen;
 
-	if (!alias)
+	if (!set)
 		return false;
+	alias = &set->ways[0];
+	if (!is_alias_of(alias, wire->addresses, wire->rest))
+		alias = &set->ways[1];
 	seen = READ_ONCE(alias->stamp);
 	asm volatile("" ::: "memory");
-	if (!seen || seen == ALIAS_BEING_WRITTEN || ticks_of(now_ns) - (__u32)(seen >> 32) >= ALIAS_TICKS)
+	if (seen == ALIAS_BEING_WRITTEN || ticks_of(now_ns) - (__u32)(seen >> 32) >= ALIAS_TICKS)
 		return false;
-	if (alias->wire[0] != flow_lookup->addresses || alias->wire[1] != flow_lookup->rest)
+	if (!is_alias_of(alias, wire->addresses, wire->rest) || alias->from_high != from_high)
 		return false;
-	addresses = alias->real[0];
-	rest = alias->real[1];
-	high = alias->from_high;
-	wire_high = alias->wire_from_high;
+	*destination = alias->destination;
+	*ports = (*ports & 0xffff0000) | alias->port;
 	asm volatile("" ::: "memory");
-	if (READ_ONCE(alias->stamp) != seen || !wire_high != !*from_high)
-		return false;
-	flow_lookup->addresses = addresses;
-	flow_lookup->rest = rest;
-	flow_lookup->hash = hash_of(addresses, rest);
-	*from_high = high;
-	return true;
+	return READ_ONCE(alias->stamp) == seen;
 }
 
 /* Returns whether an address is in a range of `dataplane.translated`. The real destination alone decides

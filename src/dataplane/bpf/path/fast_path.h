@@ -13,7 +13,8 @@ struct fast_packet {
 	__u32 destination;
 	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
-	bool from_high;
+	__u8 from_high;
+	bool is_translated; /* `flow_lookup` and `from_high` are those of the real ends */
 	struct prefetched prefetched;
 };
 
@@ -43,6 +44,37 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
+/* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port. */
+static __always_inline bool set_key(struct flow_lookup *flow_lookup, __u32 source, __u32 destination, __u32 ports, __u8 protocol)
+{
+	bool from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
+
+	/* `addresses` and `rest` have the layout of struct flow_key. */
+	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
+	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)protocol << 32 |
+			    (__u64)KEY_USED << USE_SHIFT;
+	flow_lookup->hash = hash_of(flow_lookup->addresses, flow_lookup->rest);
+	return from_high;
+}
+
+/* If a fresh alias exists for the packet, replaces the flow key and the direction of the packet by those of
+ * its real ends. The result is in memory, so that the verifier checks the code behind a call only once.
+ */
+__noinline int use_alias(struct fast_packet *fast_packet)
+{
+	__u32 destination, ports;
+
+	if (!fast_packet)
+		return 0;
+	ports = fast_packet->ports;
+	if (!find_alias(&fast_packet->flow_lookup, fast_packet->from_high, coarse_ns(), &destination, &ports))
+		return 0;
+	fast_packet->from_high =
+		set_key(&fast_packet->flow_lookup, fast_packet->source, destination, ports, fast_packet->protocol);
+	fast_packet->is_translated = true;
+	return 0;
+}
+
 /* Passes a packet in the middle of an established flow. Returns NOT_ESTABLISHED if the packet needs the
  * full path, and OPENS_FLOW for a SYN or a UDP packet without a flow.
  */
@@ -52,7 +84,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
-	bool from_high, at_once, opens = false, ends = false, translated = false;
+	bool from_high, at_once, opens = false, ends = false, translated;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
 	struct active *in_force;
 	struct flow *flow;
@@ -88,12 +120,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	source = bpf_ntohl(ip->saddr);
 	destination = bpf_ntohl(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);
-	from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
-	/* `addresses` and `rest` have the layout of struct flow_key. */
-	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
-	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)ip->protocol << 32 |
-			    (__u64)KEY_USED << USE_SHIFT;
-	flow_lookup->hash = hash_of(flow_lookup->addresses, flow_lookup->rest);
+	from_high = set_key(flow_lookup, source, destination, ports, ip->protocol);
 	fast_packet->source = source;
 	fast_packet->destination = destination;
 	fast_packet->ports = ports;
@@ -103,16 +130,14 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	if (!in_force)
 		return NOT_ESTABLISHED;
 	fast_packet->prefetched.active_word = READ_ONCE(in_force->word);
+	fast_packet->is_translated = false;
+	if (READ_ONCE(in_force->translates) && may_have_alias(destination))
+		use_alias(fast_packet);
+	from_high = READ_ONCE(fast_packet->from_high) & 1;
 	flow = find_likely(flow_lookup);
-	if (!flow && READ_ONCE(in_force->translates) && replace_by_alias(flow_lookup, &from_high, coarse_ns())) {
-		translated = true;
-		/* A second inlined search would cost the verifier 5,000 more instructions than this call. */
-		flow = flow_at(find_slot(lookup_key(flow_lookup), flow_lookup->hash));
-		if (!flow)
-			return NOT_ESTABLISHED;
-	}
+	translated = READ_ONCE(fast_packet->is_translated);
 	if (!flow)
-		return opens || ip->protocol == IPPROTO_UDP ? OPENS_FLOW : NOT_ESTABLISHED;
+		return !translated && (opens || ip->protocol == IPPROTO_UDP) ? OPENS_FLOW : NOT_ESTABLISHED;
 	if (opens)
 		return NOT_ESTABLISHED;
 	judgement = READ_ONCE(flow->judgement);

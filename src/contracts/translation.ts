@@ -1,0 +1,16 @@
+/** An address in host byte order, and a port; for an ICMP query, the port is the ICMP identifier. */
+export type End = { readonly address: number; readonly port: number };
+
+/**
+ * The ends of a flow on the wire, if they differ from its real ends (D17b). `source`: after SNAT, as the
+ * server sees it. `destination`: before DNAT, as the client addresses it.
+ */
+export type Translation = { readonly source: End; readonly destination: End };
+
+/** The translation of the destination of a packet, on a node that translates addresses. */
+export type DestinationTranslation = {
+  /** Whether the destination is in `dataplane.translated`. */
+  readonly isService: boolean;
+  /** The real destination; null if conntrack has no connection for the packet. */
+  readonly real: End | null;
+};

@@ -1,0 +1,51 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FlowPage, LiveFlow } from '#contracts/datapath.js';
+import { type Packet, PORT_PROTOCOLS, type Prefix } from '#contracts/policy-model.js';
+import type { DestinationTranslation, End } from '#contracts/translation.js';
+import { FLOW_KEY_OFFSETS, icmpQueryOf } from '#dataplane/abi/flow.js';
+import { mask } from '#policy/model/ipv4.js';
+import { Conntrack, type Tuple } from './conntrack.js';
+
+/** Number of flows that are looked up between two turns of the event loop; this takes about 7 ms. */
+const PART = 100;
+
+/** Returns a page of flows with the translation of each flow. */
+export async function withTranslations(page: FlowPage): Promise<FlowPage> {
+  const items: LiveFlow[] = [];
+  const conntrack = new Conntrack();
+  try {
+    for (const flow of page.items) {
+      items.push({ ...flow, translation: conntrack.translationOf(tupleOf(flow)) });
+      if (items.length % PART === 0) await nextTurn();
+    }
+  } finally {
+    conntrack.close();
+  }
+  return { ...page, items };
+}
+
+/** Returns how the node translates the destination of a packet. `translated` has the ranges of services. */
+export function destinationTranslationOf(packet: Packet, translated: readonly Prefix[] = []): DestinationTranslation {
+  const { source, destination, sourcePort, destinationPort, protocol } = packet;
+  const isService = translated.some(({ address, length }) => mask(destination, length) === address >>> 0);
+  const isKnown = PORT_PROTOCOLS.includes(protocol) && sourcePort !== 0;
+  const wire = {
+    protocol,
+    source: { address: source >>> 0, port: sourcePort },
+    destination: { address: destination >>> 0, port: destinationPort },
+    icmpType: 0,
+  };
+  if (!isKnown) return { isService, real: null };
+  const conntrack = new Conntrack();
+  try {
+    return { isService, real: conntrack.destinationOf(wire) };
+  } finally {
+    conntrack.close();
+  }
+}
+
+function tupleOf({ key, source, destination, protocol, ports, icmpId }: LiveFlow): Tuple {
+  const end = (address: number, side: 0 | 1): End => ({ address, port: ports?.[side] ?? icmpId ?? 0 });
+  const icmpType = icmpQueryOf(key[FLOW_KEY_OFFSETS.kind] ?? 0);
+  return { protocol, source: end(source, 0), destination: end(destination, 1), icmpType };
+}

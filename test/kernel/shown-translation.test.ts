@@ -1,0 +1,178 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine, program } from '#cli/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { detach } from '#dataplane/thread/detach.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST } from '#libc/netlink.js';
+import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+import { ALLOWED, allowAll } from './policies.js';
+
+/** The port of the node at which it forwards to port ALLOWED of the client. */
+const PUBLIC = 9_000;
+/** The port to which the node translates the source port of each TCP and UDP flow. */
+const SNAT_PORT = 20_000;
+const SERVICE = '10.99.0.1';
+const TABLE = `add table ip mine
+add chain ip mine raw { type filter hook prerouting priority -300; }
+add chain ip mine pre { type nat hook prerouting priority -100; }
+add chain ip mine post { type nat hook postrouting priority 100; }
+add rule ip mine post oifname "wan0" meta l4proto { tcp, udp } snat to ${ADDRESSES.nodeWan}:${SNAT_PORT}
+add rule ip mine post oifname "wan0" masquerade
+add rule ip mine post iifname "lan0" oifname "lan0" masquerade
+add rule ip mine pre meta l4proto { tcp, udp } ip daddr ${ADDRESSES.nodeWan} th dport ${PUBLIC} dnat to ${ADDRESSES.client}:${ALLOWED}
+add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`;
+
+let topology: Topology;
+let leave: () => void;
+let datapath: LocalDatapath;
+beforeAll(async () => {
+  topology = await createTopology('shownnat');
+  const { client, server, node } = topology;
+  await server.must('ip', 'route', 'del', 'default');
+  await node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
+  const serve = [program('tour-traffic'), 'serve', String(ALLOWED)];
+  for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
+  leave = enterNamespace(node.name);
+}, 60_000);
+afterAll(async () => {
+  leave();
+  await topology.remove();
+});
+afterEach(async () => {
+  datapath.close();
+  detach(topology.pinPath);
+  await topology.node.run('nft', 'delete table ip mine');
+  flushConntrack();
+});
+
+const DELETE_CONNECTIONS = (1 << 8) | 2; // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
+function flushConntrack(): void {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+  socket.send(DELETE_CONNECTIONS, NLM_F_REQUEST, Buffer.alloc(4));
+  socket.close();
+}
+
+async function police(...rules: readonly string[]): Promise<void> {
+  await topology.node.must('nft', rules.join('\n'));
+  const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+  const options = { interfaces: ['lan0', 'wan0'], forwarding: 'auto', translated } as const;
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, options));
+  datapath.open();
+  datapath.attach();
+  datapath.stage(allowAll, 1);
+  datapath.flip();
+}
+
+/** Sends one message from a port by TCP or UDP, and waits for the reply. */
+async function ask(from: 'client' | 'server', how: string, to: string, port: number, ...more: readonly string[]) {
+  const args = [program('tour-traffic'), how, to, String(port), '--timeout', '900', ...more];
+  expect((await topology[from].run(process.execPath, ...args)).stdout).toContain('pong 1');
+}
+
+/** Returns the real ends and the ends on the wire of each flow, as `ADDRESS:PORT`. */
+async function flows(): Promise<object[]> {
+  const { items } = await datapath.flows({ filter: anyFlow(), after: null, limit: 100 });
+  const text = (address: number, port: number): string => `${formatAddress(address)}:${port}`;
+  return items.map(({ source, destination, ports, icmpId, translation: wire }) => ({
+    source: text(source, ports?.[0] ?? icmpId ?? 0),
+    destination: text(destination, ports?.[1] ?? icmpId ?? 0),
+    wire: wire === null ? null : [wire.source, wire.destination].map(({ address, port }) => text(address, port)),
+  }));
+}
+
+const real = (from: string, to: string) => ({ source: from, destination: to });
+
+describe('the flow list', () => {
+  test.each(['connect', 'datagram'])('shows the source after SNAT (%s)', async (how) => {
+    await police(TABLE);
+    await ask('client', how, ADDRESSES.server, ALLOWED, '--source-port', '41000');
+    const server = `${ADDRESSES.server}:${ALLOWED}`;
+    expect(await flows()).toEqual([
+      { ...real(`${ADDRESSES.client}:41000`, server), wire: [`${ADDRESSES.nodeWan}:${SNAT_PORT}`, server] },
+    ]);
+  });
+
+  test.runIf(hasNetfilterPrograms())('shows the identifier of a ping', async () => {
+    await police(TABLE);
+    await topology.client.must('ping', '-n', '-c', '1', '-W', '1', '-e', '77', ADDRESSES.server);
+    expect(await flows()).toEqual([
+      {
+        ...real(`${ADDRESSES.client}:77`, `${ADDRESSES.server}:77`),
+        wire: [`${ADDRESSES.nodeWan}:77`, `${ADDRESSES.server}:77`],
+      },
+    ]);
+  });
+
+  test.runIf(hasNetfilterPrograms())('shows the destination before DNAT', async () => {
+    await police(TABLE);
+    const server = `${ADDRESSES.server}:42000`;
+    await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '42000');
+    expect(await flows()).toEqual([
+      { ...real(server, `${ADDRESSES.client}:${ALLOWED}`), wire: [server, `${ADDRESSES.nodeWan}:${PUBLIC}`] },
+    ]);
+  });
+
+  test.runIf(hasNetfilterPrograms())('shows both translations of one flow, in each conntrack zone', async () => {
+    await police(TABLE, 'add rule ip mine raw ct zone set 7');
+    const from = ['--source', ADDRESSES.clientOther, '--source-port', '43000'];
+    await ask('client', 'datagram', ADDRESSES.nodeWan, PUBLIC, ...from);
+    expect(await flows()).toEqual([
+      {
+        ...real(`${ADDRESSES.clientOther}:43000`, `${ADDRESSES.client}:${ALLOWED}`),
+        wire: [expect.stringMatching(/^10\.77\.[13]\.1:43000$/), `${ADDRESSES.nodeWan}:${PUBLIC}`],
+      },
+    ]);
+  });
+
+  test('shows no translation of a flow that the node does not translate', async () => {
+    await topology.server.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
+    const other = 'add rule ip mine post ip saddr 10.1.0.0/16 masquerade';
+    await police('add table ip mine', 'add chain ip mine post { type nat hook postrouting priority 100; }', other);
+    await ask('client', 'datagram', ADDRESSES.server, ALLOWED, '--source-port', '44000');
+    await topology.server.must('ip', 'route', 'del', 'default');
+    const ends = real(`${ADDRESSES.client}:44000`, `${ADDRESSES.server}:${ALLOWED}`);
+    expect(await flows()).toEqual([{ ...ends, wire: null }]);
+  });
+});
+
+describe('the translation of a destination', () => {
+  const udp = (source: string, sourcePort: number, destination: string, destinationPort: number): Packet => ({
+    ...{ source: parseAddress(source) ?? 0, destination: parseAddress(destination) ?? 0, sourcePort, destinationPort },
+    ...{ protocol: IPPROTO.udp, icmpType: 0, icmpCode: 0 },
+  });
+  const end = (address: string, port: number) => ({ address: parseAddress(address), port });
+
+  test('is null without NAT rules', async () => {
+    await police('add table ip mine');
+    expect(datapath.destinationTranslation(udp(ADDRESSES.client, 1, ADDRESSES.server, ALLOWED))).toBeNull();
+  });
+
+  test.runIf(hasNetfilterPrograms())(
+    'is the server that conntrack knows for the packet, in both directions',
+    async () => {
+      await police(TABLE);
+      await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '45000');
+      await ask('client', 'datagram', SERVICE, ALLOWED, '--source-port', '46000');
+      expect(
+        [
+          udp(ADDRESSES.server, 45_000, ADDRESSES.nodeWan, PUBLIC),
+          udp(ADDRESSES.client, 46_000, SERVICE, ALLOWED),
+          udp(ADDRESSES.server, ALLOWED, ADDRESSES.nodeWan, SNAT_PORT),
+          udp(ADDRESSES.server, 45_001, ADDRESSES.nodeWan, PUBLIC),
+          udp(ADDRESSES.server, 0, ADDRESSES.nodeWan, PUBLIC),
+        ].map((packet) => datapath.destinationTranslation(packet)),
+      ).toEqual([
+        { isService: false, real: end(ADDRESSES.client, ALLOWED) },
+        { isService: true, real: end(ADDRESSES.server, ALLOWED) },
+        { isService: false, real: end(ADDRESSES.client, 46_000) },
+        { isService: false, real: null },
+        { isService: false, real: null },
+      ]);
+    },
+  );
+});
