@@ -14,8 +14,6 @@ import { FakeServiceManager } from './service-manager.js';
 const ELSEWHERE = '198.51.100.53';
 const NAMES = ['api.example.com', 'www.example.com', 'other.example.org'];
 const [NOERROR, NXDOMAIN] = [0, 3];
-/** The time for which resolvers of common hosts wait for an answer. */
-const RESOLVER_MS = 5_000;
 const POLICY = policyOf([
   { match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [80] } },
   { match: { proto: 'tcp', dst_ports: [443], tls: { sni: [SERVER_NAME] }, dst_ips: [ADDRESSES.server] } },
@@ -49,12 +47,12 @@ afterAll(async () => {
   await manager?.close();
 });
 
-/** Lookups without the expected answer in time, as text. */
+/** Lookups without the expected answer, as text. */
 const failed = (rows: readonly Lookup[]): string[] =>
   rows
     .filter(({ code, tookMs, name }) => {
       const expected = name.endsWith('.org') ? NXDOMAIN : NOERROR;
-      return code !== expected || tookMs >= RESOLVER_MS;
+      return code !== expected;
     })
     .map(({ tookMs, code, name }) => `${name}: ${code} after ${tookMs} ms`);
 const ends = (rows: readonly Handshake[]): string[] => [...new Set(rows.map(({ end }) => end))];
@@ -93,16 +91,15 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s with a servic
         ? seen.lookups
         : seen.lookups.filter(({ at }) => at < seen.signalled - 50 || at > seen.ended);
     expect(failed(answerable)).toEqual([]);
-    const waiting = answerable.filter(({ at }) => at > seen.signalled && at < seen.ended);
     const allowed = seen.allowed.filter(({ at }) => at > seen.ended);
     const denied = seen.denied.filter(({ at }) => at > seen.ended);
     expect([allowed.length, denied.length].every((count) => count > 20)).toBe(true);
     expect(ends(allowed)).toEqual(['open']);
     expect(ends(denied)).not.toContain('open');
     expect(ends(denied)).not.toContain('waits');
-    // They wait for the policy, and not for a repeated SYN.
+    // They wait for the start, and not for a repeated query or SYN. How long a start takes depends on the load.
     const restart = seen.ready - seen.signalled;
-    expect(slowest([...allowed, ...waiting])).toBeLessThan(restart + 1_000);
+    expect(slowest([...allowed, ...answerable])).toBeLessThan(restart + 1_000);
     console.log(
       `${signal}: stop ${seen.ended - seen.signalled} ms, start ${seen.ready - seen.ended} ms, ${seen.lookups.length} lookups, slowest ${slowest(answerable)} ms, ${allowed.length} connections, slowest ${slowest(allowed)} ms`,
     );

@@ -26,6 +26,7 @@ let node: NatNode;
 let port = 5_000;
 beforeAll(async () => {
   node = await NatNode.create('nat-edges');
+  await node.topology.node.must('ip', 'route', 'add', '10.99.0.1/32', 'via', server);
 }, 60_000);
 beforeEach(async () => {
   port++;
@@ -208,6 +209,25 @@ test.runIf(judges)(
     const inspected = rule({ to: [client], ports: [String(PORT)], protocol: IPPROTO.tcp, tls: { mode: 'metadata' } });
     node.police(compile(policy([group([server], [inspected])])));
     await node.isDropped('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn), 'service_plane_absent');
+  },
+);
+
+test.runIf(judges)(
+  'of a connection to an address beyond the node, a policy change cuts each packet if it denies either destination',
+  async () => {
+    await node.translate(MASQUERADE, `add rule ip mine pre ip daddr 10.99.0.1 udp dport 80 dnat to ${server}:${PORT}`);
+    const real = [server, PORT] as const;
+    const request = udp([client, port], ['10.99.0.1', 80]);
+    const text = `udp ${nodeWan}:${port} > ${server}:${PORT}`;
+    node.police(only(client, real, ['10.99.0.1', 80]));
+    await node.passes('client', request, 'server', text);
+    await node.passes('server', udp([server, PORT], [nodeWan, port]), 'client', `udp 10.99.0.1:80 > ${client}:${port}`);
+    node.enforce(only(client, real));
+    for (let count = 0; count < 3; count++) await node.isDropped('client', request, 'policy_deny');
+    node.enforce(only(client, ['10.99.0.1', 80]));
+    for (let count = 0; count < 3; count++) await node.isDropped('client', request, 'policy_deny');
+    node.enforce(only(client, real, ['10.99.0.1', 80]));
+    await node.passes('client', request, 'server', text);
   },
 );
 

@@ -92,8 +92,11 @@ describe.runIf(exists)('a software flowtable, which skips the forward hook', () 
     for (let count = 0; count < 5; count++) await passBoth();
     expect(await node.count('forwarded')).toBe(before);
     node.enforce(denyAll);
-    await node.isDropped('server', reply, 'policy_deny');
-    await node.isDropped('client', request, 'policy_deny');
+    // The flowtable still has the flow after the datapath has ended its own.
+    for (let count = 0; count < 3; count++) {
+      await node.isDropped('server', reply, 'policy_deny');
+      await node.isDropped('client', request, 'policy_deny');
+    }
   });
 
   test('passes a TCP connection, and a policy change cuts it', async () => {
@@ -121,7 +124,9 @@ describe.runIf(exists)('a software flowtable, which skips the forward hook', () 
       await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
     }
     node.enforce(denyAll);
-    await node.isDropped('server', request, 'policy_deny');
-    await node.isDropped('client', answer, 'policy_deny');
+    for (let count = 0; count < 3; count++) {
+      await node.isDropped('server', request, 'policy_deny');
+      await node.isDropped('client', answer, 'policy_deny');
+    }
   });
 });

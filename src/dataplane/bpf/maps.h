@@ -111,6 +111,7 @@ struct packet {
 	bool is_translated; /* the packet has its real destination; its header has the destination `wire` */
 	bool is_nat_reply;  /* with `is_translated`: the packet has the direction of replies of its connection */
 	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
+	bool has_real_flow; /* conntrack and a flow with the real ends show that a TCP packet belongs to a connection */
 	struct prefetched prefetched;
 	struct place place;
 	struct way way;

@@ -240,6 +240,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 	packet->is_translated = true;
 	packet->is_nat_reply = options.dir != 0;
 	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
+	packet->prefetched.has_asked = false;
 	packet->wire.key = packet->place.key;
 	packet->wire.from_high = packet->place.from_high;
 	packet->wire.destination = packet->destination;
@@ -250,7 +251,24 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 	return true;
 }
 
-/* Reverses `find_real_destination`, because the flow table has no flow with the real ends. */
+/* Returns whether the policy must also allow the destination in the header of a packet that has the real one
+ * from `find_real_destination`: the header has neither an address of the node nor a service address.
+ */
+__noinline bool has_two_destinations(struct __sk_buff *skb, struct packet *packet)
+{
+	bool forwarded;
+	__u32 real;
+
+	if (!packet || packet->is_nat_reply || is_service_address(packet->wire.destination))
+		return false;
+	real = packet->destination;
+	packet->destination = packet->wire.destination;
+	forwarded = !is_not_forwarded(skb, packet);
+	packet->destination = real;
+	return forwarded;
+}
+
+/* Reverses `find_real_destination`. */
 static __always_inline void restore_destination(struct packet *packet)
 {
 	packet->is_translated = false;

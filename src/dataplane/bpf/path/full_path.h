@@ -116,7 +116,8 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	if (!active_word)
 		return drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
-		return handle_stray_tcp(skb, packet, active_word, now < READ_ONCE(in_force->pickup_until_ns));
+		return handle_stray_tcp(skb, packet, active_word,
+					now < READ_ONCE(in_force->pickup_until_ns) || packet->has_real_flow);
 	judgement = (__u64)active_word << 32 | classify_packet(packet, active_word, false);
 	refused = refusal_of(judgement);
 	if (((__u32)judgement & 7) == VERDICT_REDIRECT) {
@@ -176,8 +177,17 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	active_word = READ_ONCE(in_force->word);
 	find_flow_key(packet);
 	has_flow = !packet->has_no_flow && find_flow(packet, &found, now) && found.flow;
-	if (!has_flow && may_be_translated(skb, in_force, packet) && find_real_destination(skb, packet))
+	if (!has_flow && may_be_translated(skb, in_force, packet) && find_real_destination(skb, packet)) {
 		has_flow = find_flow(packet, &found, now) && found.flow;
+		/* The flow with the destination in the header has ended. Without this, a policy that denies only that
+		 * destination would cut only one packet.
+		 */
+		if (has_two_destinations(skb, packet)) {
+			restore_destination(packet);
+			packet->has_real_flow = has_flow;
+			has_flow = false;
+		}
+	}
 	if (has_flow && is_outside_flow(found.flow, packet, found.judgement)) {
 		packet->place.stateful = false;
 		has_flow = false;
@@ -187,15 +197,6 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 
 		/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
 		return outcome == OUTCOME_PASS && (packet->is_translated || !found.judgement) ? mark_translated(skb, packet) : outcome;
-	}
-	if (packet->is_translated) {
-		if (is_inspecting() && packet->is_nat_reply && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
-			enum outcome outcome = continue_inspected(skb, packet);
-
-			if (outcome != NOT_INSPECTED)
-				return outcome;
-		}
-		restore_destination(packet);
 	}
 	if (is_to_service(skb, in_force, packet))
 		return pass_to_node(skb, packet);
