@@ -50,7 +50,7 @@ afterAll(async () => {
 /** Lookups without the expected answer, as text. */
 const failed = (rows: readonly Lookup[]): string[] =>
   rows
-    .filter(({ code, tookMs, name }) => {
+    .filter(({ code, name }) => {
       const expected = name.endsWith('.org') ? NXDOMAIN : NOERROR;
       return code !== expected;
     })
@@ -97,7 +97,7 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s with a servic
     expect(ends(allowed)).toEqual(['open']);
     expect(ends(denied)).not.toContain('open');
     expect(ends(denied)).not.toContain('waits');
-    // They wait for the start, and not for a repeated query or SYN. How long a start takes depends on the load.
+    // They wait for the start, whose time depends on the load, and not for a repeated query or SYN.
     const restart = seen.ready - seen.signalled;
     expect(slowest([...allowed, ...answerable])).toBeLessThan(restart + 1_000);
     console.log(
