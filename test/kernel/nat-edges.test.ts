@@ -231,6 +231,28 @@ test.runIf(judges)(
   },
 );
 
+test.runIf(judges)(
+  'of a TCP connection to an address beyond the node, a denied packet does not pass as a reply of that address',
+  async () => {
+    const wire = '10.99.0.1';
+    await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${wire} tcp dport 80 dnat to ${server}:${PORT}`);
+    const allowing = (id: string, source: string, to: string, ...ports: string[]) => ({
+      ...group([source], [rule({ protocol: IPPROTO.tcp, to: [to], ports })]),
+      id,
+    });
+    const outside = `tcp ${nodeWan}:${port} > ${server}:${PORT}`;
+    const rest = [allowing('real', client, server, String(PORT)), allowing('replies', wire, client)];
+    node.police(compile(policy([allowing('wire', client, wire, '80'), ...rest])));
+    const sent = (flags: number): SentPacket => tcp([client, port], [wire, 80], flags);
+    const accepted = tcp([server, PORT], [nodeWan, port], TCP.syn | TCP.ack);
+    await node.passes('client', sent(TCP.syn), 'server', `${outside} syn`);
+    await node.passes('server', accepted, 'client', `tcp ${wire}:80 > ${client}:${port} syn+ack`);
+    await node.passes('client', sent(TCP.ack), 'server', `${outside} ack`);
+    node.enforce(compile(policy(rest)));
+    for (let count = 0; count < 3; count++) await node.isDropped('client', sent(TCP.ack), 'policy_deny');
+  },
+);
+
 describe('with the outside interface alone policed', () => {
   const outside = { interfaces: ['wan0'] };
   const flows = async (): Promise<string[]> => {

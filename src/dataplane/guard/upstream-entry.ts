@@ -52,16 +52,18 @@ function zoneRules(markMask: number): readonly string[] {
 }
 
 /**
- * The egress hook drops packets to servers that have `natBit`. So a packet without an entry, or with the
- * entry of the client's connection, does not leave with the address of the client. A packet to the client
- * must open no entry, because packets to the server would be the replies of that entry. It can only do so if
- * the entry of the client was deleted; the next packet of the client makes it again.
+ * The last rule, and the egress hook of a policed interface, drop packets to servers that have `natBit`. So a
+ * packet without an entry, or with the entry of the client's connection, does not leave with the address of
+ * the client. A packet to the client must open no entry, because packets to the server would be the replies
+ * of that entry. It can only do so if the entry of the client was deleted; the next packet of the client
+ * makes it again.
  */
 function entryRules(markMask: number): readonly string[] {
   const toClient = `meta l4proto tcp meta mark & ${hex(upstreamBits(markMask))} == ${hex(exemptBit(markMask))}`;
   return [
     `${toServer(markMask)} ct original zone ${UPSTREAM_ZONE} ct direction original meta mark set meta mark & ${hex(~natBit(markMask))} accept`,
     `meta nfproto ipv4 ${toClient} ct state new fib saddr type != local drop`,
+    `${toServer(markMask)} drop`,
   ];
 }
 

@@ -41,7 +41,7 @@ export class Translation {
   adopt(): void {
     const judges = this.#judge.programs().length > 0;
     this.#guard.leaveToJudge(!this.#guard.acceptsEarlier && judges);
-    if (judges) this.#guard.separateUpstream(this.#inspects);
+    if (judges && natBit(this.#options.markMask) !== 0) this.#guard.separateUpstream(this.#inspects);
   }
 
   /**

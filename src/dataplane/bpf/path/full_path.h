@@ -85,7 +85,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 				return outcome;
 		}
 	}
-	if (refusal_of(judgement)) {
+	/* Conntrack knows the direction of a packet with `has_real_flow`, and it is not a reply. */
+	if (refusal_of(judgement) && !packet->has_real_flow) {
 		__u32 reply = classify_packet(packet, judgement >> 32, true);
 
 		if (!refusal_of(reply)) {
