@@ -194,6 +194,10 @@ export class Guard {
     this.#state = { ...this.#state, leavesToJudge: leaves };
   }
 
+  get separatesUpstream(): boolean {
+    return this.#separatesUpstream === true;
+  }
+
   /**
    * From the next call of `make` on, the service plane's connections to servers have conntrack entries of
    * their own, so that the node can translate their sources; or, if false, they have none.

@@ -99,13 +99,14 @@ export class Translation {
   }
 
   #changeGuard(leavesToJudge: boolean, separatesUpstream: boolean): void {
-    const before = this.#guard.leavesToJudge;
+    const before = { leaves: this.#guard.leavesToJudge, separates: this.#guard.separatesUpstream };
     this.#guard.leaveToJudge(leavesToJudge);
     this.#guard.separateUpstream(separatesUpstream);
     try {
       this.#guard.make();
     } catch (failure) {
-      this.#guard.leaveToJudge(before);
+      this.#guard.leaveToJudge(before.leaves);
+      this.#guard.separateUpstream(before.separates);
       throw failure;
     }
   }
