@@ -1,4 +1,5 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -86,6 +87,24 @@ describe('the boot file of the guard', () => {
     successor.make();
     expect(successor.acceptsEarlier).toBe(true);
     expect(readFileSync(path, 'utf8')).toBe(own);
+  });
+
+  test('gets the bridge chain when the kernel no longer refuses it', async () => {
+    // nftables lets no other process change a table that an open nft(8) owns.
+    const owner = spawn('nft', ['-i'], { stdio: ['pipe', 'ignore', 'ignore'] });
+    const ended = once(owner, 'exit');
+    owner.stdin.write('add table bridge weir { flags owner; }\n');
+    await expect.poll(() => spawnSync('nft', ['list', 'table', 'bridge', 'weir']).status).toBe(0);
+    const guard = guardOf(false);
+    guard.make();
+    expect(guard.guardsBridges()).toBe(false);
+    owner.stdin.end();
+    await ended;
+    guard.retryRefused(performance.now() + 59_000);
+    expect(guard.guardsBridges()).toBe(false);
+    guard.retryRefused(performance.now() + 61_000);
+    expect([guard.guardsBridges(), guard.stands()]).toEqual([true, true]);
+    expect(readFileSync(path, 'utf8')).toContain('add chain bridge weir guard');
   });
 
   test('causes a warning if the node cannot write the file', () => {

@@ -12,6 +12,7 @@ import { group, policy, rule } from '#test/policy/sample.js';
 import { type BridgedTopology, createBridge, frameOf, ipv4, reply } from './bridged.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
+import { LISTEN, openPlane } from './plane.js';
 import { defaultOnly } from './policies.js';
 import { SWITCHED_FRAMES } from './switched-frames.js';
 import { hooksGone } from './tcx.js';
@@ -365,6 +366,22 @@ describe('policed bridge ports', () => {
     });
     sh('sysctl -qw net.ipv4.ip_forward=0');
     expect(datapath.review().faults).toEqual([]);
+  });
+
+  test('leave no switched packet of a rule with TLS attributes to the service plane', async () => {
+    sh('ip addr add 10.77.1.1/16 dev br0');
+    const plane = await openPlane();
+    try {
+      police({ servicePlane: LISTEN, pickupMs: 0 });
+      enforce(policy([group(['0.0.0.0/0'], [rule({ protocol: IPPROTO.tcp, tls: { mode: 'metadata' } })])]));
+      const tcp = (name: string, flags: number) => ipv4(name, { dport: 443, tcp: flags });
+      // A bare ACK can be the answer to a SYN cookie of the service plane, if the packet is routed.
+      await bridged.send('client', { syn: tcp('syn', TCP.syn), ack: tcp('ack', TCP.ack) });
+      const { drops } = datapath.stats();
+      expect([drops.service_plane_absent?.packets, drops.out_of_state?.packets]).toEqual([1n, 1n]);
+    } finally {
+      plane.close();
+    }
   });
 
   test('become policed ports when they join the bridge, and plain interfaces when they leave it', async () => {

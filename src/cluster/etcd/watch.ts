@@ -14,8 +14,8 @@ const WATCH = methodOf(Watch.method.watch);
  * A watch asks its member for a sign of life every `BEAT_MS` milliseconds. After `MISSED_BEATS` requests
  * without a response, the client stops the use of the member.
  */
-const BEAT_MS = 250;
-const MISSED_BEATS = 4;
+const BEAT_MS = 500;
+const MISSED_BEATS = 2;
 /**
  * etcd loses requests around an election without a notice, and ends them only after seven seconds. So the
  * client ends, at these times in milliseconds after an election, the requests that are older than

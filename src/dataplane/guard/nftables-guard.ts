@@ -21,6 +21,9 @@ type Chain = keyof typeof CHAINS;
 export const GUARD_CHAINS = Object.keys(CHAINS) as readonly Chain[];
 const TABLE = `inet ${GUARD_TABLE}`;
 
+/** After this time in milliseconds, the guard tries again what the kernel has refused. */
+const RETRY_MS = 60_000;
+
 class GuardFailure extends Error {
   override readonly name = 'GuardFailure';
   readonly code = 'guard_failed';
@@ -73,6 +76,7 @@ export class Guard {
   readonly #bootFile: BootFile | undefined;
   /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
+  #triedAt = 0;
 
   constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
     this.#state = { interfaces, markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
@@ -111,9 +115,26 @@ export class Guard {
    */
   make(): void {
     if (!this.stands()) this.#replace();
-    // At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
-    // The programs of an earlier process are gone after a boot, so the file does not accept their mark bits.
-    const state = { ...this.#state, earlierBits: [], trustsMarks: false };
+    this.#writeBootFile();
+  }
+
+  /**
+   * Makes the optional chains that the kernel has refused, at most once a minute. A failure can be temporary,
+   * for example if the kernel has no memory.
+   */
+  retryRefused(now = performance.now()): void {
+    if (this.#refused.size === 0 || now - this.#triedAt < RETRY_MS) return;
+    for (const part of [...this.#refused]) this.#makeOptional(part);
+    this.#writeBootFile();
+  }
+
+  /**
+   * At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`. The
+   * programs of an earlier process and the forward judge are gone after a boot. So the file does not accept
+   * the mark bits of those programs, and leaves no packet to the judge.
+   */
+  #writeBootFile(): void {
+    const state = { ...this.#state, earlierBits: [], trustsMarks: false, leavesToJudge: false };
     const bridged = this.guardsBridges() ? bridgeGuard(bridgeRules(state)) : [];
     this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
   }
@@ -126,21 +147,21 @@ export class Guard {
   #replace(): void {
     // Add the table in a transaction of its own. The kernel refuses a transaction that both activates a
     // dormant table and replaces its chains.
-    nft(['-f', '-'], 'make the guard', [`add table ${TABLE}`]);
+    makeChains([`add table ${TABLE}`]);
     const forwarded = forwardedLines(this.#state);
-    const make = (lines: readonly string[]): void => nft(['-f', '-'], 'make the guard', lines);
     try {
-      make([...forwarded, ...this.#optional.flatMap(({ lines }) => lines())]);
+      makeChains([...forwarded, ...this.#optional.flatMap(({ lines }) => lines())]);
       this.#refused.clear();
     } catch {
-      make(forwarded);
-      for (const part of this.#optional) this.#makeOptional(part, make);
+      makeChains(forwarded);
+      for (const part of this.#optional) this.#makeOptional(part);
     }
   }
 
-  #makeOptional(part: Optional, make: (lines: readonly string[]) => void): void {
+  #makeOptional(part: Optional): void {
+    this.#triedAt = performance.now();
     try {
-      make(part.lines());
+      makeChains(part.lines());
       this.#refused.delete(part);
     } catch {
       this.#refused.add(part);
@@ -281,6 +302,10 @@ export function removeGuard(): boolean {
 
 function objects(json: string): NftObject[] {
   return (JSON.parse(json) as { nftables: NftObject[] }).nftables;
+}
+
+function makeChains(lines: readonly string[]): void {
+  nft(['-f', '-'], 'make the guard', lines);
 }
 
 function nft(args: readonly string[], doing: string, lines: readonly string[]): void {

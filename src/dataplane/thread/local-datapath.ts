@@ -419,6 +419,7 @@ export class LocalDatapath {
   look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
     if (this.#upgrade === undefined) return [];
     this.#upgrade.loaded.routes.look();
+    this.#guard.retryRefused();
     // Each check stores its changes in `#unreported` before the next check runs. The watcher reports each
     // loss only once, so a loss would go unreported if a later check threw an error.
     if (at.links) this.#reportInterfaces(this.#upgrade);

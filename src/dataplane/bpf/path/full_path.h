@@ -78,7 +78,8 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 		 * must get this ACK, which then opens the connection.
 		 */
 		if (((__u32)judgement & 7) == VERDICT_REDIRECT && is_inspecting() &&
-		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet)) {
+		    (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !is_of_node(skb, packet) &&
+		    !is_switched(skb)) {
 			enum outcome outcome = inspect(skb, packet, judgement);
 
 			if (outcome != NOT_INSPECTED)
@@ -201,7 +202,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	}
 	if (is_to_service(skb, in_force, packet))
 		return pass_to_node(skb, packet);
-	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet)) {
+	if (is_inspecting() && packet->protocol == IPPROTO_TCP && !opens_tcp(packet) && !is_switched(skb)) {
 		enum outcome outcome = forward_spliced(skb, packet);
 
 		if (outcome != NOT_SPLICED)
