@@ -7,7 +7,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 say() { echo "boot-test: $*"; }
 fail() {
   say "FAILED: $*"
-  tail -5 /run/weir.log || true
+  tail -20 /run/weir.log || true
+  ready
   exit 1
 }
 weir() { node "$FOLDER/bin/weir.js" "$@" --config /etc/weir/weir.yaml; }
@@ -26,9 +27,9 @@ report() { while read -r line; do say "$1: $line"; done <"$2"; }
 ready() { curl -s --max-time 5 http://127.0.0.1:8080/ready || true; }
 # Usage: until_true SECONDS COMMAND…
 until_true() {
-  local seconds=$1
+  local until=$((SECONDS + $1))
   shift
-  for ((n = 0; n < seconds * 5; n++)); do
+  while ((SECONDS < until)); do
     if "$@"; then return 0; fi
     sleep 0.2
   done
@@ -133,7 +134,7 @@ unguarded() {
     [[ $received != 0+* && $received != *+0 ]] || fail 'nothing was forwarded without the units: this test shows nothing'
   done </run/before
   echo '{"default_policy":"deny","source_groups":[{"id":"lan","sources":{"cidrs":["10.77.1.0/24","10.78.0.0/24"]},"rules":[{"id":"ping","action":"allow","match":{"proto":"icmp"}}]}]}' >/run/policy.json
-  until_true 20 weir policy apply --name boot --mode enforce -f /run/policy.json || fail 'the policy is refused'
+  until_true 60 weir policy apply --name boot --mode enforce -f /run/policy.json || fail 'the policy is refused'
   until_true 20 grows || fail 'the allowed packets do not pass'
   [ -s /var/lib/weir/guard.nft ] || fail 'Weir has not written the boot file'
   [[ $(ready) == *'weir-guard.service is not enabled'* ]] || fail "readiness does not name the unit: $(ready)"

@@ -65,6 +65,8 @@ export type DatapathOptions = {
   readonly watchIntervalMs?: number;
   /** The path of the compiled BPF object; `dist/bpf/weir.bpf.o` by default. */
   readonly objectPath?: string;
+  /** Whether BPF programs search conntrack; by default, if the kernel lets them. */
+  readonly readsConntrack?: boolean;
 };
 
 export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {

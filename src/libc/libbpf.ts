@@ -7,6 +7,8 @@ type Libbpf = {
   bpf_object__close(object: Pointer): void;
   bpf_object__find_map_by_name(object: Pointer, name: string): Pointer | null;
   bpf_object__find_program_by_name(object: Pointer, name: string): Pointer | null;
+  bpf_object__next_program(object: Pointer, previous: Pointer | null): Pointer | null;
+  bpf_program__set_attach_target(program: Pointer, fd: number, name: string): number;
   bpf_program__fd(program: Pointer): number;
   bpf_program__set_autoload(program: Pointer, autoload: boolean): number;
   bpf_program__set_type(program: Pointer, type: number): number;
@@ -73,6 +75,8 @@ const LIBBPF: Record<keyof Libbpf, string> = {
   bpf_object__close: 'void bpf_object__close(void *object)',
   bpf_object__find_map_by_name: 'void *bpf_object__find_map_by_name(void *object, const char *name)',
   bpf_object__find_program_by_name: 'void *bpf_object__find_program_by_name(void *object, const char *name)',
+  bpf_object__next_program: 'void *bpf_object__next_program(void *object, void *previous)',
+  bpf_program__set_attach_target: 'int bpf_program__set_attach_target(void *program, int fd, const char *name)',
   bpf_program__fd: 'int bpf_program__fd(void *program)',
   bpf_program__set_autoload: 'int bpf_program__set_autoload(void *program, bool autoload)',
   bpf_program__set_type: 'int bpf_program__set_type(void *program, int type)',

@@ -5,6 +5,7 @@ import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { descriptorIn, type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
+import { canAssignToShared } from '#sockets/socket-options.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
 import type { ServicePlane, ServicePlaneChange } from './service-plane.js';
@@ -55,11 +56,13 @@ class ServicePlaneThreads implements ServicePlane {
   async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
     await this.#end();
     const { listen, mark, workers } = this.options;
-    const socketOf = (shared: number): ListeningSocket => ({
+    // Without a socket of its own, each thread accepts from the same one.
+    const hasOwn = canAssignToShared();
+    const socketOf = (number: number): ListeningSocket => ({
       ...listen,
-      ...{ kind: 'tcp', mark, isTransparent: true, shared },
+      ...{ kind: 'tcp', mark, isTransparent: true, ...(hasOwn ? { shared: number } : {}) },
     });
-    const wanted = Array.from({ length: workers }, (_, number) => socketOf(number));
+    const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketOf(number));
     const { descriptors, isKept } = this.sockets.open('plane', wanted);
     const waitMs = awaitsGrants && isKept ? WAIT_MS : 0;
     const threads = Array.from({ length: this.options.workers }, (_, number) =>

@@ -1,4 +1,4 @@
-import { constants } from 'node:os';
+import { constants, release } from 'node:os';
 import { lacking } from '#libc/capabilities.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
@@ -93,6 +93,15 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
 /** Returns the text of an IPv4 address. */
 export function dotted(address: number): string {
   return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
+}
+
+/**
+ * Returns whether a BPF program can assign a packet to a socket with SO_REUSEPORT (Linux 6.6). On earlier
+ * kernels, `bpf_sk_assign` fails with ESOCKTNOSUPPORT.
+ */
+export function canAssignToShared(): boolean {
+  const [major = 0, minor = 0] = release().split('.').map(Number);
+  return major > 6 || (major === 6 && minor >= 6);
 }
 
 /**

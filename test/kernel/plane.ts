@@ -1,5 +1,5 @@
 import { createServer, type Server, Socket } from 'node:net';
-import { openConnector, openListener } from '#sockets/socket-options.js';
+import { canAssignToShared, openConnector, openListener } from '#sockets/socket-options.js';
 import { address } from '#test/policy/sample.js';
 
 /** The address of the listener, and the marks of the sockets to clients and to servers. */
@@ -15,7 +15,10 @@ const UPSTREAM_MARK = 0xc0_0000;
 export async function openPlane(failed: (code: string | undefined) => void = () => {}): Promise<Server> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => carry(socket, failed));
   await new Promise<void>((resolve) => {
-    server.listen({ fd: openListener(LISTEN, { mark: MARK, isTransparent: true, isShared: true }) }, resolve);
+    server.listen(
+      { fd: openListener(LISTEN, { mark: MARK, isTransparent: true, isShared: canAssignToShared() }) },
+      resolve,
+    );
   });
   return server;
 }

@@ -67,7 +67,7 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
   test('before Linux 6.4, only if the NAT is not masquerade or SNAT, about which it warns', () => {
     const needs = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
-    const support = { obstacle: null, judges: false };
+    const support = { obstacle: null, judges: false, noSearch: null };
     sh(nft('oifname "wan0" masquerade'));
     expect(reviewNat(policed, support)).toEqual({
       faults: [],
@@ -81,6 +81,19 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
         `${CHAIN} translates addresses at wan0, which is not supported here (${needs}): remove wan0 from dataplane.interfaces, or remove the rules`,
       ],
       warnings: [],
+    });
+  });
+
+  test('and warns if conntrack cannot be searched', () => {
+    const support = { obstacle: null, judges: true, noSearch: 'the reason' };
+    const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
+    expect(reviewNat(policed, support)).toEqual({ faults: [], warnings: [] });
+    sh(nft('oifname "wan0" masquerade'));
+    expect(reviewNat(policed, support)).toEqual({
+      faults: [],
+      warnings: [
+        'replies of translated flows are decided at the forward hook, which takes longer (the reason); replies to an address that neither the node nor dataplane.translated has are dropped',
+      ],
     });
   });
 

@@ -5,6 +5,7 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
+import { lacksModuleBtf } from './kernel-functions.js';
 
 export const MAPS = [
   'program',
@@ -157,6 +158,7 @@ export class BpfObject {
   }
 
   load(): void {
+    if (lacksModuleBtf()) this.#skipModules();
     check(`load ${this.path}`, libbpf().bpf_object__load(this.#pointer), () => this.#verifierLog());
   }
 
@@ -170,6 +172,16 @@ export class BpfObject {
 
   close(): void {
     libbpf().bpf_object__close(this.#pointer);
+  }
+
+  /**
+   * Makes `load` resolve functions without the kernel's modules. libbpf before 1.3 fails if the kernel refuses
+   * the BTF of modules, also for a weak function. It asks for that BTF only once for an object, so let it ask
+   * here, for a function that does not exist. The failure of this call is expected.
+   */
+  #skipModules(): void {
+    const program = libbpf().bpf_object__next_program(this.#pointer, null);
+    if (program !== null) libbpf().bpf_program__set_attach_target(program, 0, 'weir_absent');
   }
 
   #types(): Btf {

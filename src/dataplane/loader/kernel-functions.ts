@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { lacking } from '#libc/capabilities.js';
 
 const BTF = '/sys/kernel/btf';
 const found = new Map<string, boolean>();
@@ -22,7 +23,16 @@ export function hasNetfilterPrograms(): boolean {
   return hasFunction('bpf_nf_link_attach');
 }
 
-/** Returns whether BPF programs can search conntrack. False if the module nf_conntrack is not loaded. */
+/**
+ * Returns whether BPF programs can search conntrack. False if the module nf_conntrack is not loaded. Only a
+ * process with CAP_SYS_ADMIN can use the functions of a module, because the kernel gives no other process the
+ * BTF of modules.
+ */
 export function hasConntrackLookup(): boolean {
-  return hasFunction('bpf_skb_ct_lookup', 'nf_conntrack');
+  return hasFunction('bpf_skb_ct_lookup', lacksModuleBtf() ? undefined : 'nf_conntrack');
+}
+
+/** Returns whether the kernel refuses the BTF of its modules to this process. */
+export function lacksModuleBtf(): boolean {
+  return lacking(['CAP_SYS_ADMIN']).length > 0;
 }

@@ -1,7 +1,7 @@
 import type { Review } from '#contracts/datapath.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';
-import { type BaseChain, baseChains, ruleExpressions, text } from '#dataplane/guard/nftables.js';
+import { type BaseChain, baseChains, flowtables, ruleExpressions, text } from '#dataplane/guard/nftables.js';
 import { defaultInterfaces } from '#dataplane/routes/routes.js';
 import { listRules } from '#dataplane/routes/routing-rules.js';
 import { check, libc } from '#libc/libc.js';
@@ -33,9 +33,13 @@ type Expression = { readonly name: string; readonly data: DataView };
 /**
  * The NAT that the datapath supports. `obstacle`: why the datapath cannot decide translated flows by their
  * real ends; null if it can. `judges`: whether the kernel has netfilter programs. Without them, only replies
- * of TCP and UDP flows are supported.
+ * of TCP and UDP flows are supported. `noSearch`: why BPF programs cannot search conntrack; null if they can.
  */
-export type NatSupport = { readonly obstacle: string | null; readonly judges: boolean };
+export type NatSupport = {
+  readonly obstacle: string | null;
+  readonly judges: boolean;
+  readonly noSearch: string | null;
+};
 
 const NEEDS_JUDGE = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
 
@@ -49,10 +53,10 @@ const NEEDS_JUDGE = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LIN
  */
 export function reviewNat(
   policed: readonly Interface[],
-  { obstacle, judges }: NatSupport,
+  { obstacle, judges, noSearch }: NatSupport,
   switched: readonly number[] = [],
 ): Review {
-  if (obstacle === null && judges) return { faults: [], warnings: [] };
+  if (obstacle === null && judges) return noSearch === null ? { faults: [], warnings: [] } : judgedAlone(noSearch);
   let defaults: ReadonlySet<number> | undefined;
   const isOutside: IsMet = ({ ifindex }) => {
     defaults ??= outsideInterfaces();
@@ -79,6 +83,20 @@ export function reviewNat(
       isPartial(isSource) ? [] : faultOf(where, met, obstacle ?? NEEDS_JUDGE),
     ),
     warnings: found.flatMap(({ where, met, isSource }) => (isPartial(isSource) ? warningOf(where, met) : [])),
+  };
+}
+
+/** Reviews a datapath that leaves all translated packets to the forward judge. A flowtable skips the judge. */
+function judgedAlone(noSearch: string): Review {
+  if (!baseChains().some(({ type }) => type === 'nat') && !hasLegacyNat()) return { faults: [], warnings: [] };
+  return {
+    faults: flowtables().map(
+      ({ family, table, name }) =>
+        `flowtable ${family} ${table} ${name} is not supported with NAT here (${noSearch}): remove the flowtable, or the NAT rules`,
+    ),
+    warnings: [
+      `replies of translated flows are decided at the forward hook, which takes longer (${noSearch}); replies to an address that neither the node nor dataplane.translated has are dropped`,
+    ],
   };
 }
 

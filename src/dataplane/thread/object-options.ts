@@ -24,7 +24,7 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
     // copy is made if that check is off.
     translated: options.translated ?? [],
-    readsConntrack: hasConntrackLookup(),
+    readsConntrack: options.readsConntrack ?? hasConntrackLookup(),
     judges: hasNetfilterPrograms(),
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,

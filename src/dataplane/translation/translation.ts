@@ -3,6 +3,7 @@ import { natBit } from '#dataplane/abi/settings.js';
 import type { Pins } from '#dataplane/attach/pins.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
+import { lacksModuleBtf } from '#dataplane/loader/kernel-functions.js';
 import type { LoadedObject, ObjectOptions } from '#dataplane/object/loaded-object.js';
 import type { NatSupport } from '#dataplane/review/nat.js';
 import { ForwardJudge } from './forward-judge.js';
@@ -76,12 +77,16 @@ export class Translation {
   }
 
   support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {
-    return { obstacle: this.obstacle(options), judges: options.judges === true };
+    const noSearch = options.readsConntrack === true ? null : noSearchReason();
+    return { obstacle: this.obstacle(options), judges: options.judges === true, noSearch };
   }
 
-  /** Returns why the datapath cannot decide translated flows by their real ends; null if it can. */
-  obstacle({ readsConntrack }: Pick<ObjectOptions, 'readsConntrack'>): string | null {
-    if (readsConntrack !== true) return 'the kernel module nf_conntrack was loaded after Weir, so restart Weir';
+  /**
+   * Returns why the datapath cannot decide translated flows by their real ends; null if it can. Without a
+   * search in conntrack, the forward judge decides their packets, except those of inspected connections.
+   */
+  obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
+    if (readsConntrack !== true && (judges !== true || this.#inspects)) return noSearchReason();
     if (natBit(this.#options.markMask) === 0) return 'dataplane.mark_mask has less than four bits';
     if (this.#options.policeLocal) return 'dataplane.police_local is set';
     return this.#options.forwarding === 'direct' ? 'dataplane.forwarding is direct' : null;
@@ -110,4 +115,11 @@ export class Translation {
       throw failure;
     }
   }
+}
+
+/** Returns why BPF programs cannot search conntrack, if they cannot. */
+function noSearchReason(): string {
+  return lacksModuleBtf()
+    ? 'nf_conntrack is a kernel module, and only a process with CAP_SYS_ADMIN can use its functions'
+    : 'the kernel module nf_conntrack was loaded after Weir, so restart Weir';
 }
