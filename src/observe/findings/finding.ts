@@ -38,8 +38,8 @@ export type FindingIdentity = {
   readonly destination: string | null;
   readonly destinationPort: number | null;
   /**
-   * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one. Findings
-   * that an older build stored lack this field.
+   * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one.
+   * Findings that an older build stored lack this field.
    */
   readonly wireDestination?: WireDestination | null;
   readonly protocol: number | null;
@@ -65,7 +65,7 @@ export type FindingIdentity = {
 };
 
 /** A destination before DNAT. `port`: null if the protocol has no ports. */
-export type WireDestination = { readonly address: string; readonly port: number | null };
+type WireDestination = { readonly address: string; readonly port: number | null };
 
 /** The API's response to a management write: the HTTP status, and the ETag of the new state. */
 export type WriteResponse = { readonly status: number; readonly etag: string | null };
