@@ -27,6 +27,11 @@ const FindingSchema = z
     src_ip: z.union([z.ipv4(), z.ipv6()]).nullable(),
     dst_ip: z.union([z.ipv4(), z.ipv6()]).nullable(),
     dst_port: z.int().min(0).max(65_535).nullable(),
+    translation: z
+      .object({ dst_ip: z.ipv4(), dst_port: z.int().min(0).max(65_535).nullable() })
+      .nullable()
+      .default(null)
+      .describe('The destination before DNAT, as the client addresses it, if the node has translated it.'),
     proto: z.int().min(0).max(255).nullable(),
     hostname: z.string().nullable(),
     sni: z.string().nullable(),

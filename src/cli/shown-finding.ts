@@ -11,6 +11,7 @@ export const findingSchema = z.looseObject({
   src_ip: text,
   dst_ip: text,
   dst_port: number,
+  translation: z.object({ dst_ip: z.string(), dst_port: number }).nullish(),
   proto: number,
   hostname: text,
   sni: text,
@@ -66,10 +67,12 @@ function destinationOf({
   http,
   icmp_type: type,
   icmp_code: code,
+  translation,
   ...more
 }: Finding): string {
   const name = http == null ? (hostname ?? sni) : requestOf(http);
-  const at = address === null ? undefined : endpoint(address, port);
+  const wire = translation == null ? '' : `, sent to ${endpoint(translation.dst_ip, translation.dst_port)}`;
+  const at = address === null ? undefined : `${endpoint(address, port)}${wire}`;
   const icmp = type === null ? '' : ` type ${type} code ${code ?? 0}`;
   if (at === undefined) return name ?? textOf(more.target) ?? '-';
   return name === null ? `${at}${icmp}` : `${name} (${at})${icmp}`;

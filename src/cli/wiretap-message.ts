@@ -16,6 +16,7 @@ const messageSchema = z.looseObject({
   dst: text,
   dst_port: number,
   dst_names: names,
+  translation: z.object({ dst: z.string(), dst_port: number }).nullish(),
   proto: number,
   icmp_id: number,
   icmp_type: number,
@@ -71,9 +72,12 @@ function packetCells(message: WiretapMessage): string[] {
     typeof packets === 'object' && packets !== null && bytes !== null && bytes !== undefined
       ? `${packets.forward}/${packets.reply} packets, ${bytes.forward}/${bytes.reply} bytes`
       : undefined;
-  const { http, sni } = message;
+  const { http, sni, translation } = message;
+  const sentTo = translation == null ? undefined : `sent to ${endpoint(translation.dst, translation.dst_port)}`;
   const asked = http === null || http === undefined ? sni : `${http.method} ${http.host}${http.path}`;
-  const about = [asked, icmp, message.drop_reason, message.reason, carried].filter((part) => typeof part === 'string');
+  const about = [asked, sentTo, icmp, message.drop_reason, message.reason, carried].filter(
+    (part) => typeof part === 'string',
+  );
   return [protocol.padEnd('icmp'.length), to, deciderOf(message), about.join(', ')];
 }
 

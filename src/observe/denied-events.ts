@@ -2,6 +2,7 @@ import { u32At } from '#arrays/read.js';
 import { DROP_REASON, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
+import type { End } from '#contracts/translation.js';
 import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
@@ -36,6 +37,7 @@ type Pending = {
   readonly source: number | string | null;
   readonly destination: number | string | null;
   readonly port: number | null;
+  readonly wire: End | null;
   /** The 32-bit word at `AT.kind` of the event record (event-record.ts), with the event type set to 0. */
   readonly kind: number;
   readonly icmp: number;
@@ -115,9 +117,10 @@ export class DeniedEvents {
     const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
     const port = HAS_PORTS.has(protocol) ? u32At(words, at + AT.ports) >>> 16 : 0;
     const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
+    const wire = batch.wireDestination(index);
     const epoch = u32At(words, at + AT.epoch);
     const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0}`;
-    const key = `${source} ${destination} ${port} ${icmp} ${suffix}`;
+    const key = `${source} ${destination} ${port} ${icmp} ${suffix}${wire === null ? '' : ` ${wire.address} ${wire.port}`}`;
     this.merged++;
     const known = this.#detailed.get(key);
     if (known !== undefined) {
@@ -135,7 +138,14 @@ export class DeniedEvents {
       count: 1,
     };
     if (this.#detailed.size < DETAILED) {
-      this.#detailed.set(key, { ...fresh, source, destination, port: HAS_PORTS.has(protocol) ? port : null, icmp });
+      this.#detailed.set(key, {
+        ...fresh,
+        source,
+        destination,
+        port: HAS_PORTS.has(protocol) ? port : null,
+        wire,
+        icmp,
+      });
       return;
     }
     this.overflowed++;
@@ -145,7 +155,7 @@ export class DeniedEvents {
       return;
     }
     if (this.#coarse.size < COARSE) {
-      this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, icmp: -1 });
+      this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, wire: null, icmp: -1 });
       return;
     }
     this.merged--;
@@ -159,7 +169,7 @@ export class DeniedEvents {
     this.#lost.set(where, lost);
   }
 
-  #delta({ hit, check, source, destination, port, kind, icmp, passed, epoch, ...times }: Pending): FindingDelta {
+  #delta({ hit, check, source, destination, port, wire, kind, icmp, passed, epoch, ...times }: Pending): FindingDelta {
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
     const reason = REASONS[(kind >>> 16) & 0xff];
@@ -170,6 +180,7 @@ export class DeniedEvents {
       source: addressText(source),
       destination: addressText(destination),
       destinationPort: port,
+      wireDestination: wire && { address: formatAddress(wire.address), port: port === null ? null : wire.port },
       protocol,
       icmpType: isIcmp && icmp >= 0 ? icmp & 0xff : null,
       icmpCode: isIcmp && icmp >= 0 ? icmp >>> 8 : null,

@@ -26,6 +26,7 @@ const SHOWN = {
   src_ip: '10.0.0.7',
   dst_ip: '192.0.2.1',
   dst_port: 443,
+  translation: null,
   proto: 6,
   hostname: null,
   sni: null,

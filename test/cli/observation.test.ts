@@ -101,11 +101,13 @@ describe('weir findings', () => {
   it('prints the URL or server name of the request, and prints the reason of a deny next to the rule', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
-    const { url } = await serverThatAnswers(page([request, expired]));
+    const translated = { ...finding, translation: { dst_ip: '198.51.100.1', dst_port: 80 } };
+    const { url } = await serverThatAnswers(page([request, expired, translated]));
     const { out } = await run(['findings', '--server', url], TOKEN);
     expect(out.split('\n').slice(1, -1)).toEqual([
-      '3 min ago  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)  lan/no-web  response/headers/deny_present/x  3',
-      '3 min ago  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                lan/no-web  upstream_untrusted:expired       3',
+      '3 min ago  http_deny  no      tcp    10.0.0.7  GET api.example.com/v1/things (192.0.2.1:443)             lan/no-web  response/headers/deny_present/x  3',
+      '3 min ago  tls_deny   no      tcp    10.0.0.7  api.example.com (192.0.2.1:443)                           lan/no-web  upstream_untrusted:expired       3',
+      '3 min ago  l4_deny    no      tcp    10.0.0.7  api.example.com (192.0.2.1:443, sent to 198.51.100.1:80)  lan/no-web  policy_deny                      3',
     ]);
   });
 

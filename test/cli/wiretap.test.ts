@@ -134,6 +134,13 @@ describe('weir wiretap', () => {
     expect(parseAllDocuments(yaml).map((document) => document.toJS() as unknown)).toEqual([flow, lost]);
   });
 
+  it('prints the destination before DNAT behind the rule', async () => {
+    const translated = { ...flow, translation: { dst: '198.51.100.1', dst_port: 80 } };
+    const { url } = await wiretapThatSends({ frames: [translated], after: 'stay' });
+    const { out } = await until(1, ['wiretap', '--server', url]);
+    expect(out).toBe(`${LINES[0]}  sent to 198.51.100.1:80\n`);
+  });
+
   it('prints verdicts and the number of lost messages in colours on a terminal', async () => {
     const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });

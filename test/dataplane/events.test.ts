@@ -84,6 +84,7 @@ describe('the datapath', () => {
     hit: number,
     hitCheck: number,
     suppressed: 0,
+    wireDestination: null,
   };
   const alone = { outgoing: false, icmp: null, ipv6: null, tcpFlags: 0, packets: 1, length: number };
 

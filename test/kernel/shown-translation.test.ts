@@ -2,15 +2,18 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { EventBatch, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { EventRing } from '#dataplane/watch/event-ring.js';
 import { NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST } from '#libc/netlink.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
-import { ALLOWED, allowAll } from './policies.js';
+import { ALLOWED, allowAll, denyAll } from './policies.js';
 
 /** The port of the node at which it forwards to port ALLOWED of the client. */
 const PUBLIC = 9_000;
@@ -137,6 +140,54 @@ describe('the flow list', () => {
     await topology.server.must('ip', 'route', 'del', 'default');
     const ends = real(`${ADDRESSES.client}:44000`, `${ADDRESSES.server}:${ALLOWED}`);
     expect(await flows()).toEqual([{ ...ends, wire: null }]);
+  });
+});
+
+describe('an event', () => {
+  const observed = async (during: () => Promise<void>) => {
+    datapath.setEventsWanted(ALL_EVENTS);
+    await during();
+    const { events, ringBytes } = datapath.kernelWatchMaps();
+    const ring = new EventRing(events, ringBytes);
+    try {
+      const records = ring.take(1_000);
+      const count = records.length / RECORD_BYTES;
+      const batch = new EventBatch({ records: records.buffer, count, lost: 0, monotonicNs: 0, unixMs: 0 });
+      return [...batch]
+        .filter(({ protocol, source }) => protocol !== IPPROTO.icmp && source !== parseAddress('0.0.0.0'))
+        .map(({ type, destination, destinationPort, wireDestination: wire, packets }) => ({
+          type,
+          destination: `${formatAddress(destination)}:${destinationPort}`,
+          wire: wire && `${formatAddress(wire.address)}:${wire.port}`,
+          packets,
+        }));
+    } finally {
+      ring.unmap();
+    }
+  };
+
+  test.runIf(hasNetfilterPrograms())(
+    'of an opened flow and of a denied packet has the destination before DNAT',
+    async () => {
+      await police(TABLE);
+      const opened = await observed(() => ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC));
+      const ends = { destination: `${ADDRESSES.client}:${ALLOWED}`, wire: `${ADDRESSES.nodeWan}:${PUBLIC}` };
+      expect(opened).toEqual([{ type: 'flow_opened', ...ends, packets: [1, 0] }]);
+      datapath.stage(denyAll, 2);
+      datapath.flip();
+      flushConntrack();
+      const send = [program('tour-traffic'), 'datagram', ADDRESSES.nodeWan, String(PUBLIC), '--timeout', '300'];
+      const denied = await observed(async () => void (await topology.server.run(process.execPath, ...send)));
+      expect(denied).toContainEqual({ type: 'denied', ...ends, packets: 1 });
+    },
+  );
+
+  test('has no destination before DNAT if the node translates only the source', async () => {
+    await police(TABLE);
+    const opened = await observed(() => ask('client', 'datagram', ADDRESSES.server, ALLOWED));
+    expect(opened).toEqual([
+      { type: 'flow_opened', destination: `${ADDRESSES.server}:${ALLOWED}`, wire: null, packets: [1, 0] },
+    ]);
   });
 });
 

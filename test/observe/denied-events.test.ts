@@ -4,6 +4,8 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { findingId } from '#observe/findings/finding-id.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -111,6 +113,21 @@ test('`DeniedEvents` records the addresses of dropped IPv6 packets, and makes on
     { ...dropped, source: 'fd77::1', count: 2 },
     { ...dropped, source: 'fd77::2', count: 1 },
   ]);
+});
+
+test('`DeniedEvents` makes one finding for each destination before DNAT', () => {
+  const through = (port: number) => deny({ wire: { address: address('198.51.100.1'), port } });
+  denied.add(batchOf([through(80), through(81), through(80), deny()]), 0);
+  const wire = (port: number) => ({ wireDestination: { address: '198.51.100.1', port } });
+  const taken = denied.take();
+  expect(taken).toMatchObject([
+    { ...finding, ...wire(80), count: 2 },
+    { ...finding, ...wire(81), count: 1 },
+    { ...finding, wireDestination: null, count: 1 },
+  ]);
+  expect(new Set(taken.map(findingId)).size).toBe(3);
+  const { wireDestination: _, ...stored } = taken[2] as FindingDelta;
+  expect(findingId(stored)).toBe(findingId(taken[2] as FindingDelta));
 });
 
 test('`DeniedEvents` makes no finding of allowed packets', () => {

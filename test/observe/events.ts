@@ -1,4 +1,5 @@
 import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
+import type { End } from '#contracts/translation.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
@@ -19,6 +20,8 @@ export type EventInput = {
   readonly suppressed?: number;
   readonly flags?: number;
   readonly state?: number;
+  /** The destination before DNAT. */
+  readonly wire?: End;
   /** The source address and the destination address of an IPv6 packet, 16 bytes each. */
   readonly ipv6?: readonly [source: readonly number[], destination: readonly number[]];
 };
@@ -52,6 +55,11 @@ export function packedOf(events: readonly EventInput[], { lost = 0, unixMs = 0 }
     view.setUint8(at('tcp_flags'), event.state ?? 0);
     view.setUint8(at('flags'), event.flags ?? (event.ipv6 === undefined ? 0 : EVENT_FLAG.ipv6));
     new Uint8Array(records).set((event.ipv6 ?? []).flat(), at('packets'));
+    if (event.wire !== undefined) {
+      view.setUint8(at('flags'), EVENT_FLAG.translated);
+      view.setUint32(at('packets') + 8, event.wire.address, true);
+      view.setUint32(at('bytes') + 8, event.wire.port, true);
+    }
     view.setUint32(at('epoch'), event.epoch ?? 0, true);
     view.setUint32(at('hit'), event.hit ?? 0, true);
     view.setUint32(at('hit_check'), event.hitCheck ?? 0, true);

@@ -114,7 +114,22 @@ describe('a wiretap message', () => {
         interface: 'lan0',
         state: 'tcp_syn_sent',
         foreign: false,
+        translation: null,
       },
+    ]);
+  });
+
+  test('of a flow and of a packet has the destination before DNAT', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    const wire = { address: address('198.51.100.1'), port: 80 };
+    const ping = { type: 'denied', protocol: IPPROTO.icmp, wire: { ...wire, port: 0 } } as const;
+    hub.events(batchOf([flow(443, { wire }), flow(443, { wire, type: 'denied' }), flow(0, ping), flow(1)]), 0);
+    expect(messages().map(({ type, translation }) => [type, translation])).toEqual([
+      ['flow', { dst: '198.51.100.1', dst_port: 80 }],
+      ['verdict', { dst: '198.51.100.1', dst_port: 80 }],
+      ['verdict', { dst: '198.51.100.1', dst_port: null }],
+      ['flow', null],
     ]);
   });
 

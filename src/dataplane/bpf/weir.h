@@ -372,6 +372,10 @@ enum event_type {
  */
 #define EVENT_IPV6 8
 #define EVENT_CUT 16    /* bit of `flags`: `weir_cut` ended the flow */
+/* Bit of `flags` of a single packet and of an opened flow: the node has translated the destination. The
+ * destination on the wire is in the second elements: the address in `packets`, and the port in `bytes`.
+ */
+#define EVENT_TRANSLATED 32
 
 /* A record of the ring buffer. For a flow, addresses and ports are those of the packet that opened the
  * flow. Host byte order.

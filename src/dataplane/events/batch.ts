@@ -1,6 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
+import type { End } from '#contracts/translation.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
 import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
@@ -83,6 +84,11 @@ export class EventBatch {
     return ipv6Ends(this.#view, this.#at(index));
   }
 
+  /** Returns the destination on the wire of event `index`; null if the node has not translated it. */
+  wireDestination(index: number): End | null {
+    return this.#wireDestination(this.#at(index));
+  }
+
   observation(index: number): Observation {
     const type = this.type(index);
     const at = this.#at(index);
@@ -138,6 +144,7 @@ export class EventBatch {
       hit: view.getUint32(at + EVENT_OFFSETS.hit, true),
       hitCheck: view.getUint32(at + EVENT_OFFSETS.hit_check, true),
       suppressed: view.getUint32(at + EVENT_OFFSETS.suppressed, true),
+      wireDestination: this.#wireDestination(at),
       dropReason: reason === 0 ? null : nameOf(DROP_REASONS, reason, 'drop reason'),
       outgoing: (flags & EVENT_FLAG.outgoing) !== 0,
       icmp:
@@ -156,6 +163,8 @@ export class EventBatch {
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
     const reason = view.getUint8(at + EVENT_OFFSETS.drop_reason);
     const isCut = (flags & EVENT_FLAG.cut) !== 0;
+    const wireDestination = this.#wireDestination(at);
+    const ofReplies = (offset: number): number => (wireDestination === null ? this.#u64(at + offset + 8) : 0);
     return {
       type,
       timeNs: this.#u64(at + EVENT_OFFSETS.time_ns),
@@ -176,9 +185,15 @@ export class EventBatch {
       endReason: reason === 0 ? (isCut ? 'cut' : null) : nameOf(DROP_REASONS, reason, 'drop reason'),
       foreign: (flags & EVENT_FLAG.foreign) !== 0,
       openedNs: this.#u64(at + EVENT_OFFSETS.opened_ns),
-      packets: [this.#u64(at + EVENT_OFFSETS.packets), this.#u64(at + EVENT_OFFSETS.packets + 8)],
-      bytes: [this.#u64(at + EVENT_OFFSETS.bytes), this.#u64(at + EVENT_OFFSETS.bytes + 8)],
+      wireDestination,
+      packets: [this.#u64(at + EVENT_OFFSETS.packets), ofReplies(EVENT_OFFSETS.packets)],
+      bytes: [this.#u64(at + EVENT_OFFSETS.bytes), ofReplies(EVENT_OFFSETS.bytes)],
     };
+  }
+
+  #wireDestination(at: number): End | null {
+    if ((this.#view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.translated) === 0) return null;
+    return { address: this.#u64(at + EVENT_OFFSETS.packets + 8), port: this.#u64(at + EVENT_OFFSETS.bytes + 8) };
   }
 
   #at(index: number): number {

@@ -32,4 +32,4 @@ export const EVENT_BYTES = 96;
 export const EVENT_TYPE = { flow_opened: 1, flow_ended: 2, denied: 3, dropped: 4, passed: 5 } as const;
 export type EventType = keyof typeof EVENT_TYPE;
 
-export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4, ipv6: 8, cut: 16 } as const;
+export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4, ipv6: 8, cut: 16, translated: 32 } as const;

@@ -1,5 +1,6 @@
 import type { DROP_REASON, FlowState } from '#contracts/datapath-numbers.js';
 import type { Verdict } from '#contracts/policy-model.js';
+import type { End } from '#contracts/translation.js';
 import type { Ipv6Ends } from './ipv6-ends.js';
 
 /**
@@ -29,6 +30,11 @@ type Common = {
    * since that CPU last sent an event of such a source.
    */
   readonly suppressed: number;
+  /**
+   * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one. Null in
+   * the event of a flow that has ended.
+   */
+  readonly wireDestination: End | null;
 };
 
 /** A decoded event about one packet that belongs to no flow. */

@@ -12,6 +12,7 @@ export const emptyIdentity = {
   source: null,
   destination: null,
   destinationPort: null,
+  wireDestination: null,
   protocol: null,
   hostname: null,
   sni: null,

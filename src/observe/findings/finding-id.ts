@@ -29,9 +29,10 @@ export function findingId(of: FindingIdentity): string {
     of.actor,
     of.operation,
     of.target,
-    // Leave a null reason out of the hash. Older builds stored findings without the field `reason`, and an
-    // equal event must still get the same id.
+    // Leave null values of later fields out of the hash. Older builds stored findings without these fields,
+    // and an equal event must still get the same id.
     ...(of.reason === null ? [] : [of.reason]),
+    ...(of.wireDestination == null ? [] : [[of.wireDestination.address, of.wireDestination.port]]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }

@@ -15,6 +15,7 @@ export type ShownFinding = {
   src_ip: string | null;
   dst_ip: string | null;
   dst_port: number | null;
+  translation: { dst_ip: string; dst_port: number | null } | null;
   proto: number | null;
   hostname: string | null;
   sni: string | null;
@@ -37,7 +38,7 @@ export type ShownFinding = {
 };
 
 export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
-  const { source, written } = finding;
+  const { source, wireDestination: wire, written } = finding;
   const ofApi = finding.type === 'auth_denied' || finding.type === 'config_change';
   return {
     id: finding.id,
@@ -50,6 +51,7 @@ export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
     src_ip: source !== null && (isIPv4(source) || (!ofApi && isIPv6(source))) ? source : null,
     dst_ip: finding.destination,
     dst_port: finding.destinationPort,
+    translation: wire == null ? null : { dst_ip: wire.address, dst_port: wire.port },
     proto: finding.protocol,
     hostname: finding.hostname,
     sni: finding.sni,

@@ -37,6 +37,11 @@ export type FindingIdentity = {
   readonly source: string | null;
   readonly destination: string | null;
   readonly destinationPort: number | null;
+  /**
+   * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one.
+   * Findings that an older build stored lack this field.
+   */
+  readonly wireDestination?: WireDestination | null;
   readonly protocol: number | null;
   readonly hostname: string | null;
   readonly sni: string | null;
@@ -58,6 +63,9 @@ export type FindingIdentity = {
   /** The path of the API request. In a `gap`: the component that lost the events, such as `dataplane`. */
   readonly target: string | null;
 };
+
+/** A destination before DNAT. `port`: null if the protocol has no ports. */
+type WireDestination = { readonly address: string; readonly port: number | null };
 
 /** The API's response to a management write: the HTTP status, and the ETag of the new state. */
 export type WriteResponse = { readonly status: number; readonly etag: string | null };

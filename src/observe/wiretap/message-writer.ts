@@ -45,8 +45,8 @@ const part = {
   destinationNames: bytesOf(',"dst_names":'),
   generation: bytesOf(',"generation":'),
   nowhere: bytesOf(',"interface":null'),
-  foreign: bytesOf(',"foreign":true}'),
-  judged: bytesOf(',"foreign":false}'),
+  foreign: bytesOf(',"foreign":true,"translation":'),
+  judged: bytesOf(',"foreign":false,"translation":'),
   cut: bytesOf(',"reason":"cut"'),
   foreignEnd: bytesOf(',"foreign":true,"opened":"'),
   judgedEnd: bytesOf(',"foreign":false,"opened":"'),
@@ -59,8 +59,11 @@ const part = {
   tcpFlags: bytesOf(',"tcp_flags":'),
   length: bytesOf(',"length":'),
   packets: bytesOf(',"packets":'),
-  incoming: bytesOf(',"outgoing":false}'),
-  outgoing: bytesOf(',"outgoing":true}'),
+  incoming: bytesOf(',"outgoing":false,"translation":'),
+  outgoing: bytesOf(',"outgoing":true,"translation":'),
+  untranslated: bytesOf('null}'),
+  wireDestination: bytesOf('{"dst":"'),
+  wirePort: bytesOf('","dst_port":'),
   nothing: bytesOf('null'),
 } as const;
 const QUERY_TYPES: Readonly<Record<number, string>> = {
@@ -139,6 +142,7 @@ export class MessageWriter {
     out.put(itemAt(STATES, (details >>> 16) & 0xff));
     if (!isEnd) {
       out.put(isForeign ? part.foreign : part.judged);
+      this.#translation(out, record);
       return;
     }
     const isCut = ((details >>> 24) & EVENT_FLAG.cut) !== 0;
@@ -175,6 +179,22 @@ export class MessageWriter {
     out.put(part.packets);
     out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
+    this.#translation(out, record);
+  }
+
+  /** Writes the destination on the wire, if the node has translated it, and the end of the message. */
+  #translation(out: ByteWriter, { batch, at, kind }: EventRecord): void {
+    const { words } = batch;
+    const isTranslated = ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.translated) !== 0;
+    if (!isTranslated) {
+      out.put(part.untranslated);
+      return;
+    }
+    out.put(part.wireDestination);
+    out.address(u32At(words, at + AT.packets + 2));
+    out.put(part.wirePort);
+    numberOr(out, HAS_PORTS.has(kind >>> 24), u32At(words, at + AT.bytes + 2));
+    out.put(part.end);
   }
 
   /**

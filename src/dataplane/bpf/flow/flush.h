@@ -83,7 +83,7 @@ __noinline int flush_owned(struct flow *flow, struct tally *tally, __u64 now_ns)
 }
 
 /* Flushes and reports a flow, and then frees its cache line. The caller must have claimed the cache line, so
- * that no search finds the flow, and must own the statistics. `ended_by`: see `report_flow`.
+ * that no search finds the flow, and must own the statistics. `ended_by`: see events.h.
  */
 __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 {
@@ -93,7 +93,7 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 	if (!flow || !tally)
 		return 0;
 	flush_owned(flow, tally, now_ns);
-	report_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by);
+	report_ended(flow, tally, now_ns, ended_by);
 	release(flow, tally, slot);
 	return 0;
 }
@@ -171,7 +171,7 @@ static __always_inline bool is_left_to_flusher(struct flow *flow)
 	return __sync_fetch_and_or(state_and_flags(flow), FLOW_ENDING << 8) & FLOW_FLUSHING << 8;
 }
 
-/* Ends a flow. Returns false if the flow slot has another flow by now. `ended_by`: see `report_flow`. If
+/* Ends a flow. Returns false if the flow slot has another flow by now. `ended_by`: see events.h. If
  * another CPU flushes the flow at the same time, that CPU ends the flow and does not report `ended_by`.
  */
 __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, __u64 ended_by)

@@ -35,6 +35,7 @@ struct opening {
 	__u32 came_in; /* incoming interface of the packet; 0: not known */
 	__u32 goes_on; /* outgoing interface of the packet; 0: not known */
 	__u32 hop;     /* next hop of the packet, in the format of `hops` in struct flow; 0: not known */
+	__u64 wire;    /* the destination on the wire, see `wire_destination` */
 	__u8 state;
 	__u8 flags;
 };
@@ -73,7 +74,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	publish(flow, opening->key);
 	count(COUNT_HALF_OPENED);
 	if (tally)
-		report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF);
+		report_opened(flow, tally, now_ns, opening->wire);
 }
 
 /* Fills the cache line that the caller claimed for the flow of a packet. Not inlined, because `struct
@@ -91,6 +92,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	opening.came_in = packet->outgoing ? 0 : skb->ifindex;
 	opening.goes_on = packet->way.ifindex;
 	opening.hop = settings.direct && packet->way.ifindex ? store_next_hop(&packet->way, now_ns) : 0;
+	opening.wire = wire_destination(packet);
 	opening.state = opening_state(packet);
 	opening.flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) |
 			(packet->place.from_high != opening.side ? FLOW_OPENED_BY_HIGH : 0);

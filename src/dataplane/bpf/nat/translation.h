@@ -24,6 +24,12 @@ struct nf_conntrack_man {
 } __attribute__((preserve_access_index));
 struct nf_conntrack_tuple {
 	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+		union {
+			__be16 all;
+		} u;
+	} dst;
 } __attribute__((preserve_access_index));
 struct nf_conntrack_tuple_hash {
 	struct nf_conntrack_tuple tuple;

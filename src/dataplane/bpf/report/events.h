@@ -78,6 +78,15 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
+/* Stores the destination on the wire, as `wire_destination` returns it, in an event. */
+static __always_inline void set_wire_destination(struct event *event, __u64 wire)
+{
+	event->packets[1] = wire >> 16;
+	event->bytes[1] = wire & 0xffff;
+	if (wire)
+		event->flags |= EVENT_TRANSLATED;
+}
+
 /* Counts a packet that belongs to no flow as a hit of its rule, and reports the packet if a reader wants
  * events of packets. `judgement` is active word << 32 | verdict word; 0 if the policy did not classify the
  * packet.
@@ -126,9 +135,8 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	event->length = skb->len;
 	event->opened_ns = 0;
 	event->packets[0] = packets_of(skb);
-	event->packets[1] = 0;
 	event->bytes[0] = skb->len;
-	event->bytes[1] = 0;
+	set_wire_destination(event, wire_destination(packet));
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -139,11 +147,11 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* Reports that a flow opened or ended, if a reader wants such events. For an opened flow, `ended_by` must be
- * ENDED_BY_ITSELF.
+/* Reports that a flow opened or ended, if a reader wants such events. `wire`: the destination on the wire of
+ * an opened flow, as `wire_destination` returns it.
  */
-__noinline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
-			   __u64 ended_by)
+static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
+				       __u64 ended_by, __u64 wire)
 {
 	__u64 judgement = ended_by > ENDED_BY_CUT ? ended_by
 			  : flow                  ? flow->judgement
@@ -198,8 +206,20 @@ __noinline int report_flow(const struct flow *flow, const struct tally *tally, e
 			tally->total_packets[side] + since_flush(flow->packets[side], tally->folded_packets[side]);
 		event->bytes[side] = tally->total_bytes[side] + since_flush(flow->bytes[side], tally->folded_bytes[side]);
 	}
+	if (wire)
+		set_wire_destination(event, wire);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+__noinline int report_opened(const struct flow *flow, const struct tally *tally, __u64 now_ns, __u64 wire)
+{
+	return report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF, wire);
+}
+
+__noinline int report_ended(const struct flow *flow, const struct tally *tally, __u64 now_ns, __u64 ended_by)
+{
+	return report_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by, 0);
 }
 
 #endif
