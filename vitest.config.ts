@@ -22,7 +22,11 @@ const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/clus
  * Tests of `machine` with time limits that a busy file could exceed. These files wait most of their time, so
  * two of them run beside each other.
  */
-const timed = ['test/kernel/interfaces.test.ts', 'test/cluster/{cluster,etcd-client}.test.ts'];
+const timed = [
+  'test/kernel/interfaces.test.ts',
+  'test/cluster/{cluster,etcd-client}.test.ts',
+  'test/e2e/inspected-nat.test.ts',
+];
 /**
  * Tests that change nothing outside of their file. The files of one worker share its modules, because loading
  * the modules takes longer than most of these tests.
@@ -33,7 +37,7 @@ const shared = [
   'test/service-plane/{certificate,http,tls}/**/*.test.ts',
 ];
 
-/** Two of these files use three quarters of two processors. */
+/** Two test files use a half (`machine`) to three quarters (`parts`) of two processors. */
 const WAITING_WORKERS = 3;
 
 export default defineConfig({
@@ -72,6 +76,7 @@ export default defineConfig({
         test: {
           ...builtCode.test,
           name: 'machine',
+          maxWorkers: WAITING_WORKERS,
           include: machine,
           exclude: timed,
           testTimeout: 120_000,

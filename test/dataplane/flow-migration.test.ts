@@ -18,7 +18,7 @@ let carrier: FlowMigration;
 beforeEach(() => {
   // The datapath `before` has no flow limit per source, like builds with a map layout version of at most 5.
   // The datapath `after` has the limit.
-  [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125 })];
+  [before, after] = [loadForTest(), loadForTest({ flowCapacity: 1_024, flowShare: 0.125, migrates: true })];
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');

@@ -9,7 +9,7 @@ import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { Hits } from '#dataplane/flows/hits.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
-import { mapsOf } from '#dataplane/upgrade/successor.js';
+import { mapsOf } from '#dataplane/object/loaded-object.js';
 import { compile } from '#policy/compile/compile.js';
 import { deciderAt, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';

@@ -16,7 +16,7 @@ import { parts } from './nat-frames.js';
 import { flushConntrack, NatNode, only, tcp, udp } from './nat-node.js';
 import { allowAll, denyAll } from './policies.js';
 import { hooksGone } from './tcx.js';
-import { claimOtherLayout } from './variants.js';
+import { claimOtherLayout, compileRefusedJudge } from './variants.js';
 
 const { client, clientOther, nodeWan, server } = ADDRESSES;
 const PORT = 8_000;
@@ -122,15 +122,42 @@ test.runIf(hasNetfilterPrograms())(
 );
 
 describe.runIf(hasNetfilterPrograms())('the guard', () => {
+  const refusedJudge = compileRefusedJudge();
+  afterAll(() => refusedJudge.remove());
+  const incoming = () => udp([server, port], [nodeWan, PUBLIC]);
+  const outgoing = () => udp([client, port], [server, PORT]);
+
   test('drops what only the forward judge can decide, while a process with another mark mask takes over', async () => {
-    const request = udp([server, port], [nodeWan, PUBLIC]);
     node.police(denyAll);
-    await node.isDropped('server', request, 'policy_deny');
+    await node.isDropped('server', incoming(), 'policy_deny');
     claimOtherLayout(node.topology.pinPath);
     node.open({ markMask: 0x0f00_0000 });
-    await node.isDropped('server', request, 'guard');
+    await node.isDropped('server', incoming(), 'guard');
     node.enforce(inwards);
-    await node.passes('server', request, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    await node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+  });
+
+  test('drops what only the forward judge can decide, if the kernel refuses the judge', async () => {
+    await node.topology.node.must('nft', 'delete table ip mine');
+    node.police(outwards, { objectPath: refusedJudge.path });
+    await node.passes('client', outgoing(), 'server', `udp ${client}:${port} > ${server}:${PORT}`);
+    await node.translate(dnat(client));
+    expect(() => node.datapath.look()).toThrow(/^load .*EACCES/);
+    node.enforce(allowAll);
+    await node.isDropped('server', incoming(), 'guard');
+    expect(() => node.datapath.attach()).toThrow(/^load .*EACCES/);
+    await node.isDropped('server', incoming(), 'guard');
+  });
+
+  test('leaves packets to the forward judge in force, if the kernel refuses the judge of an upgrade', async () => {
+    const passes = () => node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    node.police(inwards);
+    claimOtherLayout(node.topology.pinPath);
+    expect(() => node.open({ objectPath: refusedJudge.path })).toThrow(/^load .*EACCES/);
+    await passes();
+    expect(() => node.enforce(denyAll)).toThrow(/^load .*EACCES/);
+    port++;
+    await passes();
   });
 
   test('leaves no IPv6 packet to the forward judge', async () => {

@@ -41,12 +41,18 @@ function carry(socket: Socket, failed: (code: string | undefined) => void): void
   });
 }
 
-/** A Python program that sends each peer at port 443 the address of the peer and the data that it sent. */
+/**
+ * A Python program that sends each peer at port 443 the address of the peer and the data that it sent. Each
+ * connection has a thread, because a connection whose packets are dropped never ends.
+ */
 export const PEER_SERVER = `
-import socket
+import socket, threading
 s=socket.socket(); s.setsockopt(1,2,1); s.bind(('0.0.0.0',443)); s.listen(50); print('up',flush=True)
-while True:
-  c,a=s.accept(); d=c.recv(100); c.sendall(b'%s:%d ' % (a[0].encode(),a[1])+d); c.close()
+def serve(c,a):
+  try: d=c.recv(100); c.sendall(b'%s:%d ' % (a[0].encode(),a[1])+d)
+  except OSError: pass
+  c.close()
+while True: threading.Thread(target=serve,args=s.accept(),daemon=True).start()
 `;
 
 /** A Python program that connects from `from`, sends `hello`, and prints what it receives. */

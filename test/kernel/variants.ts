@@ -31,7 +31,34 @@ export type Variants = {
 
 export function compileVariants(): Variants {
   const folder = mkdtempSync(join(tmpdir(), PREFIX));
-  const variant = (name: string, file: string, edit: (source: string) => string): string => {
+  const variant = variantsIn(folder);
+  return {
+    shiftedFlows: variant('shifted-flows', 'weir.h', (source) =>
+      source.replace(/(\t__u32 ifindex\[2\];.*\n)(\t__u32 packets\[2\];.*\n)/, '$2$1'),
+    ),
+    refused: variant('refused', 'flow/sweep.h', (source) =>
+      source.replace('\tkey.use = KEY_USED;', '\tkey.use = *(volatile __u8 *)(long)request->found;'),
+    ),
+    scarceTimer: variant('scarce-timer', 'flow/sweep.h', (source) =>
+      source.replace('failed = bpf_timer_init(', 'failed = sweep_timer->reserved++ < 20 ? -12 : bpf_timer_init('),
+    ),
+    layout1: compile('test/kernel/layout-1', join(folder, 'layout-1.o')),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+/** Returns a BPF object of this build whose forward judge the verifier refuses. */
+export function compileRefusedJudge(): { readonly path: string; remove(): void } {
+  const folder = mkdtempSync(join(tmpdir(), PREFIX));
+  const path = variantsIn(folder)('refused-judge', 'nat/forward_judge.h', (source) =>
+    source.replace('mark = skb->mark;', 'mark = *(volatile __u32 *)(long)skb->mark;'),
+  );
+  return { path, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** Returns a function that edits a copy of one source file, compiles it, and returns the object's path. */
+function variantsIn(folder: string) {
+  return (name: string, file: string, edit: (source: string) => string): string => {
     const sources = join(folder, name);
     cpSync('src/dataplane/bpf', sources, { recursive: true });
     const before = readFileSync(join(sources, file), 'utf8');
@@ -39,19 +66,6 @@ export function compileVariants(): Variants {
     if (after === before) throw new Error(`${file} is not what the variant ${name} was made of`);
     writeFileSync(join(sources, file), after);
     return compile(sources, join(folder, `${name}.o`));
-  };
-  return {
-    shiftedFlows: variant('shifted-flows', 'weir.h', (source) =>
-      source.replace(/(\t__u32 ifindex\[2\];.*\n)(\t__u32 packets\[2\];.*\n)/, '$2$1'),
-    ),
-    refused: variant('refused', 'upgrade/migrate_flow.h', (source) =>
-      source.replace('\t__u32 index = request->index;', '\t__u32 index = *(volatile __u32 *)(long)request->index;'),
-    ),
-    scarceTimer: variant('scarce-timer', 'flow/sweep.h', (source) =>
-      source.replace('failed = bpf_timer_init(', 'failed = sweep_timer->reserved++ < 20 ? -12 : bpf_timer_init('),
-    ),
-    layout1: compile('test/kernel/layout-1', join(folder, 'layout-1.o')),
-    remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 

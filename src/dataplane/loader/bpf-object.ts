@@ -38,20 +38,24 @@ export type MapName = (typeof MAPS)[number];
 type UnpinnedMapName = 'proof' | 'others' | 'routes';
 /** BPF maps of layout version 2, in which half-open flows had a flow table of their own. */
 export type OldMapName = 'half_open' | 'half_open_tallies';
-export type ProgramName =
-  | 'weir_ingress'
-  | 'weir_egress'
-  | 'weir_start_sweep'
-  | 'weir_sweep'
-  | 'weir_cut'
-  | 'weir_migrate_count'
-  | 'weir_migrate_flow'
-  | 'weir_bench'
-  | 'weir_prove'
-  | 'weir_join'
-  | 'weir_see_routes'
-  | 'weir_others'
-  | 'weir_forward';
+/** The BPF programs of the datapath's object file. */
+const PROGRAMS = [
+  'weir_ingress',
+  'weir_egress',
+  'weir_start_sweep',
+  'weir_sweep',
+  'weir_cut',
+  'weir_migrate_count',
+  'weir_migrate_flow',
+  'weir_bench',
+  'weir_prove',
+  'weir_join',
+  'weir_see_routes',
+  'weir_forward',
+] as const;
+export type ProgramName = (typeof PROGRAMS)[number];
+/** The BPF program of the object file that lists third-party hooks. */
+type ThirdPartyProgramName = 'weir_others';
 
 export type MapShape = {
   readonly type: number;
@@ -142,19 +146,17 @@ export class BpfObject {
   }
 
   /**
-   * Selects whether `load` loads the forward judge, which needs Linux 6.4. Sets the type of the program,
-   * because libbpf before 1.2 does not know it from the section name.
+   * Selects the programs of the datapath that `load` loads; the kernel takes up to 0.1 s to verify one. Sets
+   * the type of the forward judge, because libbpf before 1.2 does not know it from the section name.
    */
-  setJudge(isLoaded: boolean): void {
-    const program = this.#program('weir_forward');
-    check('set the type of weir_forward', libbpf().bpf_program__set_type(program, PROGRAM_TYPE_NETFILTER));
-    libbpf().bpf_program__set_expected_attach_type(program, ATTACH_NETFILTER);
-    this.select('weir_forward', isLoaded);
-  }
-
-  /** Selects whether `load` loads a program. The verification of a program takes up to 0.1 s. */
-  select(name: ProgramName, isLoaded: boolean): void {
-    check(`choose whether ${name} is loaded`, libbpf().bpf_program__set_autoload(this.#program(name), isLoaded));
+  select(names: readonly ProgramName[]): void {
+    const judge = this.#program('weir_forward');
+    check('set the type of weir_forward', libbpf().bpf_program__set_type(judge, PROGRAM_TYPE_NETFILTER));
+    libbpf().bpf_program__set_expected_attach_type(judge, ATTACH_NETFILTER);
+    for (const name of PROGRAMS) {
+      const isLoaded = names.includes(name);
+      check(`choose whether ${name} is loaded`, libbpf().bpf_program__set_autoload(this.#program(name), isLoaded));
+    }
   }
 
   load(): void {
@@ -166,7 +168,7 @@ export class BpfObject {
     return check(`find map ${name}`, libbpf().bpf_map__fd(this.#map(name)));
   }
 
-  programFd(name: ProgramName): number {
+  programFd(name: ProgramName | ThirdPartyProgramName): number {
     return check(`find program ${name}`, libbpf().bpf_program__fd(this.#program(name)));
   }
 
@@ -194,7 +196,7 @@ export class BpfObject {
     return this.#btf;
   }
 
-  #program(name: ProgramName): bigint {
+  #program(name: ProgramName | ThirdPartyProgramName): bigint {
     const program = libbpf().bpf_object__find_program_by_name(this.#pointer, name);
     if (program === null) throw new KernelFailure(`find program ${name} in ${this.path}`, 2);
     return program;

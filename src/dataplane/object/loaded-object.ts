@@ -9,7 +9,7 @@ import { Slots } from '#dataplane/activate/slots.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
-import { BpfObject, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
+import { BpfObject, MAPS, type MapDescription, type MapName, type ProgramName } from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
@@ -20,13 +20,28 @@ const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 
 const MEMORY_WAIT_MS = 2_000;
 
+/** Programs that every datapath loads. */
+const PROGRAMS_OF_EACH: readonly ProgramName[] = [
+  'weir_ingress',
+  'weir_egress',
+  'weir_start_sweep',
+  'weir_sweep',
+  'weir_cut',
+  'weir_prove',
+  'weir_join',
+  'weir_see_routes',
+];
+const MIGRATING: readonly ProgramName[] = ['weir_migrate_count', 'weir_migrate_flow'];
+
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
-  /** Whether to load the forward judge (bpf/nat/forward_judge.h), which needs Linux 6.4. */
+  /** Whether the kernel can load the forward judge (bpf/nat/forward_judge.h), which needs Linux 6.4. */
   readonly judges?: boolean;
   /** Whether to load the program that measures lookups (bpf/classify/bench.h). */
   readonly measures?: boolean;
+  /** Whether to load the programs that copy the flows and counters of an earlier datapath (bpf/upgrade). */
+  readonly migrates?: boolean;
 };
 
 /**
@@ -41,6 +56,11 @@ export type LoadedObject = {
   readonly mappedGrants: MappedGrants;
   readonly prover: Prover;
   readonly routes: RouteCopy;
+  /**
+   * Returns the file descriptor of the forward judge. The first call loads the program, because only nodes
+   * with NAT rules need it. Throws if the kernel refuses the program.
+   */
+  readonly judgeFd: () => number;
   close(keeps?: 'grants'): void;
 };
 
@@ -77,7 +97,12 @@ export function describeMaps(options: ObjectOptions, names: readonly MapName[]):
 }
 
 export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFORE): LoadedObject {
-  const object = loadPrograms(options, before.maps);
+  const object = loadPrograms(options, before.maps, [
+    ...PROGRAMS_OF_EACH,
+    ...(options.migrates === true ? MIGRATING : []),
+    ...(options.measures === true ? (['weir_bench'] as const) : []),
+  ]);
+  let judge: BpfObject | undefined;
   try {
     if (!before.maps.has('layouts')) writeLayouts(object);
     const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
@@ -99,11 +124,16 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
       mappedGrants,
       prover,
       routes,
+      judgeFd: () => {
+        judge ??= loadPrograms(options, mapsOf(object, MAPS), ['weir_forward']);
+        return judge.programFd('weir_forward');
+      },
       close: (keeps) => {
         slots.unmap();
         prover.unmap();
         routes.unmap();
         if (keeps !== 'grants') mappedGrants.unmap();
+        judge?.close();
         object.close();
       },
     };
@@ -114,15 +144,20 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
 }
 
 /**
- * Loads the BPF object into the kernel; the object uses the maps in `reused`, and creates all other maps.
- * Does not map the maps into the memory of this process.
+ * Loads these programs of the BPF object into the kernel. They use the maps in `reused`, and new maps in
+ * place of all others. Does not map the maps into the memory of this process.
  */
-export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName, number>): BpfObject {
+export function loadPrograms(
+  options: ObjectOptions,
+  reused: ReadonlyMap<MapName, number>,
+  programs: readonly ProgramName[],
+): BpfObject {
   const vitalsFd = reused.get('vitals');
   const seed = vitalsFd === undefined ? randomInt(2 ** 32) : withVitals(vitalsFd, (words) => words[FLOW_SEED] ?? 0);
   const object = openObject(options, seed);
   try {
     for (const [name, fd] of reused) object.reuse(name, fd);
+    object.select(programs);
     object.load();
     withVitals(object.mapFd('vitals'), (words) => {
       words[FLOW_SEED] = seed;
@@ -132,6 +167,10 @@ export function loadPrograms(options: ObjectOptions, reused: ReadonlyMap<MapName
     object.close();
     throw error;
   }
+}
+
+export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapName, number> {
+  return new Map(names.map((name) => [name, object.mapFd(name)]));
 }
 
 /**
@@ -174,8 +213,6 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
     object.configure({ ...options, flowSeed });
-    object.setJudge(options.judges ?? false);
-    object.select('weir_bench', options.measures ?? false);
     return object;
   } catch (error) {
     object.close();

@@ -47,10 +47,13 @@ export class Translation {
 
   /**
    * Tells a datapath that awaits its first flip whether its predecessor decides translated flows. Until the
-   * flip, the forward judge of the predecessor stays attached.
+   * flip, the forward judge of the predecessor stays attached. Loads the judge of `loaded` before the flip:
+   * if the load failed afterwards, the judge of the predecessor would decide by the former policy.
    */
-  await({ slots }: LoadedObject): void {
-    slots.setTranslates(this.#judge.programs().length > 0);
+  await({ judgeFd, slots }: LoadedObject): void {
+    const translates = this.#judge.programs().length > 0;
+    if (translates) judgeFd();
+    slots.setTranslates(translates);
   }
 
   /**
@@ -63,7 +66,7 @@ export class Translation {
       return;
     }
     if (loaded.options.judges === true) {
-      const fd = loaded.object.programFd('weir_forward');
+      const fd = loaded.judgeFd();
       this.#judge.put(fd, programId(fd));
     }
     this.#changeGuard(loaded.options.judges === true, this.#inspects);
@@ -71,9 +74,9 @@ export class Translation {
   }
 
   /** Returns whether the forward judge of `loaded` is attached, if it must be. */
-  stands({ object, slots, options }: LoadedObject): boolean {
+  stands({ judgeFd, slots, options }: LoadedObject): boolean {
     if (!slots.translates || options.judges !== true) return true;
-    return this.#judge.programs().includes(programId(object.programFd('weir_forward')));
+    return this.#judge.programs().includes(programId(judgeFd()));
   }
 
   support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {

@@ -7,13 +7,14 @@ import {
   type LoadedObject,
   loadObject,
   loadPrograms,
+  mapsOf,
   type ObjectOptions,
 } from '#dataplane/object/loaded-object.js';
 import { mapSetsIn, type PinnedMaps, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
 /** The options of a BPF object that do not depend on the size of the policy. */
-export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity'>;
+export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
 
 /** A loaded datapath that is ready to take over from the datapath in force. */
 export type Successor = {
@@ -64,12 +65,12 @@ export function prepareSuccessor(
   const adopted = adoptable(sets, inForce, wanted);
   const reused = adopted === undefined ? shared(inForce, wanted) : fdsOf(adopted, MAPS);
   const judging = adopted === inForce ? 0 : (inForce?.word() ?? 0);
-  const loaded = loadObject(options, { maps: reused, word: judging });
+  const predecessors = sets
+    .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
+    .reverse();
+  const loaded = loadObject({ ...options, migrates: predecessors.length > 0 }, { maps: reused, word: judging });
   let bridge: BpfObject | undefined;
   try {
-    const predecessors = sets
-      .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
-      .reverse();
     if (inForce !== undefined && adopted !== inForce) {
       bridge = loadBridge(loaded);
       fillPredecessors(loaded.object, inForce, sets, heldPrograms);
@@ -85,15 +86,11 @@ export function prepareSuccessor(
 }
 
 /**
- * Loads the bridge for a takeover: the same BPF programs, with the same maps, but with the setting
- * `bridges`. With this setting, they hand packets to the programs of the earlier datapath.
+ * Loads the bridge for a takeover: the same BPF programs of the hooks, with the same maps, but with the
+ * setting `bridges`. With this setting, they hand packets to the programs of the earlier datapath.
  */
 export function loadBridge({ object, options }: LoadedObject): BpfObject {
-  return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS));
-}
-
-export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapName, number> {
-  return new Map(names.map((name) => [name, object.mapFd(name)]));
+  return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS), ['weir_ingress', 'weir_egress']);
 }
 
 /**

@@ -5,20 +5,13 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacity.js';
-import { type LoadedObject, loadObject, startSweep } from '#dataplane/object/loaded-object.js';
+import { type LoadedObject, loadObject, mapsOf, startSweep } from '#dataplane/object/loaded-object.js';
 import { type Pinned, type PinnedMaps, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { type HitsMap, HitsMigration } from './hits-migration.js';
 import { clearPredecessors } from './predecessors.js';
 import { StateMigration } from './state-migration.js';
-import {
-  type FixedOptions,
-  type Inheritance,
-  loadBridge,
-  mapsOf,
-  prepareSuccessor,
-  type Successor,
-} from './successor.js';
+import { type FixedOptions, type Inheritance, loadBridge, prepareSuccessor, type Successor } from './successor.js';
 
 /**
  * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program
