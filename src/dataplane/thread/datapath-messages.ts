@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import {
+  type Adoption,
   CapacityExceeded,
   type Datapath,
   type DatapathChange,
@@ -18,12 +19,13 @@ export type WorkerInput = {
 };
 
 /**
- * The requests that the datapath thread serves: most methods of `Datapath`, and two internal requests.
- * `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the thread send a
+ * The requests that the datapath thread serves: most methods of `Datapath`, and three internal requests.
+ * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and else rejects. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the thread send a
  * new event source to the main thread.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
+  openIfSupported(): Adoption;
   grantBy(port: MessagePort): void;
   tellEvents(): void;
 };
