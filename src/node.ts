@@ -33,7 +33,7 @@ import { reloadPorts } from './node-reload.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
-/** Runs a node as `run` of `main.ts` does, with a datapath that was begun before; null without a dataplane. */
+/** Runs a node as `run` of `main.ts` does. `datapath` was begun before; null without a dataplane. */
 export async function runNode(
   read: ReadConfig,
   reread: (() => ReadConfig) | null,
@@ -65,6 +65,10 @@ export async function runNode(
   };
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
+  const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });
+  // The thread loads its code while the store is opened. A failure is repeated by the first task.
+  const writing = createThread();
+  writing.begin().catch(() => {});
   const openCluster = await clusterOpener(config, version, log);
   let cluster = null as Cluster | null;
   const share = (kv: KvStore): Shared | null => {
@@ -108,6 +112,7 @@ export async function runNode(
             divertsDns: config.dns?.transparent ?? false,
             reversePath: config.dataplane.reversePath,
             openFailed: givingUpToOther(giveUp),
+            found: datapath.found,
           };
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
@@ -156,10 +161,11 @@ export async function runNode(
       observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
       policyFile,
       reload,
-      createThread: () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) }),
+      createThread,
+      writing,
     });
-    // To load the API blocks this thread for some 100 ms, and the observer's thread needs a processor as long.
-    // Connections and lookups may wait meanwhile.
+    // To load the API blocks this thread for some 100 ms, and the observer's thread needs a processor for as
+    // long. Connections and lookups may wait meanwhile.
     void Promise.race([system.started, pause(SETTLES_WITHIN_MS), stopped]).then(isSettled);
     logFacts(system, log);
     observe(system, observer);
@@ -237,7 +243,7 @@ async function closed(api: Api): Promise<void> {
 }
 const GOODBYE_MS = 5_000;
 /** The longest time for which the API and the observer wait for the policy to be in force. */
-const SETTLES_WITHIN_MS = 1_000;
+const SETTLES_WITHIN_MS = 3_000;
 
 /**
  * Creates the observer before the system exists, because `createSystem` needs the observer. `systemOf` must

@@ -20,8 +20,9 @@ export type WorkerInput = {
 
 /**
  * The requests that the datapath thread serves: most methods of `Datapath`, and three internal requests.
- * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and else rejects. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the thread send a
- * new event source to the main thread.
+ * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
+ * otherwise. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the
+ * thread send a new event source to the main thread.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
@@ -44,6 +45,8 @@ export type SentError = {
 };
 export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
+  /** Sent during `open`: the policy that the kernel enforces, see `LocalDatapath.found`. */
+  | { readonly kind: 'found'; readonly inForce: Adoption['inForce'] }
   /** Sent when a new kernel-watch thread has started; `source` delivers the events that this thread reads. */
   | { readonly kind: 'events'; readonly source: EventSource };
 

@@ -1,5 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import {
+  type Adoption,
   type Datapath,
   type DatapathChange,
   type EventsWanted,
@@ -29,6 +30,11 @@ export type BegunDatapath = Datapath & {
    * `probe` and `open` return the results of this.
    */
   begin(): void;
+  /**
+   * Resolves, while `begin` still opens the datapath, with the policy that the kernel enforces. Null if there
+   * is none, or if the datapath could not be opened.
+   */
+  readonly found: Promise<Adoption['inForce']>;
 };
 
 /**
@@ -51,6 +57,8 @@ class DatapathThread implements BegunDatapath {
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
+  readonly found: Promise<Adoption['inForce']>;
+  #resolveFound: (inForce: Adoption['inForce']) => void = () => {};
   /** The results of `begin` that no call of `open` has returned yet. */
   #begun: { readonly probed: ReturnType<Datapath['probe']>; readonly opened: ReturnType<Datapath['open']> } | undefined;
   /** The event source of the thread, while no consumer has called `takeEvents`. */
@@ -58,13 +66,16 @@ class DatapathThread implements BegunDatapath {
 
   constructor(options: DatapathOptions) {
     this.#options = options;
+    this.found = new Promise((resolve) => {
+      this.#resolveFound = resolve;
+    });
   }
 
   begin(): void {
     const thread = this.#running();
     const begun = { probed: thread.request('probe', []), opened: thread.request('openIfSupported', []) };
     // `probe` and `open` return these failures. Without this line, a failure before would end the process.
-    for (const done of Object.values(begun)) done.catch(() => {});
+    for (const done of Object.values(begun)) done.catch(() => this.#resolveFound(null));
     this.#begun = begun;
   }
 
@@ -173,6 +184,7 @@ class DatapathThread implements BegunDatapath {
     return new WorkerClient(given, {
       received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
+        else if (message.kind === 'found') this.#resolveFound(message.inForce);
         else this.#give(message.source);
       },
       failed: (reason) => {

@@ -128,6 +128,7 @@ datapath.yieldToRequests = () => {
   }
 };
 
+datapath.found = (inForce) => parent.send({ kind: 'found', inForce });
 datapath.announce = (placed) => kernelWatch?.tell({ kind: 'rule_names', placed });
 
 function tellInterfaces(): void {
