@@ -211,7 +211,7 @@ module.exports = {
       'api-is-an-edge',
       '^src/api/',
       ['^src/(contracts|policy|bus|observe)/'],
-      'Routes reach the system through the functions that main.ts passes to them.',
+      'Routes reach the system through the functions that node.ts passes to them.',
     ),
     only(
       'cli-is-a-client',
@@ -270,15 +270,22 @@ module.exports = {
     {
       name: 'only-the-cli-imports-main',
       severity: 'error',
-      comment: 'main.ts knows everyone; only the command that starts it knows main.ts.',
+      comment: 'node.ts knows everyone; only the command that starts it knows main.ts, and only main.ts knows node.ts.',
       from: { pathNot: '^(src/cli|test|bench)/' },
       to: { path: '^src/main[.]ts$' },
+    },
+    {
+      name: 'only-main-imports-node',
+      severity: 'error',
+      comment: 'main.ts starts the datapath, and then loads node.ts.',
+      from: { pathNot: '^src/main[.]ts$' },
+      to: { path: '^src/node[.]ts$' },
     },
     {
       name: 'only-main-imports-support',
       severity: 'error',
       comment: 'support.ts is a part of the composition root.',
-      from: { pathNot: '^src/(main|node-management)[.]ts$' },
+      from: { pathNot: '^src/(node|node-management)[.]ts$' },
       to: { path: '^src/support[.]ts$' },
     },
     {

@@ -10,7 +10,7 @@ import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
-import type { Datapath, DatapathStats } from '#contracts/datapath.js';
+import type { Adoption, Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
@@ -48,6 +48,7 @@ import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import type { DataplanePorts } from './dataplane.actor.js';
+import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
 import { conditionsOf, type NodeView, type ReadinessReport, reportOf, supervisedPartsOf } from './readiness.js';
@@ -72,6 +73,8 @@ export type SystemPorts = {
     readonly divertsDns?: boolean;
     readonly reversePath?: ExplainNode['reversePath'];
     readonly openFailed?: DataplanePorts['openFailed'];
+    /** The policy that the kernel enforces when the process starts, see `BegunDatapath.found`. */
+    readonly found?: Promise<Adoption['inForce']>;
   } | null;
   /** The setting `policy.fallback`: the action for packets if the policy has no `default_policy`. */
   readonly fallback: PolicySurroundings['fallback'];
@@ -98,6 +101,8 @@ export type SystemPorts = {
    * and one to explain drafts.
    */
   readonly createThread?: () => PolicyThread;
+  /** The thread for writes, if the caller has begun it before. */
+  readonly writing?: PolicyThread;
 };
 
 type PolicyChoice =
@@ -203,7 +208,7 @@ export function createSystem(ports: SystemPorts): System {
   const cluster = ports.cluster ?? null;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
-  const writing = createThread();
+  const writing = ports.writing ?? createThread();
   const explaining = createThread();
   const drafting = createThread();
   const explainPorts = {
@@ -233,6 +238,10 @@ export function createSystem(ports: SystemPorts): System {
     failedChecks: () => failedChecks(conditionsOf(view())),
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
+  const acceptByEnforced =
+    servicePlane === null || dataplane?.found === undefined
+      ? async () => {}
+      : acceptingByEnforced(servicePlane.plane, dataplane.found);
   const logic = nodeActor(bus, {
     policyWrites: {
       ...store,
@@ -243,6 +252,7 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
       repeats: cluster !== null,
+      compiled: (stored) => void acceptByEnforced(stored),
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },

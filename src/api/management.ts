@@ -18,7 +18,7 @@ import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 import type { Traffic } from './traffic-json.js';
 
 /**
- * The interface through which API routes use the node. `main.ts` implements it. Routes must not use other
+ * The interface through which API routes use the node. `node.ts` implements it. Routes must not use other
  * objects of the node.
  */
 export type Management = {

@@ -26,7 +26,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     )
     .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');
-      const status = readDataplaneStatus(placeOf(options, terminal));
+      const status = await readDataplaneStatus(placeOf(options, terminal));
       print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(status));
       if (unpolicedIn(status).length > 0) end(UNPOLICED);
     });
@@ -37,7 +37,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     )
     .action(async (options: Options) => {
       const { detachDataplane } = await import('#main.js');
-      const { hooks, maps, guard, bootFile } = detachDataplane(placeOf(options, terminal));
+      const { hooks, maps, guard, bootFile } = await detachDataplane(placeOf(options, terminal));
       for (const { interface: name, direction } of hooks)
         terminal.out(`removed the program on ${direction} of ${name}\n`);
       for (const folder of maps) terminal.out(`removed ${folder}\n`);

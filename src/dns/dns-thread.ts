@@ -3,18 +3,12 @@ import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
-import { ListeningSockets } from '#sockets/listening-sockets.js';
+import { ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
 import { socketsOf } from './dns-sockets.js';
-
-/**
- * The longest time for which queries wait for the first policy of this process. A resolver of a client asks
- * again after this time.
- */
-const WAIT_MS = 5_000;
 
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
@@ -46,7 +40,7 @@ class DnsThread implements DnsProxy {
     if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });
     thread.send({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
-      await thread.request('open', [descriptors, awaitsGrants && isKept ? WAIT_MS : 0]);
+      await thread.request('open', [descriptors, awaitsGrants && isKept ? LONGEST_WAIT_MS : 0]);
     } catch (failure) {
       await this.#end();
       throw failure;

@@ -54,6 +54,8 @@ export class Observer {
    * observer thread.
    */
   readonly #undelivered = new PendingFindings('observer');
+  /** The reports of `see` and `seeConnections` before the first `begin`, which sends them to the thread. */
+  #early: ToObserver[] | null = [];
   #isClosed = false;
 
   constructor(options: ObserverOptions, events: ObserverEvents) {
@@ -74,6 +76,8 @@ export class Observer {
     if (this.#thread === null) {
       this.#thread = this.#start();
       for (const delta of this.#undelivered.take()) this.#send({ kind: 'record', delta });
+      for (const message of this.#early ?? []) this.#send(message);
+      this.#early = null;
       this.#events.begun();
     }
     await this.#thread.request('stats', []);
@@ -96,11 +100,11 @@ export class Observer {
   }
 
   see(seen: SeenLookups): void {
-    this.#send({ kind: 'see', seen });
+    this.#tell({ kind: 'see', seen });
   }
 
   seeConnections(seen: SeenConnections): void {
-    this.#send({ kind: 'see_connections', seen });
+    this.#tell({ kind: 'see_connections', seen });
   }
 
   record(delta: FindingDelta): void {
@@ -198,6 +202,11 @@ export class Observer {
       case 'relief':
         this.#events.relief(message.code, message.message);
     }
+  }
+
+  #tell(message: ToObserver): void {
+    if (this.#early === null) this.#send(message);
+    else this.#early.push(message);
   }
 
   #send(message: ToObserver, transferred: readonly Transferable[] = []): void {

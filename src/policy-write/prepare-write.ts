@@ -8,7 +8,7 @@ import { inRecord, storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
-import { inForceBy, withoutPolicy } from './in-force.js';
+import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
 import {
   type Circumstances,
@@ -42,6 +42,8 @@ export type PrepareWritePorts = PendingWritePorts & {
   readonly hasInterceptCa: () => boolean;
   /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
   readonly repeats: boolean;
+  /** Called by `replay` with the stored policy as soon as it is compiled, before its proof sample is made. */
+  readonly compiled?: (stored: ToEnforce) => void;
 };
 
 /**

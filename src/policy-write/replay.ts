@@ -4,7 +4,7 @@ import type { Prepared } from '#policy-thread/policy-work.js';
 import { storedText, textKey } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.setup.js';
 import type { StoredPolicyToEnforce } from '#store/store-types.js';
-import { inForceBy, withoutPolicy } from './in-force.js';
+import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
 
 /**
@@ -12,7 +12,7 @@ import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
  * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  return compileStored(ports, await ports.policies.toEnforce(), signal);
+  return compileStored(ports, await ports.policies.toEnforce(), signal, ports.compiled);
 }
 
 /**
@@ -23,6 +23,7 @@ export async function compileStored(
   { thread, surroundings }: PrepareWritePorts,
   { stored, generation, everActivated }: StoredPolicyToEnforce,
   signal: AbortSignal,
+  compiled?: (stored: ToEnforce) => void,
 ): Promise<Replay> {
   if (stored === null) {
     return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
@@ -42,7 +43,7 @@ export async function compileStored(
     const refused = refusalOfText(prepared);
     throw new Refused({ ...refused, detail: `read the stored policy: ${refused.detail}` });
   }
-  return replayOf(stored.record, generation, prepared, everActivated);
+  return replayOf(stored.record, generation, prepared, everActivated, compiled);
 }
 
 /** The write of one group by another node. `body` is the text of the group; null removes the group. */
@@ -86,9 +87,12 @@ async function replayOf(
   generation: number,
   prepared: Prepared,
   everActivated: boolean,
+  compiled: (stored: ToEnforce) => void = () => {},
 ): Promise<Replay> {
   const { program, sample } = prepared;
   if (program === null || sample === null)
     throw new Error('read the stored policy: the active policy has the mode disabled');
-  return { ...inForceBy(record, generation, prepared, program), sample: await sample, everActivated };
+  const toEnforce = inForceBy(record, generation, prepared, program);
+  compiled(toEnforce);
+  return { ...toEnforce, sample: await sample, everActivated };
 }

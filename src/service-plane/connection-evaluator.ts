@@ -3,15 +3,21 @@ import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js'
 import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
 import type { Grants, Packet } from '#contracts/policy-model.js';
 import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { deciderKey } from '#policy/model/rule-names.js';
 import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;
+
+const EVERY_GRANT: Grants = { has: () => true };
 
 /** Finds the rules and defaults of the policy in force that can decide a connection. */
 export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
+  /** Resolves when `grantsBy` was called, or when its time is over. */
+  #grantsCome: Promise<void> = Promise.resolve();
+  #grantsCame: () => void = () => {};
   #lastId = 0;
   readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
 
@@ -29,16 +35,28 @@ export class ConnectionEvaluator {
     this.#steps = new StepFinder(this.#inspection);
   }
 
+  /** Makes decisions that need grants wait for `grantsBy`, for at most this time. */
+  awaitGrants(forMs: number): void {
+    this.#grantsCome = new Promise((resolve) => {
+      const late = setTimeout(resolve, forMs).unref();
+      this.#grantsCame = () => {
+        clearTimeout(late);
+        resolve();
+      };
+    });
+  }
+
   grantsBy(port: MessagePort): void {
     this.#grants?.close();
     this.#grants = port;
+    this.#grantsCame();
     port.on('message', ({ id, patterns }: GrantedReply) => this.#waiting.get(id)?.(patterns));
     port.unref();
   }
 
   /**
    * Returns the rules and defaults that can decide a connection, in the order of evaluation; null before the
-   * first policy. Requests the grants of the destination address only if a rule names hostnames. With
+   * first policy. Requests the grants of the destination address only if the result depends on them. With
    * `expiredToo`, an expired grant counts until its removal (D12). If the grants are unavailable, a deny rule
    * by hostname matches, and an allow rule by hostname does not match (D19a).
    */
@@ -53,7 +71,7 @@ export class ConnectionEvaluator {
       },
     };
     const steps = finder.stepsOf(flow, asked);
-    if (!isNamed) return steps;
+    if (!isNamed || isSame(steps, finder.stepsOf(flow, EVERY_GRANT))) return steps;
     const patterns = await this.#granted(flow.destination, expiredToo);
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
   }
@@ -62,9 +80,10 @@ export class ConnectionEvaluator {
    * Returns the hostname patterns that are granted to `address`; null if the datapath thread cannot read the
    * grants, or does not respond in time.
    */
-  #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
+  async #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
+    await this.#grantsCome;
     const port = this.#grants;
-    if (port === null) return Promise.resolve(null);
+    if (port === null) return null;
     const id = ++this.#lastId;
     return new Promise((resolve) => {
       const late = setTimeout(() => finish(null), GRANTS_MS);
@@ -77,4 +96,9 @@ export class ConnectionEvaluator {
       port.postMessage({ id, address, expiredToo } satisfies GrantedRequest);
     });
   }
+}
+
+function isSame(some: readonly Step[], others: readonly Step[]): boolean {
+  const keys = (steps: readonly Step[]): string => JSON.stringify(steps.map(({ decider }) => deciderKey(decider)));
+  return keys(some) === keys(others);
 }

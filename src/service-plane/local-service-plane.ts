@@ -39,6 +39,8 @@ export class LocalServicePlane {
   readonly #hits = new DecidedHits(deciderKey);
   /** Begins to accept, while connections still wait in the socket; null afterwards. */
   #begin: (() => void) | null = null;
+  /** The longest time for which connections wait for `grantsBy`. */
+  #waitMs = 0;
   /** The options in force. The parts of the service plane share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
 
@@ -61,10 +63,11 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy`,
-   * for at most this time.
+   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy` or
+   * `accept`, for at most this time.
    */
   async open(fd: number, waitMs = 0): Promise<void> {
+    this.#waitMs = waitMs;
     if (waitMs === 0) return this.#listener.open(fd);
     const late = setTimeout(() => this.#begin?.(), waitMs);
     this.#begin = () => {
@@ -72,6 +75,16 @@ export class LocalServicePlane {
       this.#begin = null;
       void this.#listener.open(fd);
     };
+  }
+
+  /**
+   * Accepts before `grantsBy`, by the policy of `use`. From then on, only decisions that need grants wait for
+   * `grantsBy`.
+   */
+  accept(): void {
+    if (this.#begin === null) return;
+    this.#plane.evaluator.awaitGrants(this.#waitMs);
+    this.#begin();
   }
 
   /** @throws Error if the CA certificates cannot be read. No setting was changed then. */

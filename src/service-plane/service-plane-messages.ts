@@ -34,6 +34,8 @@ export type SpliceOrder =
 /** Messages from the main thread to a service-plane thread. */
 export type ToPlaneThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
+  /** See `LocalServicePlane.accept`. */
+  | { readonly kind: 'accept' }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
   | { readonly kind: 'join_by'; readonly point: SpliceOffload }

@@ -4,7 +4,7 @@ import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
-import { descriptorIn, type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
+import { descriptorIn, type ListeningSocket, ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
 import { canAssignToShared } from '#sockets/socket-options.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
@@ -14,8 +14,6 @@ import type { ThreadNumber, ToPlaneThread } from './service-plane-messages.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 const TICKET_KEY_BYTES = 48;
-/** The longest time for which connections wait for the first policy of this process. */
-const WAIT_MS = 5_000;
 
 type Faults = Readonly<Record<Exclude<ServicePlaneChange['type'], 'worker_died'>, string | null>>;
 const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
@@ -42,6 +40,8 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
+  /** Whether the threads accept connections before `grantsBy`. */
+  #acceptsEarly = false;
   #faults = NO_FAULTS;
 
   constructor(
@@ -64,7 +64,7 @@ class ServicePlaneThreads implements ServicePlane {
     });
     const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketOf(number));
     const { descriptors, isKept } = this.sockets.open('plane', wanted);
-    const waitMs = awaitsGrants && isKept ? WAIT_MS : 0;
+    const waitMs = awaitsGrants && isKept ? LONGEST_WAIT_MS : 0;
     const threads = Array.from({ length: this.options.workers }, (_, number) =>
       this.#begin({ number, count: this.options.workers }),
     );
@@ -74,9 +74,11 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use_ca', ca: this.#ca });
     this.#sendToAll({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
-      await Promise.all(
-        threads.map((thread, number) => thread.open(descriptorIn(descriptors, 'plane', socketOf(number)), waitMs)),
+      const opening = threads.map((thread, number) =>
+        thread.open(descriptorIn(descriptors, 'plane', socketOf(number)), waitMs),
       );
+      if (this.#acceptsEarly) this.#sendToAll({ kind: 'accept' });
+      await Promise.all(opening);
       if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
     } catch (failure) {
       await this.#end();
@@ -100,12 +102,19 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use', inspection });
   }
 
+  accept(inspection: InspectionImage): void {
+    this.#acceptsEarly = true;
+    this.use(inspection);
+    this.#sendToAll({ kind: 'accept' });
+  }
+
   useCa(ca: InterceptCa | null): void {
     this.#ca = ca;
     this.#sendToAll({ kind: 'use_ca', ca });
   }
 
   grantsBy(ports: readonly MessagePort[]): void {
+    this.#acceptsEarly = false;
     for (const [index, port] of ports.entries()) {
       const thread = this.#threads[index];
       if (thread === undefined) port.close();

@@ -12,8 +12,8 @@ import type { InterceptCa } from './ca/intercept-ca.js';
 export type ServicePlane = {
   /**
    * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
-   * was open before, and with `awaitsGrants`, connections wait in the sockets until `grantsBy`, at most five
-   * seconds. Rejects if the address cannot be bound.
+   * was open before, and with `awaitsGrants`, connections wait in the sockets until `grantsBy` or `accept`,
+   * at most 30 seconds. Rejects if the address cannot be bound.
    */
   open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**
@@ -24,6 +24,11 @@ export type ServicePlane = {
   change(settings: ServicePlaneSettings): Promise<void>;
   /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
+  /**
+   * Sets the policy, and ends the wait of `open`: threads accept connections before `grantsBy`. A connection
+   * whose decision needs grants still waits for it, at most 30 seconds.
+   */
+  accept(inspection: InspectionImage): void;
   /**
    * Sets the CA that signs leaf certificates. With null, the service plane intercepts no connection. A
    * connection that a rule would intercept is then denied; in audit mode, it passes uninspected.

@@ -20,6 +20,9 @@ function handle(message: ToPlaneThread): void {
     case 'use':
       plane.use(message.inspection);
       return;
+    case 'accept':
+      plane.accept();
+      return;
     case 'use_ca':
       plane.useCa(message.ca);
       return;

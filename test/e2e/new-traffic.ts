@@ -61,6 +61,37 @@ process.stdin.on('end', () => {
 }).resume();
 process.stderr.write('up');`;
 
+/**
+ * For each line of its input, opens one TLS connection and sends one lookup. Prints a line of JSON when both
+ * have ended.
+ */
+const PAIRS = `
+const { connect } = require('node:tls');
+const { createSocket } = require('node:dgram');
+const [host, port, servername, resolver, name] = process.argv.slice(1);
+const encoded = Buffer.concat([...name.split('.').map((label) => Buffer.from([label.length, ...Buffer.from(label)])), Buffer.from([0, 0, 1, 0, 1])]);
+const query = Buffer.concat([Buffer.from([0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]), encoded]);
+const timed = async (act) => {
+  const at = Date.now();
+  const end = await new Promise(act);
+  return { at, tookMs: Date.now() - at, end };
+};
+const handshake = (resolve) => {
+  const socket = connect({ host, port: Number(port), servername, rejectUnauthorized: false });
+  socket.once('secureConnect', () => resolve('open')).once('error', ({ code }) => resolve(code)).once('close', () => resolve('closed'));
+  socket.once('secureConnect', () => socket.destroy());
+};
+const lookup = (resolve) => {
+  const socket = createSocket('udp4');
+  socket.once('message', (answer) => { resolve(answer[3] & 15); socket.close(); });
+  socket.connect(53, resolver, () => socket.send(query));
+};
+process.stdin.on('data', async () => {
+  const [connection, answer] = await Promise.all([timed(handshake), timed(lookup)]);
+  process.stdout.write(JSON.stringify({ connection, answer }) + '\\n');
+});
+process.stderr.write('up');`;
+
 /** \`at\`: the start, in ms since the epoch. \`code\`: the RCODE; -1 without an answer. */
 export type Lookup = {
   readonly at: number;
@@ -81,6 +112,24 @@ export const lookups = ({ client }: Topology, address: string, ...names: string[
 
 export const handshakes = ({ client }: Topology, ...to: readonly string[]): Promise<Stream<Handshake>> =>
   streamOf(client.start(process.execPath, ['-e', HANDSHAKES, ...to]));
+
+type Timed = { readonly tookMs: number; readonly end: number | string };
+/** A client that opens one TLS connection and sends one lookup for each call of `send`. */
+export type Pairs = { send(): Promise<{ readonly connection: Timed; readonly answer: Timed }>; stop(): void };
+
+export async function pairs({ client }: Topology, ...to: readonly string[]): Promise<Pairs> {
+  const child = client.start(process.execPath, ['-e', PAIRS, ...to]);
+  if (child.stderr !== null) await once(child.stderr, 'data');
+  child.stdout?.setEncoding('utf8');
+  return {
+    send: async () => {
+      child.stdin?.write('\n');
+      const [line] = child.stdout === null ? [] : ((await once(child.stdout, 'data')) as [string]);
+      return JSON.parse(line ?? '') as Awaited<ReturnType<Pairs['send']>>;
+    },
+    stop: () => child.kill(),
+  };
+}
 
 async function streamOf<Row>(child: ChildProcess): Promise<Stream<Row>> {
   let text = '';

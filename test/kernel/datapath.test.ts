@@ -3,6 +3,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
+import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -11,7 +12,7 @@ import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
-import { allowAll, auditAll, defaultOnly, denyAll, imageSha256 } from './policies.js';
+import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
 import { HAS_TCX } from './tcx.js';
 
 let topology: Topology;

@@ -1,8 +1,6 @@
-import { createHash } from 'node:crypto';
 import { ADDRESSES } from '#cli/topology.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
-import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 
@@ -32,12 +30,4 @@ export function policyOf(destinations: number): Policy {
     }),
   );
   return policy([group([ADDRESSES.client], [allow, ...filler])]);
-}
-
-/** Returns the digest that a datapath must report if it finds `program` in force in the kernel. */
-export function imageSha256(program: Program): string {
-  const { words } = layout(program);
-  return createHash('sha256')
-    .update(new Uint8Array(words.buffer, words.byteOffset, words.byteLength))
-    .digest('hex');
 }

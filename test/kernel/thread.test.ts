@@ -6,11 +6,12 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
+import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { enterNamespace } from './namespace.js';
-import { allowAll, defaultOnly, denyAll, imageSha256 } from './policies.js';
+import { allowAll, defaultOnly, denyAll } from './policies.js';
 
 const dist = fileURLToPath(new URL('../../dist/', import.meta.url));
 

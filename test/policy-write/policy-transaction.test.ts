@@ -325,6 +325,7 @@ describe('a policy with an intercept rule', () => {
       open: async () => {},
       change: async () => {},
       use: () => {},
+      accept: () => {},
       useCa: () => {},
       grantsBy: () => {},
       spliceBy: () => {},

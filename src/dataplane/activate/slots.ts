@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { u32At } from '#arrays/read.js';
 import { CapacityExceeded, type Enforced, type EventsWanted, type Flipped } from '#contracts/datapath.js';
 import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
@@ -6,6 +5,7 @@ import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { sha256 } from './image-digest.js';
 
 const MAX_EPOCH = 0x7fff_ffff;
 /**
@@ -285,10 +285,4 @@ function sinceIn(header: Uint32Array): number | null {
   const high = u32At(header, HEADER.sinceHigh);
   if (u32At(header, HEADER.layoutVersion) !== LAYOUT_VERSION || high === UNSET) return null;
   return high * 0x1_0000_0000 + u32At(header, HEADER.sinceLow);
-}
-
-function sha256(...parts: readonly Uint32Array[]): string {
-  const hash = createHash('sha256');
-  for (const part of parts) hash.update(new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
-  return hash.digest('hex');
 }

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { Adoption } from '#contracts/datapath.js';
 import { LINE_BYTES } from '#contracts/datapath-numbers.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
@@ -214,6 +215,24 @@ export function mapSetsIn(path: string): PinnedMaps[] {
     else if (SET_OF_LAYOUT_1.test(name)) sets.push(new PinnedMaps(join(path, name), 0));
   }
   return sets.sort((a, b) => a.number - b.number);
+}
+
+/** Returns the newest folder whose policy was put in force; undefined if there is none. */
+export function setInForce(sets: readonly PinnedMaps[]): PinnedMaps | undefined {
+  return sets.findLast((set) => set.word() !== 0);
+}
+
+/** Returns the policy that the datapath pinned under `path` enforces; null if none is in force. */
+export function inForceAt(path: string): Adoption['inForce'] {
+  const sets = mapSetsIn(path);
+  try {
+    const inForce = setInForce(sets)?.inspect((slots) => slots.inForce()) ?? null;
+    if (inForce === null) return null;
+    const { generation, imageSha256, sinceMs } = inForce;
+    return { generation, imageSha256, sinceMs };
+  } finally {
+    for (const set of sets) set.close();
+  }
 }
 
 /**

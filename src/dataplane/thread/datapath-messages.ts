@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import {
+  type Adoption,
   CapacityExceeded,
   type Datapath,
   type DatapathChange,
@@ -18,12 +19,14 @@ export type WorkerInput = {
 };
 
 /**
- * The requests that the datapath thread serves: most methods of `Datapath`, and two internal requests.
- * `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the thread send a
- * new event source to the main thread.
+ * The requests that the datapath thread serves: most methods of `Datapath`, and three internal requests.
+ * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
+ * otherwise. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the
+ * thread send a new event source to the main thread.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
+  openIfSupported(): Adoption;
   grantBy(port: MessagePort): void;
   tellEvents(): void;
 };
@@ -42,6 +45,8 @@ export type SentError = {
 };
 export type FromDatapath =
   | { readonly kind: 'change'; readonly change: DatapathChange }
+  /** Sent during `open`: the policy that the kernel enforces, see `LocalDatapath.found`. */
+  | { readonly kind: 'found'; readonly inForce: Adoption['inForce'] }
   /** Sent when a new kernel-watch thread has started; `source` delivers the events that this thread reads. */
   | { readonly kind: 'events'; readonly source: EventSource };
 

@@ -1,5 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import {
+  type Adoption,
   type Datapath,
   type DatapathChange,
   type EventsWanted,
@@ -22,13 +23,27 @@ import {
 
 export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 
+/** A datapath that can start before its owner needs it. */
+export type BegunDatapath = Datapath & {
+  /**
+   * Starts the thread, which probes the machine and opens the datapath if it lacks nothing. The next calls of
+   * `probe` and `open` return the results of this.
+   */
+  begin(): void;
+  /**
+   * Resolves, while `begin` still opens the datapath, with the policy that the kernel enforces. Null if there
+   * is none, or if the datapath could not be opened.
+   */
+  readonly found: Promise<Adoption['inForce']>;
+};
+
 /**
  * Runs the datapath in a separate thread, because its system calls block and would stop the event loop. The
  * first request starts the thread, and `close` ends it. The pinned BPF programs stay in force without the
  * thread. If the thread dies, every pending request fails, and the listeners of `watch` receive the change
  * `worker_died`. The next request starts a new thread, and must be `open`.
  */
-export function openDatapath(options: DatapathOptions): Datapath & { begin(): void } {
+export function openDatapath(options: DatapathOptions): BegunDatapath {
   return new DatapathThread(options);
 }
 
@@ -36,21 +51,42 @@ const CUT_AT_ONCE = 2_048;
 
 type Thread = WorkerClient<DatapathRequests, never, FromDatapath>;
 
-class DatapathThread implements Datapath {
+class DatapathThread implements BegunDatapath {
   #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
   #taker: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
+  readonly found: Promise<Adoption['inForce']>;
+  #resolveFound: (inForce: Adoption['inForce']) => void = () => {};
+  /** The results of `begin` that no call of `open` has returned yet. */
+  #begun: { readonly probed: ReturnType<Datapath['probe']>; readonly opened: ReturnType<Datapath['open']> } | undefined;
+  /** The event source of the thread, while no consumer has called `takeEvents`. */
+  #untaken: EventSource | undefined;
 
   constructor(options: DatapathOptions) {
     this.#options = options;
+    this.found = new Promise((resolve) => {
+      this.#resolveFound = resolve;
+    });
   }
 
-  /** Starts the thread before the first request, so that it loads its code meanwhile. */
-  begin = (): void => void this.#running();
-  probe = (): ReturnType<Datapath['probe']> => this.#running().request('probe', []);
-  open = (): ReturnType<Datapath['open']> => this.#running().request('open', []);
+  begin(): void {
+    const thread = this.#running();
+    const begun = { probed: thread.request('probe', []), opened: thread.request('openIfSupported', []) };
+    // `probe` and `open` return these failures. Without this line, a failure before would end the process.
+    for (const done of Object.values(begun)) done.catch(() => this.#resolveFound(null));
+    this.#begun = begun;
+  }
+
+  probe = (): ReturnType<Datapath['probe']> => this.#begun?.probed ?? this.#running().request('probe', []);
+
+  open(): ReturnType<Datapath['open']> {
+    const begun = this.#begun;
+    this.#begun = undefined;
+    return begun?.opened ?? this.#running().request('open', []);
+  }
+
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
   review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
   flip = (): ReturnType<Datapath['flip']> => this.#running().request('flip', []);
@@ -106,6 +142,12 @@ class DatapathThread implements Datapath {
 
   takeEvents(taker: (source: EventSource) => void): void {
     this.#taker = taker;
+    const untaken = this.#untaken;
+    this.#untaken = undefined;
+    if (untaken !== undefined) {
+      taker(untaken);
+      return;
+    }
     // Request a new event source: the previous consumer of events may have ended, and then the ports of its
     // source are closed. If the thread dies during the request, the next thread sends a new source without a
     // request.
@@ -123,6 +165,8 @@ class DatapathThread implements Datapath {
     if (thread === undefined) return;
     await thread.request('close', []);
     this.#thread = undefined;
+    this.#begun = undefined;
+    this.#drop();
     await thread.end('the datapath was closed');
   }
 
@@ -140,10 +184,13 @@ class DatapathThread implements Datapath {
     return new WorkerClient(given, {
       received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);
+        else if (message.kind === 'found') this.#resolveFound(message.inForce);
         else this.#give(message.source);
       },
       failed: (reason) => {
         this.#thread = undefined;
+        this.#begun = undefined;
+        this.#drop();
         this.#tell({ type: 'worker_died', reason });
       },
       requestError: (sent) => receive(sent as SentError),
@@ -156,7 +203,16 @@ class DatapathThread implements Datapath {
   }
 
   #give(source: EventSource): void {
-    if (this.#taker === undefined) for (const port of portsOf(source)) port.close();
-    else this.#taker(source);
+    if (this.#taker !== undefined) {
+      this.#taker(source);
+      return;
+    }
+    this.#drop();
+    this.#untaken = source;
+  }
+
+  #drop(): void {
+    if (this.#untaken !== undefined) for (const port of portsOf(this.#untaken)) port.close();
+    this.#untaken = undefined;
   }
 }

@@ -1,6 +1,6 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { f64At, u32At } from '#arrays/read.js';
-import type { Adoption, Attachment } from '#contracts/datapath.js';
+import type { Adoption, Attachment, Missing } from '#contracts/datapath.js';
 import type {
   GrantAnswer,
   GrantedReply,
@@ -30,8 +30,25 @@ let kernelWatch: KernelWatch | undefined;
  * free. The next call of `look` starts that thread.
  */
 let isKernelWatchDue = false;
+/**
+ * False before the first `attach` of an open datapath. Until then `look` reports nothing, because it reports
+ * each change once, and the dataplane actor may not listen yet.
+ */
+let isAttached = false;
+let missing: readonly Missing[] = [];
+
+function probe(): readonly Missing[] {
+  missing = datapath.probe();
+  return missing;
+}
+
+function openIfSupported(): Adoption {
+  if (missing.length > 0) throw new Error(missing.map(({ sentence }) => sentence).join(' '));
+  return open();
+}
 
 function open(): Adoption {
+  isAttached = false;
   endKernelWatch();
   const adoption = datapath.open();
   beginKernelWatch();
@@ -39,6 +56,7 @@ function open(): Adoption {
 }
 
 function attach(): readonly Attachment[] {
+  isAttached = true;
   try {
     return datapath.attach();
   } finally {
@@ -110,6 +128,7 @@ datapath.yieldToRequests = () => {
   }
 };
 
+datapath.found = (inForce) => parent.send({ kind: 'found', inForce });
 datapath.announce = (placed) => kernelWatch?.tell({ kind: 'rule_names', placed });
 
 function tellInterfaces(): void {
@@ -140,8 +159,9 @@ function endKernelWatch(): void {
 
 parent.serve(
   {
-    probe: () => datapath.probe(),
+    probe,
     open,
+    openIfSupported,
     attach,
     police,
     review: () => datapath.review(),
@@ -190,6 +210,7 @@ let lookFault: string | null = null;
 function look(notifications?: KernelNotifications): void {
   try {
     if (isKernelWatchDue) beginKernelWatch();
+    if (!isAttached) return;
     if (notifications?.links === true || lookFault !== null) tellInterfaces();
     for (const change of datapath.look(notifications)) parent.send({ kind: 'change', change });
     tellLookFault(null);

@@ -47,6 +47,7 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
+import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
 import { policedPorts, review } from '#dataplane/review/review.js';
@@ -95,6 +96,12 @@ export class LocalDatapath {
   yieldToRequests: () => void = () => {};
 
   /**
+   * `open` calls this function with the policy that it finds in force, before it loads the BPF programs.
+   * Until the next `flip`, the kernel enforces this policy.
+   */
+  found: (inForce: Adoption['inForce']) => void = () => {};
+
+  /**
    * `flip` calls this function with the rule names of a policy before it puts the policy in force. So
    * consumers of events know the names before the first event of the policy.
    */
@@ -123,6 +130,7 @@ export class LocalDatapath {
     try {
       this.#pins.refuseOthers();
       refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
+      this.found(inForceAt(this.#pins.path));
       this.#guard.acceptEarlier();
       this.#translation.adopt();
       this.#upgrade = this.#createUpgrade();

@@ -10,7 +10,14 @@ import {
   mapsOf,
   type ObjectOptions,
 } from '#dataplane/object/loaded-object.js';
-import { mapSetsIn, type PinnedMaps, pinMaps, pinnedOf, removeHalfFilled } from '#dataplane/object/map-set.js';
+import {
+  mapSetsIn,
+  type PinnedMaps,
+  pinMaps,
+  pinnedOf,
+  removeHalfFilled,
+  setInForce,
+} from '#dataplane/object/map-set.js';
 import { fillPredecessors } from './predecessors.js';
 
 /** The options of a BPF object that do not depend on the size of the policy. */
@@ -59,7 +66,7 @@ export function prepareSuccessor(
 ): Successor & Inheritance {
   removeHalfFilled(pinPath);
   const sets = mapSetsIn(pinPath);
-  const inForce = sets.findLast((set) => set.word() !== 0);
+  const inForce = setInForce(sets);
   const options = { ...fixed, ...(inForce?.capacity() ?? smallestCapacity(programCapacity)) };
   const wanted = describeMaps(options, MAPS);
   const adopted = adoptable(sets, inForce, wanted);

@@ -1,0 +1,21 @@
+import type { Adoption } from '#contracts/datapath.js';
+import { imageSha256 } from '#dataplane/activate/image-digest.js';
+import type { ToEnforce } from '#policy-write/in-force.js';
+import type { ServicePlane } from '#service-plane/service-plane.js';
+
+/**
+ * Returns a function that is called with the stored policy at the start. If the kernel enforces exactly this
+ * policy, the service plane decides by it from then on, while the datapath is still being opened. `found` is
+ * the policy that the kernel enforces.
+ */
+export function acceptingByEnforced(
+  plane: Pick<ServicePlane, 'accept'>,
+  found: Promise<Adoption['inForce']>,
+): (stored: ToEnforce) => Promise<void> {
+  return async ({ program, inForce: { generation, inspection } }) => {
+    const inForce = await found;
+    // The generation is not enough: another data folder or setting can give it to another policy.
+    if (inForce?.generation !== generation || inForce.imageSha256 !== imageSha256(program)) return;
+    plane.accept(inspection);
+  };
+}

@@ -1,0 +1,300 @@
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { givingUpToOther } from '#actors/other-process.js';
+import { createSystem, type System } from '#actors/system.js';
+import type { Api } from '#api/api.js';
+import type { Cluster } from '#cluster/cluster.js';
+import type { Config } from '#config/config.js';
+import type { ReadConfig } from '#config/load.js';
+import { RunningConfig } from '#config/running-config.js';
+import type { ListenAddress } from '#config/value.js';
+import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
+import { createDnsProxy } from '#dns/dns-thread.js';
+import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
+import { LogRing } from '#observe/log-ring.js';
+import { Observer } from '#observe/observer.js';
+import { createWorkMetrics } from '#observe/work-metrics.js';
+import { createPolicyThread } from '#policy-thread/policy-thread.js';
+import { interceptCaOver } from '#requests/intercept-ca.js';
+import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { listenOnceThere } from '#sockets/address-changes.js';
+import { ListeningSockets } from '#sockets/listening-sockets.js';
+import { inheritedDescriptors, serviceManager } from '#sockets/service-manager.js';
+import { createAuthority } from '#store/authority.js';
+import { openStore, type Shared } from '#store/store.js';
+import type { KvStore } from '#store/store-types.js';
+import { createLog, logFacts } from './node-log.js';
+import { managementOf, timePhase } from './node-management.js';
+import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
+import { followPolicyFile } from './node-policy-file.js';
+import { reloadPorts } from './node-reload.js';
+
+const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
+
+/** Runs a node as `run` of `main.ts` does. `datapath` was begun before; null without a dataplane. */
+export async function runNode(
+  read: ReadConfig,
+  reread: (() => ReadConfig) | null,
+  datapath: BegunDatapath | null,
+): Promise<number> {
+  const { config } = read;
+  const running = new RunningConfig(read, reread ?? (() => read));
+  const ring = new LogRing();
+  const nodeLog = createLog(config, ring);
+  const { log } = nodeLog;
+  let giveUp: (failure: Error) => void = () => {};
+  const stopped = new Promise<NodeJS.Signals | Error>((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+    if (reread === null) process.once('SIGHUP', () => resolve('SIGHUP'));
+    giveUp = resolve;
+  });
+  // A SIGHUP that arrives during the start is served after it.
+  let isUp: (system: System) => void = () => {};
+  const up = new Promise<System>((resolve) => {
+    isUp = resolve;
+  });
+  const hungUp = async (): Promise<void> => {
+    const { configuration } = await up;
+    const before = configuration.lastReload();
+    const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
+    // A reload that has begun is logged already.
+    if (outcome.kind === 'refused' && configuration.lastReload() === before)
+      log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
+  };
+  if (reread !== null) process.on('SIGHUP', hungUp);
+  const work = createWorkMetrics();
+  const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });
+  // The thread loads its code while the store is opened. A failure is repeated by the first task.
+  const writing = createThread();
+  writing.begin().catch(() => {});
+  const openCluster = await clusterOpener(config, version, log);
+  let cluster = null as Cluster | null;
+  const share = (kv: KvStore): Shared | null => {
+    if (openCluster === null) return null;
+    cluster = openCluster(kv);
+    return {
+      store: cluster.store,
+      commits: cluster.commits,
+      kv: cluster.kv,
+      seals: config.cluster?.sealKeyFile != null,
+    };
+  };
+  const manager = serviceManager(process.env, (failure) =>
+    log.warn({ err: failure }, 'the service manager cannot be told'),
+  );
+  const sockets = new ListeningSockets(manager, inheritedDescriptors(process.env), (name) =>
+    log.info({ socket: name }, 'closed a socket of the previous process that the configuration no longer has'),
+  );
+  if (config.dns === null) sockets.closeUnused('dns');
+  if (config.servicePlane === null) sockets.closeUnused('plane');
+  const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
+  const store = await openStore(
+    config.node.dataDir,
+    ({ code, message }) => log.error({ code }, message),
+    (write) => work.storeWrite(write),
+    config.cluster?.sealKeyFile ?? null,
+    share,
+  );
+  try {
+    const authority = await createAuthority(store.tokens, config.node.dataDir, {
+      cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
+    });
+    const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
+    const dataplane =
+      config.dataplane === null || datapath === null
+        ? null
+        : {
+            datapath,
+            interfaces: config.dataplane.interfaces,
+            policeLocal: config.dataplane.policeLocal,
+            divertsDns: config.dns?.transparent ?? false,
+            reversePath: config.dataplane.reversePath,
+            openFailed: givingUpToOther(giveUp),
+            found: datapath.found,
+          };
+    dataplane?.datapath.watch((change) => {
+      if (change.type === 'forwarding_changed')
+        log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
+      // Log a warning for other changes, such as a lost interface, link or guard. The dataplane repairs the
+      // loss itself, but the operator must know about it.
+      else log.warn(change, 'dataplane changed');
+    });
+    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
+    // Each change means that a service-plane thread died and was replaced, and that its connections were
+    // reset. Warn the operator.
+    plane?.watch((change) => log.warn(change, 'service plane changed'));
+    const made: Api[] = [];
+    const observer = createObserver(config, log, () => system);
+    let isSettled = (): void => {};
+    const settled = new Promise<void>((resolve) => {
+      isSettled = resolve;
+    });
+    let apiIsMade = (): void => {};
+    const ready = new Promise<void>((resolve) => {
+      apiIsMade = resolve;
+    });
+    const policyFile = followPolicyFile(config.policy.file, ready, () => system, log);
+    const reload =
+      reread === null
+        ? null
+        : reloadPorts({
+            running,
+            system: () => system,
+            policyFile,
+            settings: (which) => partSettings(which === 'next' ? running.next : running.config),
+            changeApi: ({ maxConnections }) => {
+              for (const { server } of made.slice(0, 1)) server.maxConnections = maxConnections;
+            },
+            changeLog: (settings) => nodeLog.change(settings),
+          });
+    const system: System = createSystem({
+      store,
+      dataplane,
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets),
+      servicePlane: plane === null ? null : { plane, interceptCa },
+      fallback: config.policy.fallback,
+      activationTimeoutMs: config.policy.activationTimeoutMs,
+      cluster,
+      nodeId: config.node.id,
+      observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
+      policyFile,
+      reload,
+      createThread,
+      writing,
+    });
+    // To load the API blocks this thread for some 100 ms, and the observer's thread needs a processor for as
+    // long. Connections and lookups may wait meanwhile.
+    void Promise.race([system.started, pause(SETTLES_WITHIN_MS), stopped]).then(isSettled);
+    logFacts(system, log);
+    observe(system, observer);
+    cluster?.contradiction.subscribe((code) => {
+      if (code !== null) observer.record(clusterContradiction(code, Date.now()));
+    });
+    const management = managementOf({
+      ...{ version, system, cluster, interceptCa, authority, work, observer, running },
+      log: ring,
+    });
+    try {
+      await settled;
+      const { createApi } = await import('#api/server.js');
+      const api = await createApi(
+        management,
+        apiOptions(() => running.config.api, version, log),
+      );
+      made.push(api);
+      apiIsMade();
+      const stopping = new AbortController();
+      void stopped.then(() => stopping.abort());
+      const listen = (name: string, server: Api, { host, port }: ListenAddress): Promise<void> =>
+        listenOnceThere(
+          () => server.listen({ host, port }),
+          ({ message }) => log.warn({ host }, `${name} cannot listen until the node has this address: ${message}`),
+          stopping.signal,
+        );
+      let peersListen = Promise.resolve();
+      if (cluster !== null && config.cluster !== null) {
+        const { peer } = config.cluster;
+        const { createPeerListener } = await import('./peer-listener.js');
+        const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
+        made.push(listener);
+        peersListen = listen('the peer listener', listener, peer.listen);
+        // The API listens first. A failure is thrown by the later `await`.
+        peersListen.catch(() => {});
+      }
+      await listen('the API', api, config.api.listen);
+      const bound = api.server.address() as AddressInfo | null;
+      if (bound !== null) {
+        const { address, port } = bound;
+        log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
+      }
+      isUp(system);
+      void system.started.then(() => manager?.ready());
+      const reason = await peersListen.then(() => stopped);
+      if (reason instanceof Error) throw reason;
+      log.info({ signal: reason }, 'draining');
+      manager?.stopping();
+    } finally {
+      policyFile.close();
+      management.support.close();
+      authority.close();
+      await system.shutdown();
+      await observer.close();
+      await Promise.all(made.map(closed));
+    }
+  } finally {
+    await datapath?.close();
+    await store.close();
+    process.off('SIGHUP', hungUp);
+  }
+  log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel continues to enforce the last policy');
+  return 0;
+}
+
+/**
+ * Closes the API. After `GOODBYE_MS` milliseconds, destroys the connections that remain, so that a client
+ * that does not read its response cannot keep the process from ending.
+ */
+async function closed(api: Api): Promise<void> {
+  const late = setTimeout(() => api.server.closeAllConnections(), GOODBYE_MS);
+  await api.close();
+  clearTimeout(late);
+}
+const GOODBYE_MS = 5_000;
+/** The longest time for which the API and the observer wait for the policy to be in force. */
+const SETTLES_WITHIN_MS = 3_000;
+
+/**
+ * Creates the observer before the system exists, because `createSystem` needs the observer. `systemOf` must
+ * not be called during this function.
+ */
+function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
+  const connect = async (): Promise<void> => {
+    const system = systemOf();
+    system.takeEvents((source) => observer.readEvents(source));
+    // Send the observer the names whose addresses were granted before the observer started. Without a DNS
+    // proxy, `names` returns a refusal.
+    const names = await system.lookups.names();
+    if ('kind' in names) return;
+    const named = names.flatMap(({ hostname, addresses }) => addresses.map((address) => ({ address, hostname })));
+    observer.see({ lookups: [], rebindings: [], named, lost: 0, lostDenied: 0 });
+  };
+  const observer = new Observer(
+    {
+      dataDir: config.node.dataDir,
+      nodeId: config.node.id,
+      findings: config.findings,
+      replayMs: config.wiretap.replayMs,
+    },
+    {
+      wanted: ({ flows, lookups, connections }) => {
+        const system = systemOf();
+        void system.setFlowsWanted(flows);
+        system.lookups.setWanted(lookups);
+        system.inspecting.setWanted(connections);
+      },
+      trouble: (code, message) => log.error({ code }, message),
+      relief: (code, message) => log.info({ code }, message),
+      begun: () =>
+        queueMicrotask(() => {
+          connect().catch((failure: unknown) => log.error({ err: failure }, 'read the granted names for the observer'));
+        }),
+    },
+  );
+  return observer;
+}
+
+/**
+ * Passes the DNS lookups and inspected connections of the system to the observer. Disconnects wiretap
+ * readers when performance mode is disabled.
+ */
+function observe(system: System, observer: Observer): void {
+  system.lookups.seen.subscribe((seen) => observer.see(seen));
+  system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
+  system.bus.messages.subscribe((message) => {
+    if (message.type === 'performance_mode.changed' && !message.mode.enabled) {
+      observer.endReaders('performance_mode_disabled');
+    }
+  });
+}

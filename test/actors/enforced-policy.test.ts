@@ -1,0 +1,31 @@
+import { describe, expect, test } from 'vitest';
+import { acceptingByEnforced } from '#actors/enforced-policy.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
+import { imageSha256 } from '#dataplane/activate/image-digest.js';
+import { withoutPolicy } from '#policy-write/in-force.js';
+
+const stored = withoutPolicy('deny', 7);
+const enforced = { generation: 7, imageSha256: imageSha256(stored.program), sinceMs: null };
+
+async function accepted(found: typeof enforced | null): Promise<InspectionImage[]> {
+  const seen: InspectionImage[] = [];
+  await acceptingByEnforced({ accept: (inspection) => seen.push(inspection) }, Promise.resolve(found))(stored);
+  return seen;
+}
+
+describe('the service plane before the datapath is open', () => {
+  test('accepts by the stored policy if the kernel enforces it', async () => {
+    expect(await accepted(enforced)).toEqual([stored.inForce.inspection]);
+  });
+
+  test.each([
+    ['no policy', null],
+    ['another generation', { ...enforced, generation: 8 }],
+    [
+      'another policy with this generation',
+      { ...enforced, imageSha256: imageSha256(withoutPolicy('allow', 7).program) },
+    ],
+  ])('waits if the kernel enforces %s', async (_, found) => {
+    expect(await accepted(found)).toEqual([]);
+  });
+});
