@@ -13,7 +13,7 @@ case "$PWD" in
 esac
 bash scripts/setup.sh --old-kernel
 files=("$@")
-[ "${#files[@]}" -gt 0 ] || files=(test/dataplane/variants.test.ts test/dataplane/flows.test.ts test/kernel/another-user.test.ts test/kernel/inspected.test.ts)
+[ "${#files[@]}" -gt 0 ] || files=(test/dataplane/variants.test.ts test/dataplane/flows.test.ts test/kernel/another-user.test.ts test/kernel/inspected-nat.test.ts)
 source scripts/old-kernel-image.sh
 
 output=$(mktemp)

@@ -40,7 +40,8 @@ afterEach(() => {
   detach(topology.pinPath);
 });
 
-// On most distributions nf_conntrack is a module, and a process without CAP_SYS_ADMIN cannot use its functions.
+// On most distributions nf_conntrack is a module, whose functions need CAP_SYS_ADMIN. It is built into the
+// kernel of these tests.
 function police(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(
     datapathOptions(topology.pinPath, {

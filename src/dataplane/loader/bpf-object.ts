@@ -177,9 +177,9 @@ export class BpfObject {
   }
 
   /**
-   * Makes `load` resolve functions without the kernel's modules. libbpf before 1.3 fails if the kernel refuses
-   * the BTF of modules, also for a weak function. It asks for that BTF only once for an object, so let it ask
-   * here, for a function that does not exist. The failure of this call is expected.
+   * Makes `load` resolve functions without the kernel's modules. libbpf before 1.3 fails if the kernel
+   * refuses the BTF of modules, also for a weak function. It asks for that BTF only once for an object, so
+   * let it ask here, for a function that does not exist. The failure of this call is expected.
    */
   #skipModules(): void {
     const program = libbpf().bpf_object__next_program(this.#pointer, null);

@@ -86,7 +86,7 @@ export function reviewNat(
   };
 }
 
-/** Reviews a datapath that leaves all translated packets to the forward judge. A flowtable skips the judge. */
+/** Reviews a datapath that leaves translated packets to the forward judge. A flowtable skips the judge. */
 function judgedAlone(noSearch: string): Review {
   if (!baseChains().some(({ type }) => type === 'nat') && !hasLegacyNat()) return { faults: [], warnings: [] };
   return {
