@@ -1,7 +1,8 @@
 import { itemAt } from '#arrays/read.js';
 import { IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
-import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import type { SourceIndex } from '#policy/model/source-index.js';
+import { affectedSources, isInScope } from '#policy/model/source-scope.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './random-numbers.js';
@@ -38,15 +39,15 @@ export type Classes = { readonly regions: readonly Region[]; readonly count: num
  * types and codes. Returns null if the policy has more than `limit` classes, or if the search visits too many
  * rules.
  */
-export function classesOf({ groups }: Policy, limit: number): Classes | null {
-  const sources = addressAxis(groups.flatMap((group) => group.sources));
+export function classesOf({ groups }: Policy, index: SourceIndex, limit: number): Classes | null {
+  const sources = addressAxis(groups.flatMap((group) => affectedSources(group, index.scope)));
   const regions: Region[] = [];
   let count = 0;
   let looks = 0;
   for (const [at, sourceFirst] of sources.entries()) {
-    const rules = groups.flatMap((group) => {
-      const scope = scopeOf(group, sourceFirst);
-      return scope === 'all' ? group.rules : group.rules.filter(({ action }) => isInScope(scope, action));
+    const rules = index.groupsOf(sourceFirst).flatMap(({ group, scope }) => {
+      const own = itemAt(groups, group).rules;
+      return scope === 'all' ? own : own.filter(({ action }) => isInScope(scope, action));
     });
     const destinations = addressAxis(rules.flatMap((rule) => rule.destinations));
     const everywhere = rules.filter((rule) => rule.destinations.length === 0);

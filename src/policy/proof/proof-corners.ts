@@ -119,8 +119,9 @@ export class ProofCorners {
    */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = itemAt(this.#groups, group);
-    if (found.dynamic) return { sources: affectedSources(found), rules: found.rules };
-    return found.sources.length > 0 ? found : UNREACHED;
+    if (found.selectors.length === 0) return found.sources.length > 0 ? found : UNREACHED;
+    const sources = affectedSources(found, this.packets.walk.scope);
+    return sources.length > 0 ? { sources, rules: found.rules } : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {

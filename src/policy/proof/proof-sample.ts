@@ -1,6 +1,6 @@
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { ProofSample } from '#contracts/proof-types.js';
-import { SourceIndex } from '#policy/model/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
 import { ProofMemory } from './proof-memory.js';
@@ -32,13 +32,18 @@ const BESIDE_EACH = 8;
 /**
  * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
  * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
- * that combine two groups, follow. Equal policies give equal samples, whatever `memory` contains.
+ * that combine two groups, follow. Equal policies with equal scopes and members give equal samples, whatever
+ * `memory` contains.
  */
-export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
+export function sampleOf(
+  policy: Policy,
+  memory: ProofMemory = new ProofMemory(),
+  { scope }: ListedMembership = NOTHING_LISTED,
+): ProofSample {
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
-  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, MAX_CLASSES);
-  if (classes === null) return sample(memory.decided(policy, densityOf(rules)), null, false);
-  const packets = new ProofPackets(new ReferenceWalk(policy, new SourceIndex(policy.groups)));
+  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, memory.sourcesOf(policy, scope), MAX_CLASSES);
+  if (classes === null) return sample(memory.decided(policy, scope, densityOf(rules)), null, false);
+  const packets = new ProofPackets(new ReferenceWalk(policy, memory.sourcesOf(policy, scope)));
   const random = new ProofRandom();
   random.begin(seedOf(policy));
   addClasses(packets, classes, random);

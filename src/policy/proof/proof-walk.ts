@@ -1,5 +1,6 @@
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
+import type { SelectorScope } from '#contracts/membership.js';
 import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
@@ -49,6 +50,10 @@ export class ReferenceWalk {
     for (let index = 0; index < groups.length; index++) {
       this.#firstRanks[index + 1] = u32At(this.#firstRanks, index) + ranksOf(groups, index, index + 1);
     }
+  }
+
+  get scope(): SelectorScope {
+    return this.#sources.scope;
   }
 
   /** Returns the verdict word that decides a packet. */
