@@ -13,7 +13,8 @@ export type MemberTables = MemberTrees & {
   /** The sets of groups, each ascending. The first set is empty. */
   readonly sets: readonly (readonly number[])[];
   /**
-   * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are the elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
+   * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are the
+   * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
    */
   readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
 };

@@ -11,6 +11,9 @@ import type { Grants } from '#dataplane/grants/grants.js';
 import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
 import { BpfObject, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
+import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
+import { MEMBER_LINES, MEMBER_SETS } from '#dataplane/members/member-layout.js';
+import type { Members } from '#dataplane/members/members.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -39,9 +42,12 @@ export type LoadedObject = {
   readonly slots: Slots;
   readonly grants: Grants;
   readonly mappedGrants: MappedGrants;
+  readonly members: Members;
+  readonly mappedMembers: MappedMembers;
   readonly prover: Prover;
   readonly routes: RouteCopy;
-  close(keeps?: 'grants'): void;
+  /** `keeps`: the grants and the members stay mapped, because the next object uses them. */
+  close(keeps?: 'grants_and_members'): void;
 };
 
 /** The state of an earlier datapath, which a new BPF object takes over. */
@@ -60,6 +66,8 @@ export type Before = {
    * mapped again.
    */
   readonly grants?: MappedGrants;
+  /** The mapped maps `members` and `member_sets`, likewise. */
+  readonly members?: MappedMembers;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
@@ -91,19 +99,25 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
         inForce: slots.slotInForce,
         isAdopted: before.maps.has('grants'),
       });
+    const mappedMembers = before.members ?? mapMembers(object);
     return {
       options,
       object,
       slots,
       grants: mappedGrants.grants,
       mappedGrants,
+      members: mappedMembers.members,
+      mappedMembers,
       prover,
       routes,
       close: (keeps) => {
         slots.unmap();
         prover.unmap();
         routes.unmap();
-        if (keeps !== 'grants') mappedGrants.unmap();
+        if (keeps === undefined) {
+          mappedGrants.unmap();
+          mappedMembers.unmap();
+        }
         object.close();
       },
     };
@@ -173,6 +187,8 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
+    object.resize('members', MEMBER_LINES);
+    object.resize('member_sets', MEMBER_SETS);
     object.configure({ ...options, flowSeed });
     object.setJudge(options.judges ?? false);
     object.select('weir_bench', options.measures ?? false);

@@ -201,6 +201,7 @@ export class Upgrade {
         maps: mapsOf(before.loaded.object, kept),
         word: this.awaitsFlip ? (this.#inheritance.inForce?.word() ?? 0) : 0,
         grants: before.loaded.mappedGrants,
+        members: before.loaded.mappedMembers,
       },
     );
     let set: PinnedMaps | undefined;
@@ -218,7 +219,7 @@ export class Upgrade {
       this.#present = before;
       hits?.close();
       bridge?.close();
-      loaded.close('grants');
+      loaded.close('grants_and_members');
       set?.remove();
       switchHooks();
       throw error;
@@ -231,7 +232,7 @@ export class Upgrade {
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
     before.bridge?.close();
-    before.loaded.close('grants');
+    before.loaded.close('grants_and_members');
     return true;
   }
 

@@ -6,8 +6,8 @@ import { isResolved, staticSources } from '#policy/model/source-scope.js';
 /**
  * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
  * group, and a copy with only its deny rules. Their sources are those that do not depend on members: the
- * prefixes of the original group and the networks of its selectors, and for the copy every source while a selector is not resolved (D19a). A
- * deny rule has the same rank in both groups.
+ * prefixes of the original group and the networks of its selectors, and for the copy every source while a
+ * selector is not resolved (D19a). A deny rule has the same rank in both groups.
  */
 export type GroupViews = {
   /**

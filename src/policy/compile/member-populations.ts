@@ -16,7 +16,8 @@ import { type Populations, repeats } from './source-populations.js';
 const ADDRESSES = 2 ** 32;
 
 /**
- * Adds the populations that depend on members. `bases` has the populations of sources that no selector selects.
+ * Adds the populations that depend on members. `bases` has the populations of sources that no selector
+ * selects.
  * - A closed population has the groups of a base, and the deny rules of every group with resolved selectors.
  *   It applies to each source without an owner in a closed network.
  * - A merged population has the groups of a base, and the groups of a set that selects a member of this base.

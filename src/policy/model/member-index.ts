@@ -15,7 +15,6 @@ export class MemberIndex {
   readonly #tables: MemberTables;
   readonly #selectors: SelectorGroups;
   readonly #indexes: ReadonlyMap<string, number>;
-  readonly #known = new Map<number, number>();
 
   constructor(tables: MemberTables) {
     this.#tables = tables;
@@ -25,11 +24,7 @@ export class MemberIndex {
 
   /** Returns the index of the set of groups that a set of selectors selects; 0 if the program lacks it. */
   indexOf(set: SelectorSet): number {
-    const known = this.#known.get(set.number);
-    if (known !== undefined) return known;
-    const found = this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? 0;
-    this.#known.set(set.number, found);
-    return found;
+    return this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? 0;
   }
 
   /** Whether the program has the population of this source for the set of groups with this index. */

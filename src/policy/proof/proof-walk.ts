@@ -7,7 +7,7 @@ import { mismatch } from '#policy/evaluate/mismatch.js';
 import { ranksOf } from '#policy/model/group-change.js';
 import { mask } from '#policy/model/ipv4.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rank.js';
-import type { SourceIndex } from '#policy/model/source-index.js';
+import { NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
@@ -56,9 +56,9 @@ export class ReferenceWalk {
     return this.#sources.scope;
   }
 
-  /** Returns the verdict word that decides a packet. */
-  wordOf(packet: Packet): number {
-    const groups = this.#sources.groupsOf(packet.source);
+  /** Returns the verdict word that decides a packet from a source with this owner. */
+  wordOf(packet: Packet, owner: Owner = NO_OWNER): number {
+    const groups = this.#sources.groupsOfOwner(packet.source, owner);
     this.steps += groups.length;
     for (const { group, scope } of groups) {
       const table = this.#tableOf(group);
