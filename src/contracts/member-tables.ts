@@ -2,8 +2,8 @@ import type { IntervalPool, Intervals } from './interval-map.js';
 
 /**
  * The tables for sources with an owner. An owner is represented by the index of the set of groups that select
- * it: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. The index 0 stands for a set
- * that the program does not contain.
+ * it: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX` stands for a
+ * set that the program does not contain.
  */
 export type MemberTables = MemberTrees & {
   /** Maps a population to the number of its list in `lists`. */
@@ -27,4 +27,6 @@ export type MemberTrees = {
   readonly trees: IntervalPool;
 };
 
+/** The index of a set that the program does not contain. */
+export const CLOSED_INDEX = 0;
 export const EMPTY_SET = 1;

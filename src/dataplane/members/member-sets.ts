@@ -15,6 +15,8 @@ export class MemberSets {
   readonly #numbers = new Map<string, number>();
   /** The keys of the sets that this process knows, by number in the map. */
   readonly #sets = new Map<number, SelectorSet>();
+  /** The numbers of the sets in `#sets`. */
+  readonly #ofSets = new WeakMap<SelectorSet, number>();
   /** The number of addresses of each set. */
   readonly #uses = new Uint32Array(MEMBER_SETS);
   readonly #free: number[] = [];
@@ -27,8 +29,7 @@ export class MemberSets {
     this.#words = words;
     this.#digests = new Uint8Array(words.buffer, words.byteOffset, words.length * 4);
     for (let number = MEMBER_SETS - 1; number > 0; number--) {
-      const digest = this.#digestAt(number);
-      if (digest.some((byte) => byte !== 0)) this.#numbers.set(hexOf(digest), number);
+      if (this.#isUsed(number)) this.#numbers.set(hexOf(this.#digestAt(number)), number);
       else this.#free.push(number);
     }
   }
@@ -42,10 +43,12 @@ export class MemberSets {
    * addresses, after `awaitGracePeriod`. Returns `CLOSED_SET` if there is none.
    */
   numberOf(set: SelectorSet, awaitGracePeriod: () => void): number {
+    const named = this.#ofSets.get(set);
+    if (named !== undefined && this.#sets.get(named) === set) return named;
     const digest = digestOf(set);
     const known = this.#numbers.get(hexOf(digest));
     if (known !== undefined) {
-      if (!this.#sets.has(known)) this.#name(known, set);
+      this.#name(known, set);
       return known;
     }
     if (this.#free.length === 0) this.#makeRoom(awaitGracePeriod);
@@ -85,6 +88,7 @@ export class MemberSets {
 
   #name(number: number, set: SelectorSet): void {
     this.#sets.set(number, set);
+    this.#ofSets.set(set, number);
     for (const slot of [0, 1] as const) {
       const program = this.#programs[slot];
       if (program != null) this.#storeIndex(number, slot, program.indexOf(set));
@@ -107,6 +111,12 @@ export class MemberSets {
 
   #storeIndex(number: number, slot: Slot, index: number): void {
     Atomics.store(this.#words, number * MEMBER_SET.words + MEMBER_SET.indexes + slot, index);
+  }
+
+  #isUsed(number: number): boolean {
+    const end = (number + 1) * MEMBER_SET.words;
+    for (let at = number * MEMBER_SET.words + MEMBER_SET.digest; at < end; at++) if (this.#words[at] !== 0) return true;
+    return false;
   }
 
   #digestAt(number: number): Uint8Array {

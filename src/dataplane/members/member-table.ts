@@ -31,6 +31,7 @@ export class MemberTable {
     if (this.#memory.word(HEADER.homes) === 0) {
       this.#memory.storeWord(INCOMPLETE, 1);
       writeHeader(words, MEMBER_HOMES, random);
+      return;
     }
     const spilled = new Uint32Array(MEMBER_LINES);
     for (const { address, place } of this.#stored()) {

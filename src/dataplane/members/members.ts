@@ -23,6 +23,7 @@ export class Members {
     this.#awaitGracePeriod = awaitGracePeriod;
     this.#table = new MemberTable(memory.members, random);
     this.#sets = new MemberSets(memory.sets);
+    if (this.#table.count === 0) return;
     for (const address of this.#table.addresses()) this.#sets.use(this.#table.numberOf(address), 1);
   }
 

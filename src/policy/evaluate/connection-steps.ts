@@ -1,6 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Inspection } from '#contracts/inspection-image.js';
+import { CLOSED_INDEX } from '#contracts/member-tables.js';
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import {
   type Action,
@@ -113,6 +114,8 @@ export class StepFinder {
   }
 
   #setOf(source: number): number | undefined {
+    // Without a membership the owner is not known, so that the source gets no allow rule by a selector.
+    if (this.membership === NO_MEMBERSHIP) return CLOSED_INDEX;
     const set = this.membership.members.setOf(source);
     return set === undefined ? undefined : this.#members?.indexOf(set);
   }

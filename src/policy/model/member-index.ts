@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import { EMPTY_SET, type MemberTables, type MemberTrees } from '#contracts/member-tables.js';
+import { CLOSED_INDEX, EMPTY_SET, type MemberTables, type MemberTrees } from '#contracts/member-tables.js';
 import type { SelectorSet } from '#contracts/membership.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 import { valueAt } from './interval-search.js';
@@ -22,9 +22,9 @@ export class MemberIndex {
     this.#indexes = new Map(tables.sets.map((groups, at) => [groups.join(' '), EMPTY_SET + at]));
   }
 
-  /** Returns the index of the set of groups that a set of selectors selects; 0 if the program lacks it. */
+  /** Returns the index of the set of groups that a set of selectors selects. */
   indexOf(set: SelectorSet): number {
-    return this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? 0;
+    return this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? CLOSED_INDEX;
   }
 
   /** Whether the program has the population of this source for the set of groups with this index. */
