@@ -2,7 +2,7 @@ import { type Membership, NO_MEMBERSHIP, type SelectorScope } from '#contracts/m
 import type { Group } from '#contracts/policy-model.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { mask } from './ipv4.js';
-import { isClosed, isResolved, type Scope, staticSources } from './source-scope.js';
+import { hasDenies, isClosed, isResolved, isSameScope, type Scope, staticSources } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
 
@@ -24,7 +24,8 @@ export const CLOSED = 'closed';
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
   readonly #lengths: readonly number[];
-  readonly #withSelectors: readonly number[];
+  /** The groups with selectors that deny something: only these can apply by deny rules alone. */
+  readonly #denying: readonly number[];
   readonly #unresolved: readonly number[];
   readonly #bySelector: SelectorGroups;
   /** The groups that apply to recent sources without an owner. */
@@ -45,9 +46,19 @@ export class SourceIndex {
       }
     }
     this.#lengths = [...lengths];
-    this.#withSelectors = [...groups.keys()].filter((index) => (groups[index]?.selectors.length ?? 0) > 0);
-    this.#unresolved = this.#withSelectors.filter((index) => !isResolved(groups[index]?.selectors ?? [], scope));
+    this.#denying = denyingGroups(groups);
+    this.#unresolved = this.#denying.filter((index) => !isResolved(groups[index]?.selectors ?? [], scope));
     this.#bySelector = selectorGroups(groups, scope);
+  }
+
+  /** Whether the index is also valid for these groups, which must have the same sources. */
+  isFor(groups: readonly Group[], scope: SelectorScope): boolean {
+    const denying = denyingGroups(groups);
+    return (
+      isSameScope(this.scope, scope) &&
+      denying.length === this.#denying.length &&
+      denying.every((group, at) => group === this.#denying[at])
+    );
   }
 
   /** Returns the groups that apply to a source, in the order of evaluation. */
@@ -66,7 +77,7 @@ export class SourceIndex {
     }
     if (typeof owner !== 'string') for (const group of owner) whole.add(group);
     const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.scope, source));
-    const groups = [...new Set([...whole, ...(closes ? this.#withSelectors : this.#unresolved)])]
+    const groups = [...new Set([...whole, ...(closes ? this.#denying : this.#unresolved)])]
       .sort((left, right) => left - right)
       .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));
     if (owner !== NO_OWNER) return groups;
@@ -74,6 +85,13 @@ export class SourceIndex {
     this.#kept.set(source | 0, groups);
     return groups;
   }
+}
+
+function denyingGroups(groups: readonly Group[]): readonly number[] {
+  return [...groups.keys()].filter((index) => {
+    const group = groups[index];
+    return group !== undefined && group.selectors.length > 0 && hasDenies(group);
+  });
 }
 
 function sourceKey(address: number, length: number): number {

@@ -59,6 +59,20 @@ export function isClosed({ closed }: SelectorScope, source: number): boolean {
   return closed.some((prefix) => covers(prefix, source));
 }
 
+/** Whether at least one rule or the default of a group denies. */
+export function hasDenies({ rules, defaultAction }: Pick<Group, 'rules' | 'defaultAction'>): boolean {
+  if (defaultAction === 'deny') return true;
+  let found = denying.get(rules);
+  if (found === undefined) {
+    found = rules.some(({ action }) => action === 'deny');
+    denying.set(rules, found);
+  }
+  return found;
+}
+
+/** Caches for lists of rules whether one of them denies. */
+const denying = new WeakMap<Group['rules'], boolean>();
+
 /** Whether a rule or default with this action applies to a source with this scope. */
 export function isInScope(scope: Scope | null, action: Action): boolean {
   return scope === 'all' || (scope === 'denies' && action === 'deny');

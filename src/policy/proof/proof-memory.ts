@@ -57,7 +57,7 @@ export class ProofMemory {
   /** Returns the index of the sources of a policy. */
   sourcesOf({ groups }: Policy, scope: SelectorScope): SourceIndex {
     const known = this.#index;
-    const isKnown = known !== undefined && sameSources(known.groups, groups) && isSameScope(known.sources.scope, scope);
+    const isKnown = known !== undefined && sameSources(known.groups, groups) && known.sources.isFor(groups, scope);
     const sources = isKnown ? known.sources : new SourceIndex(groups, scope);
     this.#index = { groups, sources };
     return sources;
