@@ -68,7 +68,11 @@ module.exports = {
       ['routes', ['abi', 'loader'], 'Routes and routing rules by netlink.'],
       ['activate', ['abi', 'image', 'loader'], 'The idle slot, the proof, the flip.'],
       ['watch', ['activate', 'events', 'guard', 'loader'], 'The kernel-watch thread: events and kernel notifications.'],
-      ['object', ['abi', 'activate', 'grants', 'loader', 'members', 'routes', 'watch'], 'One loaded datapath with its maps.'],
+      [
+        'object',
+        ['abi', 'activate', 'grants', 'loader', 'members', 'routes', 'watch'],
+        'One loaded datapath with its maps.',
+      ],
       ['attach', ['abi', 'loader', 'object'], 'Hooks, links, pins, interfaces.'],
       ['flows', ['abi', 'activate', 'attach', 'events', 'guard', 'loader', 'object'], 'Flow table, hits, statistics.'],
       ['forwarding', ['activate', 'attach', 'guard', 'loader'], 'Direct forwarding, and the hooks that forbid it.'],

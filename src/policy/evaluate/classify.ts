@@ -17,7 +17,7 @@ export function classify(
   program: Program,
   packet: Packet,
   names: ReadonlySet<number> = noNames,
-  set?: number | undefined,
+  set?: number,
 ): number {
   const { lists, ruleBlocks, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;

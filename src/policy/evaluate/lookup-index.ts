@@ -24,7 +24,7 @@ export class LookupIndex {
    * Returns the verdict word that decides whether `source` may look up the name `key`. `set` is the index of
    * the set of groups that selects the owner of the source; undefined if the source has no owner.
    */
-  decide(source: number, key: string, set?: number | undefined): number {
+  decide(source: number, key: string, set?: number): number {
     const { classes, members } = this.#tables;
     const number =
       members === null || set === undefined
