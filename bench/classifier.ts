@@ -54,7 +54,7 @@ export function policyOf(rules: number, each: number): Policy {
       pointer: '',
       mode: 'enforce' as const,
       sources: [groups === 1 ? { address: SOURCES.base, length: 8 } : tile(SOURCES, group, groups)],
-      dynamic: false,
+      selectors: [],
       rules: Array.from({ length: each }, (_, index) =>
         rule(random, index, groups === 1 ? tile(DESTINATIONS, index, each) : anywhere()),
       ),

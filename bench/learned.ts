@@ -34,7 +34,7 @@ function policyOf(rules: number, sources: number): Policy {
       pointer: '',
       mode: 'enforce' as const,
       sources: own,
-      dynamic: false,
+      selectors: [],
       rules: Array.from({ length: 10 }, (_, index) => rule(random, group, index)),
       defaultAction: undefined,
     })),

@@ -21,6 +21,7 @@ import { inspectionMemoryBench } from './inspection-memory.js';
 import { inspectionThreadsBench } from './inspection-threads.js';
 import { ipv6Bench } from './ipv6.js';
 import { learnedBench } from './learned.js';
+import { membersBench } from './members.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
@@ -31,6 +32,7 @@ import { startUpBench } from './start-up.js';
 const benches = [
   classifierBench,
   learnedBench,
+  membersBench,
   ipv6Bench,
   dnsBench,
   dnsRaceBench,

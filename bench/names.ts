@@ -52,7 +52,7 @@ function policyOf(names: number, regexes: number): Policy {
     pointer: '',
     mode: 'enforce' as const,
     sources: [{ address: SOURCES + number * 256, length: 24 }],
-    dynamic: false,
+    selectors: [],
     rules,
     defaultAction: undefined,
   });

@@ -111,7 +111,7 @@ export function policyOf(permits: Permits): Policy {
       pointer: '',
       mode: 'enforce',
       sources: group.slice(0, 1).map(({ source }) => source),
-      dynamic: false,
+      selectors: [],
       rules: group.map((permit, number) => ruleOf(permit, number)),
       defaultAction: undefined,
     })),

@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
 import type { Arrival } from './explain-facts.js';
+import type { MemberList, MembershipChange } from './membership.js';
 import type { Packet, Prefix, Range, Verdict } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
@@ -66,6 +67,19 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
+   * Changes the owners of addresses (D38a). The change needs no new program: an address whose set of groups
+   * is not in the program gets each deny rule of a group with selectors, and none of its allow rules, until a
+   * program with it is in force. When the promise resolves, no packet passes by the former rights of a
+   * changed address: its flows are classified again with their next packet.
+   */
+  changeMembers(change: MembershipChange): Promise<MembersChanged>;
+  /**
+   * Replaces all members, for example those that an earlier process has left in the kernel. The first call
+   * must precede the first program in which a selector is resolved. Until this call, new maps treat each
+   * address as one whose set is not in the program.
+   */
+  replaceMembers(list: MemberList): Promise<MembersChanged>;
+  /**
    * Returns a message port to the datapath thread. Through it, another thread requests new grants and looks
    * up grants. `#contracts/grant-messages.js` defines the messages. The port closes when the datapath
    * closes.
@@ -128,6 +142,18 @@ export type Datapath = {
   setEventsWanted(wanted: EventsWanted): Promise<void>;
   /** Closes all file descriptors of the datapath. Pinned BPF programs continue to enforce the policy. */
   close(): Promise<void>;
+};
+
+/**
+ * The state after a change of members. `members`: the addresses with an owner. `refused`: those that are
+ * closed because the table of members is full. `uncompiled`: the addresses of the change that are closed
+ * until the policy is compiled with the present members. `flows`: the flows that are classified again.
+ */
+export type MembersChanged = {
+  readonly members: number;
+  readonly refused: number;
+  readonly uncompiled: number;
+  readonly flows: number;
 };
 
 /**

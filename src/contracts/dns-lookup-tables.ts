@@ -1,5 +1,6 @@
 import type { Texts } from '#arrays/texts.js';
 import type { Intervals } from './interval-map.js';
+import type { MemberTrees } from './member-tables.js';
 
 /**
  * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
@@ -9,6 +10,8 @@ import type { Intervals } from './interval-map.js';
 export type LookupTables = {
   /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
+  /** For sources with an owner: the same populations as `MemberTables`, and the class of each population. */
+  readonly members: (MemberTrees & { readonly classes: Uint32Array }) | null;
   readonly classes: {
     /**
      * Class `c` uses the elements `offsets[c]` … `offsets[c + 1] - 1` of `groups`: the groups that decide

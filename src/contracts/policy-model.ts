@@ -1,4 +1,4 @@
-import type { TlsMatchConfig } from './policy-document.js';
+import type { KubernetesSource, TlsMatchConfig } from './policy-document.js';
 
 /**
  * This file defines the policy model: a policy in the form that the evaluators and the compiler use. All
@@ -61,6 +61,9 @@ export type Rule = {
   readonly tls: TlsMatchConfig | undefined;
 };
 
+/** A Kubernetes selector of a source group. Selectors with equal `key` select the same addresses. */
+export type Selector = { readonly key: string; readonly source: KubernetesSource };
+
 export type Group = {
   readonly id: string;
   /** JSON pointer of the group in the document. */
@@ -69,10 +72,10 @@ export type Group = {
   /** The source prefixes that the document lists. Addresses that selectors would add are not included. */
   readonly sources: readonly Prefix[];
   /**
-   * Whether the group has Kubernetes selectors. Weir does not resolve selectors yet. So for a source outside
-   * `sources`, the deny rules of the group match and its allow rules do not match (D19a).
+   * The Kubernetes selectors of the group (D38a). `scopeOf` tells which rules of the group apply to a source
+   * outside `sources`.
    */
-  readonly dynamic: boolean;
+  readonly selectors: readonly Selector[];
   /** The rules of the group in the order of evaluation (D3). */
   readonly rules: readonly Rule[];
   readonly defaultAction: Action | undefined;

@@ -1,5 +1,6 @@
 import type { LookupTables } from './dns-lookup-tables.js';
 import type { IntervalPool, Intervals } from './interval-map.js';
+import type { MemberTables } from './member-tables.js';
 import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 
@@ -53,6 +54,8 @@ export type Program = {
     readonly names: Uint32Array;
     readonly portMaps: Uint32Array;
   };
+  /** The tables for sources with an owner (D38a); null if the policy names no resolved selector. */
+  readonly members: MemberTables | null;
   /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;
   /** The number of ranks in the policy: the number of its rules and defaults. */

@@ -33,7 +33,14 @@ export type Proof = {
  */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
-export const PACKET_CELLS = 4;
+export const PACKET_CELLS = 5;
+
+/**
+ * The last cell of a packet: the owner of its source. `NO_OWNER_CELL` if the source has no owner, else 1 +
+ * the index of the set of groups that select the owner (`MemberTables`).
+ */
+export const OWNER_CELL = 4;
+export const NO_OWNER_CELL = 0;
 
 export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet {
   const cell = (at: number): number => u32At(packets, index * PACKET_CELLS + at);

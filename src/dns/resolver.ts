@@ -1,4 +1,5 @@
 import type { Lookups } from '#contracts/dns-lookups.js';
+import { CLOSED_INDEX } from '#contracts/member-tables.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import type { EdnsOption } from '#dns/wire/edns.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';
@@ -100,7 +101,8 @@ export class Resolver {
       this.#fail(query, EXTENDED_ERROR.notReady, 'no policy is in force yet', done);
       return;
     }
-    const word = active.index.decide(source, query.key);
+    // The DNS thread does not know the owners of sources, so that no source gets an allow rule by a selector.
+    const word = active.index.decide(source, query.key, CLOSED_INDEX);
     this.parts.sightings.add(source, query.key, query.type, active.generation, word);
     this.parts.hits.add(active.generation, rankOf(word));
     if (verdictOf(word) === 'deny' && !isAudited(word)) {

@@ -47,7 +47,16 @@ type Libc = {
   ioctl(fd: number, request: number, argument: Uint8Array): number;
   if_nameindex(): Pointer;
   if_freenameindex(list: Pointer): void;
-  syscall(number: number, first: number, second: number, third: number): number;
+  syscall: {
+    (number: number, first: number, second: number, third: number): number;
+    async(
+      number: number,
+      first: number,
+      second: number,
+      third: number,
+      done: (error: Error | null, result: number) => void,
+    ): void;
+  };
 };
 const LIBC: Record<keyof Libc, string> = {
   mmap: 'void *mmap(void *address, size_t length, int protection, int flags, int fd, int64_t offset)',
@@ -133,6 +142,16 @@ const BPF: Record<string, number> = { x64: 321, arm64: 280 };
 /** Calls membarrier(2) by its system call number, because libc has no function for it. */
 export function membarrier(command: number): number {
   return libc.syscall(callNumber(MEMBARRIER), command, 0, 0);
+}
+
+/** Like `membarrier`, but runs in the thread pool for asynchronous koffi calls. */
+export function membarrierBeside(command: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    libc.syscall.async(callNumber(MEMBARRIER), command, 0, 0, (error, result) => {
+      if (error === null) resolve(result);
+      else reject(error);
+    });
+  });
 }
 
 /** Calls bpf(2) by its system call number. `attributes` is the `union bpf_attr` of the command. */

@@ -1,4 +1,5 @@
 import type { Needs } from '#bus/bus-messages.js';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { ContainingGroups } from '#policy/check/containing-groups.js';
@@ -10,6 +11,7 @@ import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { explain } from '#policy/explain/explain.js';
 import { listing } from '#policy/explain/listing.js';
 import { CompileTooLarge } from '#policy/model/budget.js';
+import { membershipOf } from '#policy/model/group-sets.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
@@ -75,7 +77,7 @@ class PolicyTaskRunner {
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, parsed } = read;
     this.#parsed.keep(work.key, parsed);
-    const prepared = this.#prepared(parsed.parts, policy, warnings, work.compile, work.surroundings);
+    const prepared = this.#prepared(parsed.parts, policy, warnings, work);
     return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
   }
 
@@ -95,7 +97,7 @@ class PolicyTaskRunner {
     if (write === null) return { kind: 'no_such_group' };
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
     this.#parsed.keep(work.key, write.parsed);
-    const prepared = this.#prepared(write.parsed.parts, write.policy, write.warnings, work.compile, work.surroundings);
+    const prepared = this.#prepared(write.parsed.parts, write.policy, write.warnings, work);
     if ('kind' in prepared) return prepared;
     const { created, edit, groupJson } = write;
     return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
@@ -112,7 +114,7 @@ class PolicyTaskRunner {
   }
 
   explain(work: ExplainPolicy): PolicyResult<ExplainPolicy> {
-    const { key, text, surroundings, query } = work;
+    const { key, text, surroundings, query, membership = NOTHING_LISTED } = work;
     let policy = key === null ? undefined : this.#explained.get(key);
     if (policy === undefined) {
       if (text === null) return { kind: 'unknown' };
@@ -121,14 +123,14 @@ class PolicyTaskRunner {
       policy = read.policy;
     }
     if (key !== null) this.#explained.keep(key, policy);
-    return { kind: 'explained', explanation: explain(policy, query) };
+    return { kind: 'explained', explanation: explain(policy, query, { membership: membershipOf(membership) }) };
   }
 
-  describe({ text, surroundings, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {
+  describe({ text, surroundings, membership, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {
     const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     try {
-      const listed = new TextEncoder().encode(listing(compile(read.policy)));
+      const listed = new TextEncoder().encode(listing(compile(read.policy, { membership })));
       return { kind: 'described', warnings: read.warnings, listing: listed.slice(0, maxBytes) };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
@@ -156,8 +158,7 @@ class PolicyTaskRunner {
     { mode, groups }: PolicyParts,
     policy: Policy,
     warnings: readonly Warning[],
-    compiled: boolean,
-    surroundings: PolicySurroundings,
+    { compile: compiled, surroundings, membership = NOTHING_LISTED }: PreparePolicy | PrepareGroup,
   ): Prepared | TooLarge {
     try {
       return {
@@ -165,9 +166,9 @@ class PolicyTaskRunner {
         warnings,
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
-        program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory }) : null,
+        program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory, membership }) : null,
         inspected: compiled && surroundings.servicePlane ? this.#inspected(policy, groups) : null,
-        sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs)) : null,
+        sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
       };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };

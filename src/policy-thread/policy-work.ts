@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { InspectionImage, PolicyImage } from '#contracts/inspection-image.js';
+import type { ListedMembership } from '#contracts/membership.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
@@ -45,6 +46,11 @@ export type PreparePolicy = {
    */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
+  /**
+   * The scope of selectors and the members for the compilation and the proof. Without it, no selector is
+   * resolved.
+   */
+  readonly membership?: ListedMembership;
   /** The cache key of the policy for later tasks, see `textKey`. */
   readonly key: string;
 };
@@ -136,6 +142,7 @@ export type ExplainPolicy = {
   readonly text: PolicyText | null;
   readonly surroundings: PolicySurroundings;
   readonly query: ExplainQuery;
+  readonly membership?: ListedMembership;
 };
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
@@ -145,6 +152,7 @@ export type DescribePolicy = {
   readonly kind: 'describe';
   readonly text: PolicyText;
   readonly surroundings: PolicySurroundings;
+  readonly membership?: ListedMembership;
   /** The maximum size of the listing in bytes. The thread truncates a longer listing. */
   readonly maxBytes: number;
 };

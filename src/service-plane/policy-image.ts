@@ -82,18 +82,18 @@ class ReadGroup implements Group {
   readonly pointer: Group['pointer'];
   readonly mode: Group['mode'];
   readonly sources: Group['sources'];
-  readonly dynamic: Group['dynamic'];
+  readonly selectors: Group['selectors'];
   readonly defaultAction: Group['defaultAction'];
   readonly #text: Buffer;
   #rules: readonly Rule[] | null = null;
 
   constructor(head: Head, text: Buffer, before: ReadGroup | undefined) {
-    const { id, pointer, mode, sources, dynamic, defaultAction } = head;
+    const { id, pointer, mode, sources, selectors, defaultAction } = head;
     this.id = id;
     this.pointer = pointer;
     this.mode = mode;
     this.sources = sources;
-    this.dynamic = dynamic;
+    this.selectors = selectors;
     this.defaultAction = defaultAction;
     this.#text = text;
     if (before?.mode === mode && before.#text.equals(text)) this.#rules = before.#rules;

@@ -101,6 +101,8 @@ export function fakeDatapath(): FakeDatapath {
       staged = null;
     },
     grant: async () => ({ refused: 0 }),
+    changeMembers: async () => ({ members: 0, refused: 0, uncompiled: 0, flows: 0 }),
+    replaceMembers: async () => ({ members: 0, refused: 0, uncompiled: 0, flows: 0 }),
     revoke: async () => {},
     learned: async () => [],
     arrival: async () => ({ policed: fake.interfaces, by: 'unknown' }),

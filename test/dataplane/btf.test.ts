@@ -29,6 +29,7 @@ import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.
 import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
 import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
+import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
   ENDS,
   JOIN,
@@ -170,10 +171,28 @@ test('the constants of the grant table equal the layouts of struct grant_header,
   expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
 });
 
+test('the constants of the members equal the layouts of struct member_header, member_line and member_set in the BPF object', () => {
+  const size = MEMBER_LINE.words * 4;
+  const { refused, spilled, members } = MEMBER_FIELDS;
+  expect([struct('member_header'), struct('member_line'), struct('member_set')]).toEqual([
+    {
+      size,
+      offsets: {
+        multiplier: HEADER.multiplier * 4,
+        addend: HEADER.addend * 4,
+        homes: HEADER.homes * 4,
+        incomplete: INCOMPLETE * 4,
+      },
+    },
+    { size, offsets: { spilled: spilled * 4, refused: refused * 4, members: members * 8 } },
+    { size: MEMBER_SET.words * 4, offsets: { indexes: MEMBER_SET.indexes * 4, digest: MEMBER_SET.digest * 4 } },
+  ]);
+  expect(MEMBER_PLACES).toBe(arrayLength('member_line', 'members'));
+});
+
 test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', () => {
   const { size, offsets } = struct('proof_packet');
-  const { reserved2, ...named } = offsets;
-  expect([size, named, reserved2]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET, 20]);
+  expect([size, offsets]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET]);
 });
 
 test('the numbers of verdicts, reverse path modes, priorities, drop reasons, flow states and counters equal the enums in the BPF object', () => {

@@ -58,7 +58,7 @@ export function onlyFrom(...sources: number[]): Policy {
         pointer: '',
         mode: 'enforce',
         sources: sources.map((address) => ({ address, length: 32 })),
-        dynamic: false,
+        selectors: [],
         rules: [],
         defaultAction: 'allow',
       },

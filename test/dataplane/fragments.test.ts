@@ -110,7 +110,7 @@ describe('the payload of a later fragment', () => {
           pointer: '',
           mode: 'enforce' as const,
           sources: [{ address: CLIENT, length: 32 }],
-          dynamic: false,
+          selectors: [],
           defaultAction: undefined,
           rules: [
             {

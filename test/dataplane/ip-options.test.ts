@@ -66,7 +66,7 @@ test('the datapath does not read bytes of IP options as ports', () => {
         pointer: '',
         mode: 'enforce',
         sources: [{ address: CLIENT, length: 32 }],
-        dynamic: false,
+        selectors: [],
         defaultAction: undefined,
         rules: PORT_PROTOCOLS.map((protocol) => ({
           id: `dns-${protocol}`,

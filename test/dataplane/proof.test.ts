@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof-types.js';
+import { OWNER_CELL, PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof-types.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { containsPrefix } from '#policy/model/ipv4.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
-import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
-import { group, policy, rule } from '#test/policy/sample.js';
+import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { type Loaded, loadForTest } from './loaded.js';
 
@@ -65,6 +65,46 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
 }
 
 describe('the proof of a staged program (a compiled policy)', () => {
+  test('succeeds for a program with members, whatever the members in the kernel are', () => {
+    let owned = 0;
+    for (let number = 0; number < 60; number++) {
+      const random = new Random(seed + number);
+      const size = number % 10 === 0 ? { groups: 4, rules: 400 } : { groups: 8, rules: 5 };
+      const judged = generatePolicy(random, { ...size, selectors: 0.6 });
+      const membership = generateMembership(random, judged);
+      const sample = sampleOf(judged, undefined, membership);
+      for (let at = OWNER_CELL; at < sample.packets.length; at += PACKET_CELLS) owned += sample.packets[at] ? 1 : 0;
+      expect({ number, mismatch: staged(layout(compile(judged, { membership })), sample) }).toEqual({
+        number,
+        mismatch: null,
+      });
+    }
+    expect(owned).toBeGreaterThan(10_000);
+  });
+
+  test('fails if the lists of two sets of groups are exchanged', () => {
+    const pods = (app: string, port: string) =>
+      group([], [rule({ protocol: IPPROTO.tcp, ports: [port] })], { id: app, selectors: [selector(app)] });
+    const judged = policy([pods('web', '443'), pods('db', '5432')]);
+    const keys = judged.groups.map(({ selectors: [one] }) => one?.key ?? '');
+    const membership = {
+      scope: { resolved: new Set(keys), closed: [], networks: new Map() },
+      list: {
+        added: keys.map((key, at) => ({ number: at + 1, keys: [key] })),
+        addresses: Uint32Array.of(address('10.0.0.1'), address('10.0.0.2')),
+        sets: Uint32Array.of(1, 2),
+        dropped: [],
+      },
+    };
+    const program = compile(judged, { membership });
+    const sample = sampleOf(judged, undefined, membership);
+    expect(staged(layout(program), sample)).toBeNull();
+    const values = program.members?.trees.values;
+    if (values?.length !== 4) throw new Error('the program has two sets');
+    values.set([values[2] ?? 0, values[1] ?? 0], 1);
+    expect(staged(layout(program), sample)).toMatchObject({ packet: { source: address('10.0.0.1') } });
+  });
+
   test('succeeds for a program that was compiled from the policy', () => {
     let packets = 0;
     for (let number = 0; number < 50; number++) {

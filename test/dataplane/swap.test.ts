@@ -51,6 +51,7 @@ function sided(side: 0 | 1): Image {
     portMaps: { offsets: Uint32Array.of(0, 1, 2), starts: Uint32Array.of(0, 0), values: own(mine, mixed) },
     sourcePortMaps: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
     names: [],
+    members: null,
     namePortMaps: { ruleBlocks: new Uint32Array(), names: new Uint32Array(), portMaps: new Uint32Array() },
     lookups: denyAll.lookups,
     ranks: 2,

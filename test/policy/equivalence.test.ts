@@ -54,11 +54,11 @@ function checkPolicy(seed: number, options: GenerateOptions, compileOptions: Com
  */
 function withoutSelectors(policy: Policy): Policy {
   const groups = policy.groups.flatMap((group): Group[] => {
-    if (!group.dynamic) return [group];
+    if (group.selectors.length === 0) return [group];
     const rules = group.rules.filter(({ action }) => action === 'deny');
     const defaultAction = group.defaultAction === 'deny' ? group.defaultAction : undefined;
-    const everyone: Group = { ...group, sources: [{ address: 0, length: 0 }], dynamic: false, rules, defaultAction };
-    return [{ ...group, dynamic: false }, everyone];
+    const everyone: Group = { ...group, sources: [{ address: 0, length: 0 }], selectors: [], rules, defaultAction };
+    return [{ ...group, selectors: [] }, everyone];
   });
   return { ...policy, groups };
 }
@@ -90,7 +90,7 @@ describe('equivalence of compiled policy and reference evaluator', () => {
     for (let number = 0; number < 200; number++) {
       const random = new Random(seed + number * 104_729);
       const policy = generatePolicy(random);
-      unresolved += policy.groups.filter(({ dynamic }) => dynamic).length;
+      unresolved += policy.groups.filter(({ selectors }) => selectors.length > 0).length;
       const grants = generateGrants(seed);
       const packet = packetGenerator(random, policy);
       const resolved = withoutSelectors(policy);

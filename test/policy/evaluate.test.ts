@@ -17,7 +17,7 @@ import { type Decision, evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
 import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
-import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { group, icmp, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
@@ -103,7 +103,7 @@ describe('the reference evaluator', () => {
     const elsewhere = packet({ source: '172.16.0.1' });
     const all = group(['0.0.0.0/0'], [rule()]);
     const pods = (rules: readonly Rule[], given: Partial<Group> = {}, sources: readonly string[] = []) =>
-      policy([group(sources, rules, { dynamic: true, ...given }), all]);
+      policy([group(sources, rules, { selectors: [selector('web')], ...given }), all]);
     const byAll = { kind: 'rule', group: 1, rule: 0 } as const;
 
     test.each<[string, Policy, Packet, Decision['place'], Decision['verdict']]>([

@@ -8,7 +8,7 @@ import type { ConnectionFacts } from '#policy/explain/explain-connection.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
-import { address, group, icmp, packet, policy, rule } from '#test/policy/sample.js';
+import { address, group, icmp, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
@@ -33,7 +33,7 @@ describe('`explain`', () => {
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
       group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
         id: 'pods',
-        dynamic: true,
+        selectors: [selector('web')],
       }),
       group(
         ['10.0.0.0/8'],

@@ -1,6 +1,8 @@
+import type { ListedMembership } from '#contracts/membership.js';
 import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
+import { selector } from '#test/policy/sample.js';
 import type { Random } from '#test/seed.js';
 
 export type GenerateOptions = {
@@ -12,7 +14,11 @@ export type GenerateOptions = {
    */
   readonly tls?: boolean;
   readonly hostnames?: boolean;
+  /** The probability that a group with sources has selectors. The default is 0.1. */
+  readonly selectors?: number;
 };
+
+const SELECTORS = ['web', 'db', 'api', 'cache'].map(selector);
 
 const ADDRESSES = [
   0x00000000, 0x0a000000, 0x0a010000, 0x0a010200, 0x0a010203, 0x0a0102ff, 0xc0a80000, 0xe0000000, 0xffffffff,
@@ -32,7 +38,7 @@ const PATTERNS: readonly HostnamePattern[] = [
  * Returns a random policy whose groups and rules overlap often. Equal states of `random` give equal policies.
  */
 export function generatePolicy(random: Random, options: GenerateOptions = {}): Policy {
-  const { groups = 6, rules = 6, tls = true, hostnames = true } = options;
+  const { groups = 6, rules = 6, tls = true, hostnames = true, selectors = 0.1 } = options;
   return {
     groups: Array.from({ length: random.between(0, groups) }, (_, index) => {
       const pointer = `/source_groups/${index}`;
@@ -43,7 +49,8 @@ export function generatePolicy(random: Random, options: GenerateOptions = {}): P
         pointer,
         mode,
         sources,
-        dynamic: sources.length === 0 || random.chance(0.1),
+        selectors:
+          sources.length === 0 || random.chance(selectors) ? random.some(1, 2, () => random.pick(SELECTORS)) : [],
         rules: Array.from({ length: random.between(0, rules) }, (_, rule) =>
           generateRule(random, `rule-${rule}`, `/rules/${rule}`, mode, { tls, hostnames }),
         ),
@@ -112,9 +119,9 @@ function generateRange(random: Random): Range {
  * Returns a function that generates packets. Most fields have a value at a bound of the policy's matchers, or
  * one below or above the bound.
  */
-export function packetGenerator(random: Random, policy: Policy): () => Packet {
+export function packetGenerator(random: Random, policy: Policy, closed: readonly Prefix[] = []): () => Packet {
   const rules = policy.groups.flatMap((group) => group.rules);
-  const sources = [...edges(policy.groups.flatMap((group) => group.sources)), 0, 0xffff_ffff];
+  const sources = [...edges([...policy.groups.flatMap((group) => group.sources), ...closed]), 0, 0xffff_ffff];
   const destinations = [...edges(rules.flatMap((rule) => rule.destinations)), 0, 0xffff_ffff];
   const sourcePorts = rangeEdges(rules.flatMap((rule) => rule.sourcePorts));
   const destinationPorts = rangeEdges(rules.flatMap((rule) => rule.destinationPorts));
@@ -148,6 +155,38 @@ function edges(prefixes: readonly Prefix[]): number[] {
 function rangeEdges(ranges: readonly Range[]): number[] {
   const wanted = ranges.flatMap(({ low, high }) => [low - 1, low, high, high + 1]);
   return [0, 0xffff, ...wanted.filter((port) => port >= 0 && port <= 0xffff)];
+}
+
+/**
+ * Returns a random membership: some selectors are resolved, some networks are closed, and some of the sources
+ * that `packetGenerator` uses have an owner.
+ */
+export function generateMembership(random: Random, policy: Policy): ListedMembership {
+  const keys = SELECTORS.map(({ key }) => key);
+  const all = random.chance(0.5);
+  const resolved = new Set(keys.filter(() => all || random.chance(0.6)));
+  const closed = random.chance(0.7) ? random.some(1, 3, () => generatePrefix(random)) : [];
+  const networks = new Map(
+    [...resolved].flatMap((key) => (random.chance(0.1) ? [[key, [generatePrefix(random)]]] : [])),
+  );
+  const added = Array.from({ length: random.between(1, 6) }, (_, at) => ({
+    number: at + 1,
+    keys: keys.filter(() => random.chance(0.4)),
+  }));
+  const sources = new Set([
+    ...edges(policy.groups.flatMap((group) => group.sources)),
+    ...edges([...closed, ...[...networks.values()].flat()]),
+  ]);
+  const addresses = [...sources].filter(() => random.chance(0.5));
+  return {
+    scope: { resolved, closed, networks },
+    list: {
+      added,
+      dropped: [],
+      addresses: Uint32Array.from(addresses),
+      sets: Uint32Array.from(addresses, () => random.between(1, added.length)),
+    },
+  };
 }
 
 /** Returns pseudo-random grants. Equal salts give equal grants. */

@@ -11,7 +11,7 @@ import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { wordText } from '#policy/explain/listing.js';
 import { matchesHostname, parseHostname } from '#policy/model/hostname.js';
 import { deciderAt } from '#policy/model/rule-names.js';
-import { address, group, policy, rule } from '#test/policy/sample.js';
+import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { wireName, wireNameOf } from '#test/policy/wire-name.js';
 
 function pattern(text: string): HostnamePattern {
@@ -20,6 +20,7 @@ function pattern(text: string): HostnamePattern {
   return parsed.pattern;
 }
 
+const SELECTORS = ['web', 'db', 'api'].map(selector);
 const action = fc.constantFrom<Action>('allow', 'deny');
 const mode = fc.constantFrom<Mode>('audit', 'enforce');
 const label = fc.constantFrom('a', 'b', 'ab', 'example', 'com', 'x-1', '_srv');
@@ -72,7 +73,7 @@ const groups = fc.record<Group>({
   pointer: fc.constant('/source_groups/0'),
   mode,
   sources: fc.array(fc.constantFrom(...prefixes), { maxLength: 3 }).map((texts) => group(texts, []).sources),
-  dynamic: fc.boolean(),
+  selectors: fc.subarray(SELECTORS),
   rules: fc.array(rules, { maxLength: 6 }),
   defaultAction: fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: action }),
 });

@@ -121,24 +121,24 @@ describe('`normalise` of a policy document', () => {
       ],
     });
     const modes = ({ groups, default: last }: ReturnType<typeof normalise>) => [
-      groups.map(({ mode, defaultAction, dynamic, rules }) => [
+      groups.map(({ mode, defaultAction, selectors, rules }) => [
         mode,
         defaultAction,
-        dynamic,
+        selectors.length,
         rules.map((rule) => rule.mode),
       ]),
       last,
     ];
     expect(modes(normalise(document('audit'), options))).toEqual([
-      [['audit', 'deny', true, ['audit', 'enforce']]],
+      [['audit', 'deny', 1, ['audit', 'enforce']]],
       { action: 'allow', mode: 'enforce', from: 'default_policy' },
     ]);
     expect(modes(normalise(document(), { ...options, form: 'envelope', mode: 'audit' }))).toEqual([
-      [['audit', 'deny', true, ['audit', 'enforce']]],
+      [['audit', 'deny', 1, ['audit', 'enforce']]],
       { action: 'allow', mode: 'audit', from: 'default_policy' },
     ]);
     expect(modes(normalise(document(), { ...options, form: 'envelope', mode: 'disabled' }))).toEqual([
-      [['enforce', 'deny', true, ['enforce', 'enforce']]],
+      [['enforce', 'deny', 1, ['enforce', 'enforce']]],
       { action: 'allow', mode: 'enforce', from: 'default_policy' },
     ]);
     expect(normalise({}, { ...options, mode: 'audit', fallback: 'allow' })).toEqual({

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { withChangedGroup } from './changed-groups.js';
-import { generatePolicy } from './generate.js';
+import { generateMembership, generatePolicy } from './generate.js';
 import { group, policy, rule } from './sample.js';
 
 const seed = seedOf(60_711);
@@ -15,14 +16,16 @@ test('`ProofMemory` returns for a changed policy the same packets with and witho
     const random = new Random(seed + number);
     const density = random.pick([0.25, 1, 3]);
     const memory = new ProofMemory();
-    let changed = generatePolicy(random, { groups: 12, rules: 12 });
-    memory.decided(changed, density);
+    let changed = generatePolicy(random, { groups: 12, rules: 12, selectors: 0.2 });
+    let { scope } = random.chance(0.5) ? generateMembership(random, changed) : NOTHING_LISTED;
+    memory.decided(changed, scope, density);
     for (let step = 0; step < 12; step++) {
       changed = withChangedGroup(random, changed);
       if (random.chance(0.1))
         changed = { ...changed, default: { ...changed.default, action: random.pick(['allow', 'deny']) } };
-      const fresh = new ProofMemory().decided(changed, density);
-      expect({ seed, number, step, kept: memory.decided(changed, density) }).toEqual({
+      if (random.chance(0.1)) ({ scope } = generateMembership(random, changed));
+      const fresh = new ProofMemory().decided(changed, scope, density);
+      expect({ seed, number, step, kept: memory.decided(changed, scope, density) }).toEqual({
         seed,
         number,
         step,

@@ -24,9 +24,9 @@ function packetsOf(sample: ProofSample): Packet[] {
  */
 function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
-    .flatMap(({ sources, dynamic, rules }) => {
+    .flatMap(({ sources, selectors, rules }) => {
       const isStatic = sources.some((prefix) => covers(prefix, tried.source));
-      const isJudgedBy = ({ action }: Rule) => isStatic || (dynamic && action === 'deny');
+      const isJudgedBy = ({ action }: Rule) => isStatic || (selectors.length > 0 && action === 'deny');
       return [isStatic, ...rules.map((one) => isJudgedBy(one) && mismatch(one, tried, noGrants) === undefined)];
     })
     .map(Number)

@@ -47,7 +47,7 @@ describe('`readPolicy`', () => {
             pointer: '/source_groups/0',
             mode: 'enforce',
             sources: [{ address: 0x0a000000, length: 8 }],
-            dynamic: false,
+            selectors: [],
             rules: [],
             defaultAction: undefined,
           },

@@ -1,6 +1,7 @@
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-document.js';
-import type { Action, Group, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
+import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
+import { selectorOf } from '#policy/model/selector.js';
 
 /** Converts an IPv4 address such as `10.0.0.1` to a 32-bit number. */
 export function address(text: string): number {
@@ -17,6 +18,11 @@ function prefix(text: string): Prefix {
 function range(text: string): Range {
   const [low = '', high = low] = text.split('-');
   return { low: Number(low), high: Number(high) };
+}
+
+/** Returns a selector of the pods with the label `app` of this value. */
+export function selector(app: string): Selector {
+  return selectorOf({ integration: 'prod', pod_selector: { match_labels: { app } } });
 }
 
 type SampleRule = Partial<Rule> & {
@@ -55,7 +61,7 @@ export function group(sources: readonly string[], rules: readonly Rule[], given:
     pointer: '',
     mode: 'enforce',
     sources: sources.map(prefix),
-    dynamic: false,
+    selectors: [],
     rules,
     defaultAction: undefined,
     ...given,

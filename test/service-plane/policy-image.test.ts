@@ -39,8 +39,8 @@ function through(groups: readonly GroupInput[], before: Policy | null = null, mo
  */
 const whole = ({ default: byDefault, groups }: Policy) => ({
   default: byDefault,
-  groups: groups.map(({ id, pointer, mode, sources, dynamic, rules, defaultAction }) => ({
-    ...{ id, pointer, mode, sources, dynamic, rules, defaultAction },
+  groups: groups.map(({ id, pointer, mode, sources, selectors, rules, defaultAction }) => ({
+    ...{ id, pointer, mode, sources, selectors, rules, defaultAction },
   })),
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;

@@ -18,9 +18,11 @@ export const PROGRAM: Program = {
   portMaps: { starts: none, values: none, offsets: zero },
   sourcePortMaps: { starts: none, values: none, offsets: zero },
   names: [],
+  members: null,
   namePortMaps: { ruleBlocks: none, names: none, portMaps: none },
   lookups: {
     sources: { starts: zero, values: zero },
+    members: null,
     classes: { offsets: zero, groups: none, defaults: none },
     patterns: { offsets: zero, groups: none, words: none },
     names: nameTables(namePool([])),

@@ -23,6 +23,12 @@ export const FLOW_OFFSETS = {
   hit: 120,
   hit_check: 124,
 } as const;
+/**
+ * Bit of the active word in the judgement of a flow: the next packet classifies the flow again. No active
+ * word has this bit. The other bits stay, so that the counters of the flow still count for the rule that
+ * decided it.
+ */
+export const JUDGE_AGAIN = 0x8000_0000;
 export const FLOW_BYTES = 128;
 /**
  * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are `struct
@@ -42,7 +48,7 @@ export const FLOW_KEY_BYTES = 16;
 /** Value of the key field `use` if the slot of the flow table contains a flow. */
 export const KEY_USED = 1;
 
-const OPENED_BY_HIGH = 1;
+export const OPENED_BY_HIGH = 1;
 const FOREIGN = 2;
 /**
  * Bit of `flags`: the flow is not established yet. An ACK of the opener (TCP) or a reply establishes a flow.
@@ -131,7 +137,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
     word: u32(FLOW_OFFSETS.judgement),
-    epoch: u32(FLOW_OFFSETS.judgement + 4) >>> 1,
+    epoch: (u32(FLOW_OFFSETS.judgement + 4) & ~JUDGE_AGAIN) >>> 1,
     hit: u32(FLOW_OFFSETS.hit),
     hitCheck: u32(FLOW_OFFSETS.hit_check),
     packets: [total('packets', 0), total('packets', 1)],

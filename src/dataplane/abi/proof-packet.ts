@@ -14,6 +14,7 @@ export const PROOF_PACKET = {
   icmp_type: 13,
   icmp_code: 14,
   word: 16,
+  owner: 20,
 } as const;
 export const PROOF_PACKET_BYTES = 24;
 /** Maximum number of packets that one run of the BPF program `weir_prove` classifies. */
@@ -23,6 +24,7 @@ const CELLS = PROOF_PACKET_BYTES / 4;
 const PORTS = PROOF_PACKET.source_port / 4;
 const KIND = PROOF_PACKET.protocol / 4;
 const WORD = PROOF_PACKET.word / 4;
+const OWNER = PROOF_PACKET.owner / 4;
 
 /**
  * Writes the packets with indexes `from` (inclusive) to `to` (exclusive) of a proof sample in the layout of
@@ -40,6 +42,7 @@ export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, 
     cells[at + PORTS] = (ports >>> 16) | (ports << 16);
     cells[at + KIND] = (kind >>> 16) | (kind & 0xff00) | ((kind & 255) << 16);
     cells[at + WORD] = 0;
+    cells[at + OWNER] = u32At(packets, given + 4);
   }
 }
 

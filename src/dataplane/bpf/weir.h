@@ -242,7 +242,8 @@ struct flow_key {
 struct flow {
 	struct flow_key key;
 	/* Active word << 32 | verdict word; 0 for a foreign flow. One store writes both halves, so that a reader
-	 * never combines an old half with a new half.
+	 * never combines an old half with a new half. User space sets the highest bit, which no active word has, so
+	 * that the next packet classifies the flow again.
 	 */
 	__u64 judgement;
 	__u32 last_seen;    /* time of the last packet, in ticks */
@@ -423,7 +424,7 @@ struct proof_packet {
 	__u8 icmp_code;
 	__u8 reserved;
 	__u32 word;
-	__u32 reserved2;
+	__u32 owner; /* as `owner_of` of classify/members.h returns it */
 };
 
 struct proof_request {

@@ -30,6 +30,8 @@ export const HEADER = {
    */
   sinceLow: 8,
   sinceHigh: 9,
+  /** The tree of bases for sources with an owner (`MemberTables`); unset if no owner matters. */
+  bases: 10,
 } as const;
 
 /**
@@ -74,6 +76,8 @@ export function layout(program: Program, lines = new Lines()): Image {
     },
   });
 
+  const bases = addMembers(lines, program, lists);
+
   lines.set(0, HEADER.magic, IMAGE_MAGIC);
   lines.set(0, HEADER.layoutVersion, LAYOUT_VERSION);
   lines.set(0, HEADER.lines, lines.count);
@@ -81,8 +85,33 @@ export function layout(program: Program, lines = new Lines()): Image {
   lines.set(0, HEADER.generationHigh, 0);
   lines.set(0, HEADER.sources, root);
   lines.set(0, HEADER.prefetchesLists, lines.count < CACHED_LINES || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
+  if (bases !== null) lines.set(0, HEADER.bases, bases);
   lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
   return { words: lines.toWords(), lines: lines.count };
+}
+
+/**
+ * Adds the trees of sources with an owner, and returns the ref of the tree of bases. A value of that tree is
+ * the ref of another tree, whose key is the index of a set of groups, and whose values are rule lists.
+ */
+function addMembers(lines: Lines, { members }: Program, lists: Uint32Array): number | null {
+  if (members === null) return null;
+  const { trees, bases } = members;
+  const refs = new Uint32Array(trees.offsets.length - 1);
+  for (let base = 0; base < refs.length; base++) {
+    refs[base] = addTree(lines, trees, at(trees.offsets, base), at(trees.offsets, base + 1), {
+      resolve(from, to) {
+        for (let place = from; place < to; place++) {
+          lines.words[place] = at(lists, at(members.lists, u32At(lines.words, place)));
+        }
+      },
+    });
+  }
+  return addTree(lines, bases, 0, bases.starts.length, {
+    resolve(from, to) {
+      for (let place = from; place < to; place++) lines.words[place] = at(refs, u32At(lines.words, place));
+    },
+  });
 }
 
 /**

@@ -27,6 +27,8 @@ export const MAPS = [
   'sweep',
   'grants',
   'patterns',
+  'members',
+  'member_sets',
   'predecessors',
   'joins',
   'joiners',

@@ -11,6 +11,9 @@ import type { Grants } from '#dataplane/grants/grants.js';
 import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
 import { BpfObject, MAPS, type MapDescription, type MapName, type ProgramName } from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
+import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
+import { MEMBER_LINES, MEMBER_SETS } from '#dataplane/members/member-layout.js';
+import type { Members } from '#dataplane/members/members.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -54,6 +57,8 @@ export type LoadedObject = {
   readonly slots: Slots;
   readonly grants: Grants;
   readonly mappedGrants: MappedGrants;
+  readonly members: Members;
+  readonly mappedMembers: MappedMembers;
   readonly prover: Prover;
   readonly routes: RouteCopy;
   /**
@@ -61,7 +66,8 @@ export type LoadedObject = {
    * with NAT rules need it. Throws if the kernel refuses the program.
    */
   readonly judgeFd: () => number;
-  close(keeps?: 'grants'): void;
+  /** `keeps`: the grants and the members stay mapped, because the next object uses them. */
+  close(keeps?: 'grants_and_members'): void;
 };
 
 /** The state of an earlier datapath, which a new BPF object takes over. */
@@ -80,6 +86,8 @@ export type Before = {
    * mapped again.
    */
   readonly grants?: MappedGrants;
+  /** The mapped maps `members` and `member_sets`, likewise. */
+  readonly members?: MappedMembers;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
 
@@ -116,12 +124,15 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
         inForce: slots.slotInForce,
         isAdopted: before.maps.has('grants'),
       });
+    const mappedMembers = before.members ?? mapMembers(object);
     return {
       options,
       object,
       slots,
       grants: mappedGrants.grants,
       mappedGrants,
+      members: mappedMembers.members,
+      mappedMembers,
       prover,
       routes,
       judgeFd: () => {
@@ -132,7 +143,10 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
         slots.unmap();
         prover.unmap();
         routes.unmap();
-        if (keeps !== 'grants') mappedGrants.unmap();
+        if (keeps === undefined) {
+          mappedGrants.unmap();
+          mappedMembers.unmap();
+        }
         judge?.close();
         object.close();
       },
@@ -212,6 +226,8 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('rank_hits', 2 * options.rankCapacity);
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
+    object.resize('members', MEMBER_LINES);
+    object.resize('member_sets', MEMBER_SETS);
     object.configure({ ...options, flowSeed });
     return object;
   } catch (error) {

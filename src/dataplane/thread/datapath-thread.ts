@@ -97,6 +97,8 @@ class DatapathThread implements BegunDatapath {
   destinationTranslation: Datapath['destinationTranslation'] = (packet) =>
     this.#running().request('destinationTranslation', [packet]);
   grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
+  changeMembers: Datapath['changeMembers'] = (change) => this.#running().request('changeMembers', [change]);
+  replaceMembers: Datapath['replaceMembers'] = (list) => this.#running().request('replaceMembers', [list]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);
   prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);

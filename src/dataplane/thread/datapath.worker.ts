@@ -170,6 +170,8 @@ parent.serve(
     flip: () => datapath.flip(),
     unstage: () => datapath.unstage(),
     grant: (grants) => datapath.grant(grants),
+    changeMembers: (change) => datapath.changeMembers(change),
+    replaceMembers: (list) => datapath.replaceMembers(list),
     revoke: (grants) => datapath.revoke(grants),
     grantBy,
     spliceOffload: () => datapath.spliceOffload(),

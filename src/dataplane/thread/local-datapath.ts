@@ -12,6 +12,7 @@ import {
   type HitQuery,
   type HitReport,
   type Learned,
+  type MembersChanged,
   type Missing,
   NO_EVENTS,
   ProofFailed,
@@ -22,6 +23,7 @@ import { type DatapathOptions, matchesInterface } from '#contracts/datapath-opti
 import type { FlippedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
@@ -36,6 +38,7 @@ import { probe } from '#dataplane/attach/probe.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
+import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { type FlowsCut, TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { Forwarding } from '#dataplane/forwarding/forwarding.js';
@@ -45,7 +48,7 @@ import { layout } from '#dataplane/image/program-image.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { awaitGracePeriod, awaitGracePeriodBeside } from '#dataplane/loader/grace-period.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
 import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
@@ -87,6 +90,7 @@ export class LocalDatapath {
   readonly #groupCounters: GroupCounters | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
+  #flowRenewal: FlowRenewal | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
   /**
@@ -140,6 +144,7 @@ export class LocalDatapath {
     }
     const { loaded, adopted } = this.#upgrade;
     this.#lent = new LentObjects(loaded.object);
+    this.#flowRenewal = new FlowRenewal(loaded.object);
     this.#trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots, undefined, this.#groupCounters);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
@@ -272,8 +277,9 @@ export class LocalDatapath {
       this.#renewTrafficStatistics();
       placement = this.#statisticsOf().find(program.ruleNames);
     }
-    const { slots, grants, options } = upgrade.loaded;
-    const staged = { slots, grants, trafficStatistics: this.#statisticsOf(), yieldToRequests: this.yieldToRequests };
+    const { slots, grants, members, options } = upgrade.loaded;
+    const { yieldToRequests } = this;
+    const staged = { slots, grants, members, trafficStatistics: this.#statisticsOf(), yieldToRequests };
     stageProgram(staged, program, generation, { image, placement });
     this.yieldToRequests();
     return { lines: image.lines, capacityLines: options.slotLines };
@@ -361,6 +367,28 @@ export class LocalDatapath {
 
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
     this.#opened().loaded.grants.remove(grants);
+  }
+
+  /** Applies a change of members. See `Datapath.changeMembers`. */
+  changeMembers(change: MembershipChange): Promise<MembersChanged> {
+    const { members } = this.#opened().loaded;
+    return this.#changedMembers(members.change(change), change);
+  }
+
+  replaceMembers(list: MemberList): Promise<MembersChanged> {
+    const { members } = this.#opened().loaded;
+    return this.#changedMembers(members.replace(list), list);
+  }
+
+  async #changedMembers(changed: ReadonlySet<number>, change: MembershipChange): Promise<MembersChanged> {
+    const { members, slots } = this.#opened().loaded;
+    const { slotInForce } = slots;
+    const uncompiled = slotInForce === undefined ? 0 : members.uncompiled(change, slotInForce);
+    const { count, refused } = members;
+    if (changed.size === 0) return { members: count, refused, uncompiled, flows: 0 };
+    // A packet that is under way may have read the former member, and may still open or renew a flow.
+    await awaitGracePeriodBeside();
+    return { members: count, refused, uncompiled, flows: this.#flowRenewal?.judgeAgain(changed) ?? 0 };
   }
 
   /**
@@ -455,6 +483,8 @@ export class LocalDatapath {
     this.#trafficStatistics = undefined;
     this.#lent?.close();
     this.#lent = undefined;
+    this.#flowRenewal?.unmap();
+    this.#flowRenewal = undefined;
     if (this.#upgrade !== undefined) this.#forwarding.end(this.#upgrade.loaded.slots);
     this.#forwarding.close();
     this.#upgrade?.close();

@@ -6,10 +6,12 @@ import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { Grants } from '#dataplane/grants/grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import type { Members } from '#dataplane/members/members.js';
 
 type Loaded = {
   readonly slots: Slots;
   readonly grants: Grants;
+  readonly members: Members;
   readonly trafficStatistics: TrafficStatistics;
   /**
    * `stageProgram` calls this function between parts of its work, to serve other requests. The function may
@@ -26,7 +28,7 @@ type Prepared = { readonly image: Image; readonly placement: Placement };
  * for its ranks. Throws `CapacityExceeded` before it changes the slot if the policy is too large.
  */
 export function stageProgram(
-  { slots, grants, trafficStatistics, yieldToRequests }: Loaded,
+  { slots, grants, members, trafficStatistics, yieldToRequests }: Loaded,
   program: Program,
   generation: number,
   { image, placement }: Prepared = { image: layout(program), placement: trafficStatistics.find(program.ruleNames) },
@@ -36,16 +38,20 @@ export function stageProgram(
   grants.makeRoom(patterns, awaitGracePeriod);
   trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
-  // This call must come after `slots.fill`, which waits until no packet uses the former policy in this slot,
-  // and so none of its patterns.
+  // The next two calls must come after `slots.fill`, which waits until no packet uses the former policy in
+  // this slot, and so none of its patterns and sets.
   grants.fill(slots.idleSlot, patterns, yieldToRequests);
+  members.fill(slots.idleSlot, program.members);
   // This call must come after `flushIdleSlot`. Before that, flows may still count hits under the ranks of
   // the former policy in this slot.
   trafficStatistics.stage(placement, generation);
 }
 
 /** Puts the staged policy in force. `before`: see `Slots.flip`. */
-export function flipProgram({ slots, grants, trafficStatistics }: Loaded, before = slots.enforced()): Flipped {
+export function flipProgram(
+  { slots, grants, trafficStatistics }: Omit<Loaded, 'members'>,
+  before = slots.enforced(),
+): Flipped {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();
   const flipped = slots.flip(before);

@@ -46,6 +46,7 @@ export type Inheritance = {
 const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
 const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
 const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
+const MEMBERS: readonly MapName[] = ['members', 'member_sets'];
 /**
  * If the earlier and the new datapath share these two maps during a takeover, one store grants a learned
  * address in both.
@@ -129,6 +130,8 @@ function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, Ma
   const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
   for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');
+  // The numbers in `members` are those of `member_sets`.
+  if (!MEMBERS.every((name) => equal.has(name))) for (const name of MEMBERS) equal.delete(name);
   return fdsOf(inForce, [...equal]);
 }
 

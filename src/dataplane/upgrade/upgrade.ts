@@ -194,6 +194,7 @@ export class Upgrade {
         maps: mapsOf(before.loaded.object, kept),
         word: this.awaitsFlip ? (this.#inheritance.inForce?.word() ?? 0) : 0,
         grants: before.loaded.mappedGrants,
+        members: before.loaded.mappedMembers,
       },
     );
     let set: PinnedMaps | undefined;
@@ -211,7 +212,7 @@ export class Upgrade {
       this.#present = before;
       hits?.close();
       bridge?.close();
-      loaded.close('grants');
+      loaded.close('grants_and_members');
       set?.remove();
       switchHooks();
       throw error;
@@ -224,7 +225,7 @@ export class Upgrade {
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
     before.bridge?.close();
-    before.loaded.close('grants');
+    before.loaded.close('grants_and_members');
     return true;
   }
 

@@ -54,11 +54,12 @@ export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
 }
 
 /**
- * Whether a source address can belong to both groups. A group with Kubernetes selectors (`dynamic`) may share
- * sources with every group, because a selector may resolve to any address.
+ * Whether a source address can belong to both groups. A group with selectors may share sources with every
+ * group, because a selector may resolve to any address.
  */
 function haveCommonSource(one: Group, other: Group): boolean {
-  return one.dynamic || other.dynamic || overlapPrefixes(one.sources, other.sources);
+  const isOpen = one.selectors.length + other.selectors.length > 0;
+  return isOpen || overlapPrefixes(one.sources, other.sources);
 }
 
 function isEnforcedDeny({ action, mode, tls }: Rule): boolean {

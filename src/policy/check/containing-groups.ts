@@ -40,9 +40,9 @@ export class ContainingGroups {
 function containingGroupsOf(groups: readonly Group[], unreachable: ReadonlySet<number>): Found['containing'] {
   const found = new Map<number, readonly number[]>();
   const index = new PrefixIndex(groups.length);
-  for (const [number, { sources, rules, dynamic }] of groups.entries()) {
+  for (const [number, { sources, rules, selectors }] of groups.entries()) {
     if (unreachable.has(number)) continue;
-    const containing = dynamic ? [] : groupsContaining(groups, number, index);
+    const containing = selectors.length > 0 ? [] : groupsContaining(groups, number, index);
     if (containing.length > 0) found.set(number, containing);
     if (rules.length > 0) for (const source of sources) index.add(source, 0, number);
   }

@@ -104,12 +104,12 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
 }
 
 /** Whether all packets that a rule can match come from the node, or all of them go to the node. */
-function isOfNode({ destinations }: Rule, { sources, dynamic }: Group, { ownAddresses }: LintContext): boolean {
+function isOfNode({ destinations }: Rule, { sources, selectors }: Group, { ownAddresses }: LintContext): boolean {
   if (ownAddresses === undefined) return false;
   const areOwn = (prefixes: readonly Prefix[]): boolean =>
     prefixes.length > 0 &&
     prefixes.every(({ address, length }) => length === ADDRESS_BITS && ownAddresses.has(address));
-  return (!dynamic && areOwn(sources)) || areOwn(destinations);
+  return (selectors.length === 0 && areOwn(sources)) || areOwn(destinations);
 }
 const ADDRESS_BITS = 32;
 

@@ -44,8 +44,8 @@ class Addresses {
     this.#next = Int32Array.from(this.#cuts, (_, index) => index);
   }
 
-  allClosed({ sources, dynamic }: Group): boolean {
-    if (dynamic) return this.#open(0) === this.#cuts.length - 1;
+  allClosed({ sources, selectors }: Group): boolean {
+    if (selectors.length > 0) return this.#open(0) === this.#cuts.length - 1;
     return sources.every((source) => {
       const { start, end } = boundsOf(source);
       return this.#open(this.#cut(start)) >= this.#cut(end);

@@ -1,13 +1,16 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u8At, u32At } from '#arrays/read.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Action, Mode, Policy, Rule } from '#contracts/policy-model.js';
 import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
+import { selectorGroups } from '#policy/model/group-sets.js';
 import { outcome } from '#policy/model/rank.js';
 import { CompileMemory } from './compile-memory.js';
 import { type GroupViews, viewsOf } from './group-views.js';
+import { withMembers } from './member-populations.js';
 import type { RuleWords } from './program-tables.js';
 import { RuleBlockCompiler } from './rule-block-compiler.js';
 import { Division } from './rule-block-division.js';
@@ -29,19 +32,25 @@ export type CompileOptions = {
    * results.
    */
   readonly memory?: CompileMemory;
+  /** The scope of selectors, and the members. The default is a node without integrations. */
+  readonly membership?: ListedMembership | undefined;
 };
 
 /**
- * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. Throws
- * `CompileTooLarge` if the policy has too many rules, or if its rules overlap so much that the program would
- * exceed the limits.
+ * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. A program
+ * also depends on the scope of selectors, and on the pairs of base and set of groups that occur among
+ * members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules overlap so much that
+ * the program would exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
-  const views = viewsOf(policy);
+  const { membership = NOTHING_LISTED } = options;
+  const views = viewsOf(policy, membership.scope);
   const words = wordsOf(policy, views, budget);
   const memory = options.memory ?? new CompileMemory();
-  const found = memory.populations(views.policy, budget);
+  const bases = memory.populations(views.policy, budget);
+  const selectors = selectorGroups(policy.groups, membership.scope);
+  const found = selectors.size === 0 ? bases : withMembers(views, bases, selectors, membership, budget);
   const division = new Division(views.policy, found, options.copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
   memory.begin();
@@ -53,12 +62,20 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, ruleBlocks, words, budget);
   return {
     sources: sourceMap(found, listOfPopulation),
+    members: membersOf(found, listOfPopulation),
     lists: listsOf(lists),
     ...memory.tables.tables(),
     lookups,
     ranks: words.ranks,
     ruleNames: memory.ruleNames(policy),
   };
+}
+
+function membersOf({ members }: Populations, listOfPopulation: GrowingUint32Array): Program['members'] {
+  if (members === null) return null;
+  const { bases, trees, pairs, sets, selectors } = members;
+  const named = [...selectors].map(([key, groups]) => ({ key, groups }));
+  return { bases, trees, pairs, sets, selectors: named, lists: listOfPopulation.trimmed() };
 }
 
 /**

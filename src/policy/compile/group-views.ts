@@ -1,10 +1,13 @@
 import { itemAt } from '#arrays/read.js';
+import type { SelectorScope } from '#contracts/membership.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
+import { isResolved, staticSources } from '#policy/model/source-scope.js';
 
 /**
  * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
- * group for the sources that it lists, and a copy with only its deny rules for every source (D19a). A deny
- * rule has the same rank in both groups.
+ * group, and a copy with only its deny rules. Their sources are those that do not depend on members: the
+ * prefixes of the original group and the networks of its selectors, and for the copy every source while a
+ * selector is not resolved (D19a). A deny rule has the same rank in both groups.
  */
 export type GroupViews = {
   /**
@@ -19,29 +22,56 @@ export type GroupViews = {
    * all rules of the original group.
    */
   readonly places: readonly (Uint32Array | null)[];
+  /** For each group of the original policy, the index of its group with all rules in `policy`. */
+  readonly whole: Uint32Array;
+  /**
+   * The groups of `policy` that apply to a source in a closed network: copies with the deny rules of groups
+   * whose selectors are resolved.
+   */
+  readonly closing: Uint32Array;
 };
 
 const EVERY_SOURCE: readonly Prefix[] = [{ address: 0, length: 0 }];
+const NO_SOURCE: readonly Prefix[] = [];
 
-export function viewsOf(policy: Policy): GroupViews {
-  if (!policy.groups.some(({ dynamic }) => dynamic)) {
-    return { policy, groups: Uint32Array.from(policy.groups.keys()), places: policy.groups.map(() => null) };
+export function viewsOf(policy: Policy, scope: SelectorScope): GroupViews {
+  if (!policy.groups.some(({ selectors }) => selectors.length > 0)) {
+    const groups = Uint32Array.from(policy.groups.keys());
+    return { policy, groups, places: policy.groups.map(() => null), whole: groups, closing: new Uint32Array(0) };
   }
   const views: Group[] = [];
   const groups: number[] = [];
   const places: (Uint32Array | null)[] = [];
+  const whole: number[] = [];
+  const closing: number[] = [];
   for (const [number, group] of policy.groups.entries()) {
-    views.push(group);
+    whole.push(views.length);
+    const sources = staticSources(group, scope);
+    views.push(sources === group.sources ? group : { ...group, sources });
     groups.push(number);
     places.push(null);
-    if (!group.dynamic) continue;
+    if (group.selectors.length === 0) continue;
     const denies = deniesOf(group.rules);
     const defaultAction = group.defaultAction === 'deny' ? 'deny' : undefined;
-    views.push({ ...group, sources: EVERY_SOURCE, dynamic: false, rules: denies.rules, defaultAction });
+    const isOpen = !isResolved(group.selectors, scope);
+    if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) closing.push(views.length);
+    views.push({
+      ...group,
+      sources: isOpen ? EVERY_SOURCE : NO_SOURCE,
+      selectors: [],
+      rules: denies.rules,
+      defaultAction,
+    });
     groups.push(number);
     places.push(denies.places);
   }
-  return { policy: { ...policy, groups: views }, groups: Uint32Array.from(groups), places };
+  return {
+    policy: { ...policy, groups: views },
+    groups: Uint32Array.from(groups),
+    places,
+    whole: Uint32Array.from(whole),
+    closing: Uint32Array.from(closing),
+  };
 }
 
 type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };

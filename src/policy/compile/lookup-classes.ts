@@ -1,5 +1,6 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u8At, u32At } from '#arrays/read.js';
+import type { LookupTables } from '#contracts/dns-lookup-tables.js';
 import type { Intervals } from '#contracts/interval-map.js';
 import { NONE } from '#contracts/program.js';
 import { Budget } from '#policy/model/budget.js';
@@ -18,6 +19,7 @@ export type LookupClasses = {
   readonly found: Populations;
   readonly marks: Uint8Array;
   readonly sources: Intervals;
+  readonly members: LookupTables['members'];
   readonly offsets: Uint32Array;
   readonly groups: Uint32Array;
   /**
@@ -49,7 +51,11 @@ export function lookupClasses(found: Populations, marks: Uint8Array, known?: Loo
     own.push(final);
     ofPopulations.push(classes.intern(own.array, 0, own.length));
   }
-  return { found, marks, sources: sourceMap(found, ofPopulations), ...tablesOf(classes) };
+  const members =
+    found.members === null
+      ? null
+      : { bases: found.members.bases, trees: found.members.trees, classes: ofPopulations.trimmed() };
+  return { found, marks, sources: sourceMap(found, ofPopulations), members, ...tablesOf(classes) };
 }
 
 function tablesOf(classes: Sequences): Pick<LookupClasses, 'offsets' | 'groups' | 'finals'> {

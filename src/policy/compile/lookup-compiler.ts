@@ -31,9 +31,10 @@ export class LookupCompiler {
       const final = u32At(classes.finals, number);
       defaults[number] = final === NONE ? lookupWord(words.policy) : u32At(finals, final);
     }
-    const { sources, offsets, groups } = classes;
+    const { sources, members, offsets, groups } = classes;
     return {
       sources,
+      members,
       classes: { offsets, groups, defaults },
       patterns: patterns.tables(tables.patterns.length),
       names: this.namesOf(tables.patterns),

@@ -67,6 +67,16 @@ export class Sequences {
     return added;
   }
 
+  /** Returns a copy. The budget of the copy does not count the sequences that are already stored. */
+  copy(budget: Budget): Sequences {
+    const copied = new Sequences(budget, this.table, this.width);
+    copied.cells.append(this.cells.array, 0, this.cells.length);
+    copied.offsets.append(this.offsets.array, 1, this.offsets.length);
+    copied.hashes.append(this.hashes.array, 0, this.hashes.length);
+    copied.slots = this.slots.slice();
+    return copied;
+  }
+
   clear(): void {
     if (this.count === 0) return;
     if (this.slots.length > SLOTS) this.slots = new Int32Array(SLOTS);

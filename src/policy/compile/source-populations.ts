@@ -1,10 +1,22 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
+import type { MemberTables, MemberTrees } from '#contracts/member-tables.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
+import type { SelectorGroups } from '#policy/model/group-sets.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 import { Sequences } from './sequences.js';
+
+/**
+ * The populations of addresses with an owner. The base of an address is its population without selectors.
+ * `selectors` and `sets` have indexes of groups of the original policy.
+ */
+type MemberPopulations = MemberTrees & {
+  readonly selectors: SelectorGroups;
+  readonly sets: readonly (readonly number[])[];
+  readonly pairs: MemberTables['pairs'];
+};
 
 /**
  * Source addresses divided into intervals. A population is the set of all addresses to which the same
@@ -18,6 +30,8 @@ export type Populations = {
    */
   readonly numbers: GrowingUint32Array;
   readonly groups: Sequences;
+  /** The populations of addresses with an owner (D38a); null if the policy names no resolved selector. */
+  readonly members: MemberPopulations | null;
 };
 
 /**
@@ -35,12 +49,8 @@ export function populations(policy: Policy, budget: Budget): Populations {
   const stack = new GrowingUint32Array();
   const bottoms = [0];
 
-  /**
-   * Whether `group` only repeats the deny rules of the previous group. `viewsOf` inserts, after a group with
-   * selectors, a copy with only its deny rules. If both apply to a source, the copy adds nothing.
-   */
   const isRepeated = (group: number, bottom: number): boolean =>
-    stack.length > bottom && stack.array[stack.length - 1] === group - 1 && policy.groups[group - 1]?.dynamic === true;
+    stack.length > bottom && repeats(policy, u32At(stack.array, stack.length - 1), group);
 
   const open = (own: readonly number[]): void => {
     let outer = bottoms.at(-1) as number;
@@ -73,14 +83,25 @@ export function populations(policy: Policy, budget: Budget): Populations {
       numbers.push(number);
     },
   });
-  return { starts, numbers, groups };
+  return { starts, numbers, groups, members: null };
+}
+
+/**
+ * Whether `group` only repeats the deny rules of the previous group. `viewsOf` inserts, after a group with
+ * selectors, a copy with only its deny rules. If both apply to a source, the copy adds nothing.
+ */
+export function repeats({ groups }: Policy, previous: number, group: number): boolean {
+  return previous === group - 1 && (groups[previous]?.selectors.length ?? 0) > 0;
 }
 
 /**
  * Returns an interval map from source addresses to elements of `values`. The number of a population is the
  * index of its element.
  */
-export function sourceMap({ starts, numbers }: Populations, values: GrowingUint32Array): Intervals {
+export function sourceMap(
+  { starts, numbers }: Pick<Populations, 'starts' | 'numbers'>,
+  values: GrowingUint32Array,
+): Intervals {
   const keptStarts = new GrowingUint32Array();
   const keptValues = new GrowingUint32Array();
   for (let at = 0; at < starts.length; at++) {

@@ -3,19 +3,26 @@ import type { IntervalPool } from '#contracts/interval-map.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
-import { valueAt } from './interval-search.js';
+import { valueAt } from '#policy/model/interval-search.js';
+import { populationOf } from '#policy/model/member-index.js';
 
 const noNames: ReadonlySet<number> = new Set();
 
 /**
  * Returns the verdict word for a packet. Searches the tables of the program in the same order as the BPF
- * program. `names` are the numbers of the hostname patterns for which the destination has a grant.
+ * program. `names` are the numbers of the hostname patterns for which the destination has a grant. `set` is
+ * the index of the set of groups that selects the owner of the source; undefined if the source has no owner.
  */
-export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames): number {
-  const { sources, lists, ruleBlocks, destinations } = program;
+export function classify(
+  program: Program,
+  packet: Packet,
+  names: ReadonlySet<number> = noNames,
+  set?: number,
+): number {
+  const { lists, ruleBlocks, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = portMapKey(packet.protocol, low16);
-  const list = valueAt(sources, packet.source);
+  const list = listOf(program, packet.source, set);
   for (let at = u32At(lists.offsets, list); at < u32At(lists.offsets, list + 1); at++) {
     const ruleBlock = u32At(lists.ruleBlocks, at);
     const map = u32At(ruleBlocks.destinations, ruleBlock);
@@ -34,6 +41,11 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
     if (best !== NO_MATCH) return best;
   }
   return u32At(lists.defaults, list);
+}
+
+function listOf({ sources, members }: Program, source: number, set: number | undefined): number {
+  if (members === null || set === undefined) return valueAt(sources, source);
+  return u32At(members.lists, populationOf(members, source, set));
 }
 
 /**

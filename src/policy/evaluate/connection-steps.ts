@@ -1,6 +1,8 @@
 import { itemAt } from '#arrays/read.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Inspection } from '#contracts/inspection-image.js';
+import { CLOSED_INDEX } from '#contracts/member-tables.js';
+import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import {
   type Action,
   type Grants,
@@ -15,6 +17,7 @@ import type { Program } from '#contracts/program.js';
 import type { Decider } from '#contracts/rule-names.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import { MemberIndex } from '#policy/model/member-index.js';
 import { outcome } from '#policy/model/rank.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import { SourceIndex } from '#policy/model/source-index.js';
@@ -71,8 +74,15 @@ const everyGrant: Grants = { has: () => true };
 export class StepFinder {
   readonly #sources: SourceIndex;
 
-  constructor(private readonly inspection: Inspection) {
-    this.#sources = new SourceIndex(inspection.policy?.groups ?? []);
+  readonly #members: MemberIndex | null;
+
+  constructor(
+    private readonly inspection: Inspection,
+    private readonly membership: Membership = NO_MEMBERSHIP,
+  ) {
+    this.#sources = new SourceIndex(inspection.policy?.groups ?? [], membership.scope);
+    const { program } = inspection;
+    this.#members = program === null || program.members === null ? null : new MemberIndex(program.members);
   }
 
   /**
@@ -82,9 +92,9 @@ export class StepFinder {
    */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
-    if (program !== null) return [stepOfProgram(program, packet)];
+    if (program !== null) return [stepOfProgram(program, packet, this.#setOf(packet.source))];
     const steps: Step[] = [];
-    for (const { group: index, scope } of this.#sources.groupsOf(packet.source)) {
+    for (const { group: index, scope } of this.#sources.groupsOf(packet.source, this.membership)) {
       const group = policy.groups[index];
       if (group === undefined) throw new RangeError('no such group');
       for (const rule of group.rules) {
@@ -101,6 +111,13 @@ export class StepFinder {
     }
     const { action, mode } = policy.default;
     return [...steps, { decider: { kind: 'policy_default' }, action, mode, tls: null }];
+  }
+
+  #setOf(source: number): number | undefined {
+    // Without a membership the owner is not known, so that the source gets no allow rule by a selector.
+    if (this.membership === NO_MEMBERSHIP) return CLOSED_INDEX;
+    const set = this.membership.members.setOf(source);
+    return set === undefined ? undefined : this.#members?.indexOf(set);
   }
 }
 
@@ -172,8 +189,8 @@ function decided(step: Step): Decided {
   return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
 }
 
-function stepOfProgram(program: Program, packet: Packet): Step {
-  const word = classify(program, packet);
+function stepOfProgram(program: Program, packet: Packet, set: number | undefined): Step {
+  const word = classify(program, packet, undefined, set);
   const action = verdictOf(word) === 'allow' ? 'allow' : 'deny';
   const decider = deciderAt(program.ruleNames, rankOf(word));
   return { decider, action, mode: isAudited(word) ? 'audit' : 'enforce', tls: null };

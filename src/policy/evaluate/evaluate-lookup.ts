@@ -1,3 +1,4 @@
+import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy-model.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import type { RankOwner } from '#policy/model/rank.js';
@@ -16,7 +17,12 @@ export type LookupDecision = LookupOutcome & { readonly rank: number; readonly p
  * The reference evaluator for DNS lookups (D11): decides whether `source` may look up `name`. `name` is a
  * dotted name, or an array of labels as in a DNS message.
  */
-export function evaluateLookup(policy: Policy, source: number, name: string | readonly string[]): LookupDecision {
+export function evaluateLookup(
+  policy: Policy,
+  source: number,
+  name: string | readonly string[],
+  membership: Membership = NO_MEMBERSHIP,
+): LookupDecision {
   let rank = 0;
   const decidedBy = (place: RankOwner, action: Action, mode: Mode): LookupDecision => ({
     rank,
@@ -24,7 +30,7 @@ export function evaluateLookup(policy: Policy, source: number, name: string | re
     ...lookupOutcome(action, mode),
   });
   for (const [index, group] of policy.groups.entries()) {
-    const scope = scopeOf(group, source);
+    const scope = scopeOf(group, source, membership);
     for (const [number, rule] of group.rules.entries()) {
       if (isInScope(scope, rule.action) && lookupMismatch(rule, name) === undefined) {
         return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);

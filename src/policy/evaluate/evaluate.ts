@@ -1,3 +1,4 @@
+import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rank.js';
 import { isInScope, scopeOf } from '#policy/model/source-scope.js';
@@ -13,12 +14,17 @@ export type Decision = Outcome & { readonly rank: number; readonly place: RankOw
  * The reference evaluator of packets. It visits the groups and their rules one after the other (D3). Tests
  * compare the other evaluators with this function.
  */
-export function evaluate(policy: Policy, packet: Packet, grants: Grants = noGrants): Decision {
+export function evaluate(
+  policy: Policy,
+  packet: Packet,
+  grants: Grants = noGrants,
+  membership: Membership = NO_MEMBERSHIP,
+): Decision {
   let rank = 0;
   const decidedBy = (place: RankOwner): Decision => ({ rank, place, ...outcomeAt(policy, place) });
   for (const [group, candidate] of policy.groups.entries()) {
     const { rules, defaultAction } = candidate;
-    const scope = scopeOf(candidate, packet.source);
+    const scope = scopeOf(candidate, packet.source, membership);
     for (const [index, rule] of rules.entries()) {
       if (isInScope(scope, rule.action) && mismatch(rule, packet, grants) === undefined) {
         return decidedBy({ kind: 'rule', group, rule: index });

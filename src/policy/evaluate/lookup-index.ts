@@ -1,5 +1,6 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import type { LookupTables } from '#contracts/dns-lookup-tables.js';
+import { populationOf } from '#policy/model/member-index.js';
 import { NameIndex } from './name-index.js';
 import { SourceClasses } from './source-classes.js';
 
@@ -19,10 +20,16 @@ export class LookupIndex {
     this.#sources = new SourceClasses(tables.sources);
   }
 
-  /** Returns the verdict word that decides whether `source` may look up the name `key`. */
-  decide(source: number, key: string): number {
-    const { classes } = this.#tables;
-    const number = this.#sources.of(source);
+  /**
+   * Returns the verdict word that decides whether `source` may look up the name `key`. `set` is the index of
+   * the set of groups that selects the owner of the source; undefined if the source has no owner.
+   */
+  decide(source: number, key: string, set?: number): number {
+    const { classes, members } = this.#tables;
+    const number =
+      members === null || set === undefined
+        ? this.#sources.of(source)
+        : u32At(members.classes, populationOf(members, source, set));
     const from = u32At(classes.offsets, number);
     const to = u32At(classes.offsets, number + 1);
     let best = u32At(classes.defaults, number);

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import type { Intervals } from '#contracts/interval-map.js';
-import { valueAt } from './interval-search.js';
+import { valueAt } from '#policy/model/interval-search.js';
 
 const SLOT_BITS = 12;
 

@@ -1,6 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { PlaneState } from '#contracts/explain-facts.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
+import type { Membership } from '#contracts/membership.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js';
 import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
@@ -70,8 +71,9 @@ export function explainConnection(
   grants: Grants,
   question: ConnectionFacts,
   plane: PlaneState,
+  membership: Membership,
 ): ExplainedConnection {
-  const steps = new StepFinder({ policy, program: null, generation: 0 }).stepsOf(packet, grants);
+  const steps = new StepFinder({ policy, program: null, generation: 0 }, membership).stepsOf(packet, grants);
   const uninspected = (step: Step, reason: string): ExplainedConnection => ({
     step,
     verdict: step.mode === 'audit' ? 'audit' : 'deny',

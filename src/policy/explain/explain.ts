@@ -1,4 +1,5 @@
 import type { ExplainNode } from '#contracts/explain-facts.js';
+import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
@@ -9,7 +10,7 @@ import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
-import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import { isInScope, isResolved, scopeOf } from '#policy/model/source-scope.js';
 import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
@@ -77,6 +78,10 @@ type WalkStep = {
   readonly why: string;
 };
 
+/** `steps` is the maximum number of steps in the walk of an explanation. */
+type ExplainOptions = { readonly steps?: number; readonly membership?: Membership };
+type ExplainContext = { readonly policy: Policy } & Required<ExplainOptions>;
+
 /**
  * Explains how the policy decides the packet or DNS lookup. Names in `query` must be in lower case, without a
  * final dot.
@@ -84,16 +89,17 @@ type WalkStep = {
 export function explain(
   policy: Policy,
   query: ExplainQuery,
-  limits: { readonly steps: number } = { steps: 1_000 },
+  { steps = 1_000, membership = NO_MEMBERSHIP }: ExplainOptions = {},
 ): Explanation {
+  const context: ExplainContext = { policy, steps, membership };
   if ('packet' in query) {
     return explainTranslated(query, (asked) => {
       const found = decideByNode(asked.packet, asked.ingress, asked.node ?? NO_NODE);
-      return found === null ? explainPacket(policy, asked, limits.steps) : withoutWalk(found);
+      return found === null ? explainPacket(context, asked) : withoutWalk(found);
     });
   }
-  const { place, verdict } = evaluateLookup(policy, query.source, query.query);
-  return explanation(policy, place, verdict, query.source, limits.steps, (rule) => {
+  const { place, verdict } = evaluateLookup(policy, query.source, query.query, membership);
+  return explanation(context, place, verdict, query.source, (rule) => {
     const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
   });
@@ -106,7 +112,8 @@ function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecis
   };
 }
 
-function explainPacket(policy: Policy, query: PacketQuery, steps: number): Explanation {
+function explainPacket(context: ExplainContext, query: PacketQuery): Explanation {
+  const { policy, membership } = context;
   const { packet, hostname, connection: question = {}, node = NO_NODE } = query;
   const unknown = new Set<string>();
   const grants: Grants = {
@@ -117,22 +124,22 @@ function explainPacket(policy: Policy, query: PacketQuery, steps: number): Expla
       return node.granted?.includes(pattern.text) === true;
     },
   };
-  const { place: first, verdict: opened } = evaluate(policy, packet, grants);
+  const { place: first, verdict: opened } = evaluate(policy, packet, grants, membership);
   const isRedirected = opened === 'redirect';
   const isOfNode = node.own.includes(packet.source) || node.own.includes(packet.destination);
   const plane = isOfNode ? 'absent' : node.plane;
-  const connection = isRedirected ? explainConnection(policy, packet, grants, question, plane) : null;
+  const connection = isRedirected ? explainConnection(policy, packet, grants, question, plane, membership) : null;
   const place = connection === null ? first : rankOwnerOf(policy, connection.step.decider);
   const verdict = connection?.verdict ?? opened;
   for (const member of connection?.unknown ?? []) unknown.add(member);
-  const explained = explanation(policy, place, verdict, packet.source, steps, (rule, decides) => {
+  const explained = explanation(context, place, verdict, packet.source, (rule, decides) => {
     const found = mismatch(rule, packet, grants);
     if (found !== undefined) return packetSentence(found, rule, packet, hostname);
     if (rule.tls === undefined || decides) return 'all its matchers match';
     return tlsSentence(rule.tls, question);
   });
   const effects = nodeEffects(packet, query.ingress, node);
-  const assumed = query.sourcePortAssumed === true && looksAtSourcePort(policy, place, packet, grants);
+  const assumed = query.sourcePortAssumed === true && looksAtSourcePort(context, place, packet, grants);
   if (assumed) unknown.add('src_port');
   const reasons = [
     explained.reason,
@@ -166,10 +173,15 @@ function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
  * Whether the decision depends on the source port of the packet: a rule up to the deciding rule compares the
  * source port.
  */
-function looksAtSourcePort(policy: Policy, place: RankOwner, packet: Packet, grants: Grants): boolean {
+function looksAtSourcePort(
+  { policy, membership }: ExplainContext,
+  place: RankOwner,
+  packet: Packet,
+  grants: Grants,
+): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {
-    const scope = scopeOf(group, packet.source);
+    const scope = scopeOf(group, packet.source, membership);
     const rules = index === last && place.kind === 'rule' ? group.rules.slice(0, place.rule + 1) : group.rules;
     return rules.some((rule) => {
       if (rule.sourcePorts.length === 0 || !isInScope(scope, rule.action)) return false;
@@ -180,14 +192,14 @@ function looksAtSourcePort(policy: Policy, place: RankOwner, packet: Packet, gra
 }
 
 function explanation(
-  policy: Policy,
+  context: ExplainContext,
   place: RankOwner,
   verdict: Verdict,
   source: number,
-  steps: number,
   why: (rule: Rule, decides: boolean) => string,
 ): Explanation {
-  const { walk, omitted } = walkTo(policy, place, source, steps, why);
+  const { policy } = context;
+  const { walk, omitted } = walkTo(context, place, source, why);
   const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
   const rule = place.kind === 'rule' ? group?.rules[place.rule] : undefined;
   const mode = rule?.mode ?? group?.mode ?? policy.default.mode;
@@ -231,10 +243,9 @@ function consequence(verdict: Verdict): string {
 }
 
 function walkTo(
-  policy: Policy,
+  { policy, steps: limit, membership }: ExplainContext,
   place: RankOwner,
   source: number,
-  limit: number,
   why: (rule: Rule, decides: boolean) => string,
 ): { walk: readonly WalkStep[]; omitted: number } {
   const walk: WalkStep[] = [];
@@ -248,7 +259,7 @@ function walkTo(
     return { walk, omitted };
   };
   for (const [index, group] of policy.groups.entries()) {
-    const scope = scopeOf(group, source);
+    const scope = scopeOf(group, source, membership);
     if (scope === null) {
       pass(group.id, null, () => `source ${formatAddress(source)} is not among its sources`);
       continue;
@@ -256,7 +267,7 @@ function walkTo(
     const decides = place.kind !== 'policy_default' && place.group === index;
     for (const [number, rule] of group.rules.entries()) {
       if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule, true));
-      pass(group.id, rule.id, () => (isInScope(scope, rule.action) ? why(rule, false) : UNRESOLVED));
+      pass(group.id, rule.id, () => (isInScope(scope, rule.action) ? why(rule, false) : onlyDenies(group, membership)));
     }
     if (decides)
       return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
@@ -265,7 +276,11 @@ function walkTo(
   return finish(null, null, `no group decides, and the default is ${policy.default.action}`);
 }
 
-const UNRESOLVED = 'the selectors of its group were never resolved, so it allows nothing from this source';
+function onlyDenies({ selectors }: Group, { scope }: Membership): string {
+  return isResolved(selectors, scope)
+    ? 'no object owns this source in a network of pods, so it allows nothing from this source'
+    : 'the selectors of its group were never resolved, so it allows nothing from this source';
+}
 
 function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
   switch (found) {

@@ -1,4 +1,5 @@
 import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
+import { EMPTY_SET } from '#contracts/member-tables.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';
@@ -18,6 +19,7 @@ export function listing(program: Program): string {
       'sources',
       intervalLines(program.sources, addresses, (list) => `list ${list}`),
     ),
+    ...section('members', memberLines(program)),
     ...section('lists', listLines(program)),
     ...section('rule blocks', ruleBlockLines(program)),
     ...section(
@@ -46,6 +48,20 @@ export function protocolText(protocol: number): string {
 
 function section(title: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+}
+
+/** Formats the lists of sources with an owner. A set that is not listed has the list of `closed`. */
+function memberLines({ members }: Program): readonly string[] {
+  if (members === null) return [];
+  const { bases, trees, lists, sets, selectors } = members;
+  const setText = (low: number, end: number | undefined): string =>
+    low === 0 ? 'closed' : between(`set ${low}`, `set ${(end ?? low + 1) - 1}`);
+  return [
+    ...selectors.map(({ key, groups }) => `selector ${key}: groups ${groups.join(' ')}`),
+    ...sets.map((groups, at) => `set ${EMPTY_SET + at}: groups ${groups.join(' ')}`),
+    ...intervalLines(bases, addresses, (base) => `base ${base}`),
+    ...poolLines('base', trees, setText, (population) => `list ${lists[population]}`),
+  ];
 }
 
 function listLines({ lists }: Program): readonly string[] {

@@ -25,7 +25,7 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   return (
     one?.rules === other?.rules &&
     one?.sources === other?.sources &&
-    one?.dynamic === other?.dynamic &&
+    one?.selectors === other?.selectors &&
     one?.id === other?.id &&
     one?.mode === other?.mode &&
     one?.defaultAction === other?.defaultAction

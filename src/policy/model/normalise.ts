@@ -7,6 +7,7 @@ import { parseHostname } from './hostname.js';
 import { parseAddress, parseCidr } from './ipv4.js';
 import { parsePorts } from './parse-ports.js';
 import { parseProtocol } from './protocol.js';
+import { selectorOf } from './selector.js';
 import { normaliseTls } from './tls.js';
 
 /** The default ICMP types of a rule with protocol icmp that lists neither types nor codes (D14). */
@@ -39,7 +40,7 @@ export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode:
     pointer,
     mode,
     sources: prefixes(cidrs, ips),
-    dynamic: kubernetes.length > 0,
+    selectors: kubernetes.length === 0 ? NONE : kubernetes.map(selectorOf),
     rules: walk(rules),
     defaultAction: config.default_action === undefined ? undefined : normaliseAction(config.default_action),
   };

@@ -12,7 +12,8 @@ export function sameSources(one: readonly Group[], other: readonly Group[]): boo
 function isAlike(one: Group, other: Group): boolean {
   if (one === other) return true;
   return (
-    one.dynamic === other.dynamic &&
+    one.selectors.length === other.selectors.length &&
+    one.selectors.every(({ key }, at) => key === other.selectors[at]?.key) &&
     (one.rules.length === 0) === (other.rules.length === 0) &&
     (one.defaultAction === undefined) === (other.defaultAction === undefined) &&
     one.sources.length === other.sources.length &&

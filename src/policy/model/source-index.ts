@@ -1,11 +1,21 @@
+import { type Membership, NO_MEMBERSHIP, type SelectorScope } from '#contracts/membership.js';
 import type { Group } from '#contracts/policy-model.js';
+import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { mask } from './ipv4.js';
-import type { Scope } from './source-scope.js';
+import { hasDenies, isClosed, isResolved, isSameScope, type Scope, staticSources } from './source-scope.js';
 
 const KEPT_SOURCES = 4096;
 
 /** A group that applies to a source: its index in the policy, and which of its rules apply. */
 export type ScopedGroup = { readonly group: number; readonly scope: Scope };
+
+/**
+ * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
+ * the address. `CLOSED`: every deny rule of a group with selectors applies, and none of its allow rules.
+ */
+export type Owner = readonly number[] | typeof NO_OWNER | typeof CLOSED;
+export const NO_OWNER = 'no_owner';
+export const CLOSED = 'closed';
 
 /**
  * Finds the groups that apply to a source. The reference evaluator uses this index and the compiler does not.
@@ -14,13 +24,20 @@ export type ScopedGroup = { readonly group: number; readonly scope: Scope };
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
   readonly #lengths: readonly number[];
-  readonly #dynamic: readonly number[];
+  /** The groups with selectors that deny something: only these can apply by deny rules alone. */
+  readonly #denying: readonly number[];
+  readonly #unresolved: readonly number[];
+  readonly #bySelector: SelectorGroups;
+  /** The groups that apply to recent sources without an owner. */
   readonly #kept = new Map<number, readonly ScopedGroup[]>();
 
-  constructor(groups: readonly Group[]) {
+  constructor(
+    groups: readonly Group[],
+    readonly scope: SelectorScope = NO_MEMBERSHIP.scope,
+  ) {
     const lengths = new Set<number>();
-    for (const [index, { sources }] of groups.entries()) {
-      for (const { address, length } of sources) {
+    for (const [index, group] of groups.entries()) {
+      for (const { address, length } of staticSources(group, scope)) {
         lengths.add(length);
         const key = sourceKey(address, length);
         const known = this.#bySource.get(key);
@@ -29,24 +46,52 @@ export class SourceIndex {
       }
     }
     this.#lengths = [...lengths];
-    this.#dynamic = [...groups.keys()].filter((index) => groups[index]?.dynamic === true);
+    this.#denying = denyingGroups(groups);
+    this.#unresolved = this.#denying.filter((index) => !isResolved(groups[index]?.selectors ?? [], scope));
+    this.#bySelector = selectorGroups(groups, scope);
+  }
+
+  /** Whether the index is also valid for these groups, which must have the same sources. */
+  isFor(groups: readonly Group[], scope: SelectorScope): boolean {
+    const denying = denyingGroups(groups);
+    return (
+      isSameScope(this.scope, scope) &&
+      denying.length === this.#denying.length &&
+      denying.every((group, at) => group === this.#denying[at])
+    );
   }
 
   /** Returns the groups that apply to a source, in the order of evaluation. */
-  groupsOf(source: number): readonly ScopedGroup[] {
-    const kept = this.#kept.get(source | 0);
+  groupsOf(source: number, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
+    const set = members.setOf(source);
+    return this.groupsOfOwner(source, set === undefined ? NO_OWNER : groupsOfSet(set, this.#bySelector));
+  }
+
+  /** Returns the groups that apply to a source whose owner is known. */
+  groupsOfOwner(source: number, owner: Owner): readonly ScopedGroup[] {
+    const kept = owner === NO_OWNER ? this.#kept.get(source | 0) : undefined;
     if (kept !== undefined) return kept;
-    const found = new Set<number>();
+    const whole = new Set<number>();
     for (const length of this.#lengths) {
-      for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) found.add(group);
+      for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) whole.add(group);
     }
-    const groups = [...new Set([...found, ...this.#dynamic])]
+    if (typeof owner !== 'string') for (const group of owner) whole.add(group);
+    const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.scope, source));
+    const groups = [...new Set([...whole, ...(closes ? this.#denying : this.#unresolved)])]
       .sort((left, right) => left - right)
-      .map((group): ScopedGroup => ({ group, scope: found.has(group) ? 'all' : 'denies' }));
+      .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));
+    if (owner !== NO_OWNER) return groups;
     if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
     this.#kept.set(source | 0, groups);
     return groups;
   }
+}
+
+function denyingGroups(groups: readonly Group[]): readonly number[] {
+  return [...groups.keys()].filter((index) => {
+    const group = groups[index];
+    return group !== undefined && group.selectors.length > 0 && hasDenies(group);
+  });
 }
 
 function sourceKey(address: number, length: number): number {

@@ -1,8 +1,11 @@
 import { itemAt } from '#arrays/read.js';
 import { IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
+import { NO_OWNER_CELL } from '#contracts/proof-types.js';
 import { lastAddress } from '#policy/model/ipv4.js';
-import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import type { SourceIndex } from '#policy/model/source-index.js';
+import { affectedSources, isInScope } from '#policy/model/source-scope.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
+import type { ProofOwners } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './random-numbers.js';
 
@@ -19,6 +22,8 @@ const ENOUGH = 1 << 16;
  * `keys` divides these packets into classes by protocol, ports, and ICMP type and code.
  */
 type Region = {
+  /** The cell of the owner of the sources. Without an owner, packets just outside the sources are added. */
+  readonly owner: number;
   readonly sourceFirst: number;
   readonly sourceLast: number;
   readonly destinationFirst: number;
@@ -38,15 +43,19 @@ export type Classes = { readonly regions: readonly Region[]; readonly count: num
  * types and codes. Returns null if the policy has more than `limit` classes, or if the search visits too many
  * rules.
  */
-export function classesOf({ groups }: Policy, limit: number): Classes | null {
-  const sources = addressAxis(groups.flatMap((group) => group.sources));
+export function classesOf({ groups }: Policy, index: SourceIndex, owners: ProofOwners, limit: number): Classes | null {
+  const starts = addressAxis(groups.flatMap((group) => affectedSources(group, index.scope)));
+  const sources = [
+    ...starts.map((first, at) => ({ first, last: endOf(starts, at, LAST_ADDRESS), owner: NO_OWNER_CELL })),
+    ...owners.sources.map(({ source, owner }) => ({ first: source, last: source, owner })),
+  ];
   const regions: Region[] = [];
   let count = 0;
   let looks = 0;
-  for (const [at, sourceFirst] of sources.entries()) {
-    const rules = groups.flatMap((group) => {
-      const scope = scopeOf(group, sourceFirst);
-      return scope === 'all' ? group.rules : group.rules.filter(({ action }) => isInScope(scope, action));
+  for (const { first, last, owner } of sources) {
+    const rules = index.groupsOfOwner(first, owners.ownerOf(owner)).flatMap(({ group, scope }) => {
+      const own = itemAt(groups, group).rules;
+      return scope === 'all' ? own : own.filter(({ action }) => isInScope(scope, action));
     });
     const destinations = addressAxis(rules.flatMap((rule) => rule.destinations));
     const everywhere = rules.filter((rule) => rule.destinations.length === 0);
@@ -59,8 +68,9 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
       if (count > limit) return null;
       const destinationLast = endOf(destinations, place, LAST_ADDRESS);
       regions.push({
-        sourceFirst,
-        sourceLast: endOf(sources, at, LAST_ADDRESS),
+        owner,
+        sourceFirst: first,
+        sourceLast: last,
         destinationFirst,
         destinationLast,
         keys,
@@ -76,7 +86,7 @@ export function classesOf({ groups }: Policy, limit: number): Classes | null {
  * of the compiled tables that is too long.
  */
 export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
-  for (const { sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
+  for (const { owner, sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
     if (packets.exhausted) return;
     for (const { low, high, major, minor } of keys) {
       const lastField = lastOfFields(high);
@@ -84,21 +94,23 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
         const lastMajor = endOf(major, at, lastField);
         for (const [place, firstMinor] of minor.entries()) {
           const lastMinor = endOf(minor, place, lastField);
-          packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor);
-          packets.add(sourceLast, destinationLast, high, lastMajor, lastMinor);
+          packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor, owner);
+          packets.add(sourceLast, destinationLast, high, lastMajor, lastMinor, owner);
           const protocol = random.flip() ? low : high;
           const between = random.within(firstMajor, lastMajor);
           const source = random.flip() ? sourceFirst : sourceLast;
           const destination = random.flip() ? destinationFirst : destinationLast;
-          packets.add(before(sourceFirst), destination, protocol, between, firstMinor);
-          packets.add(behind(sourceLast), destination, protocol, between, lastMinor);
-          packets.add(source, before(destinationFirst), protocol, between, firstMinor);
-          packets.add(source, behind(destinationLast), protocol, between, lastMinor);
+          if (owner === NO_OWNER_CELL) {
+            packets.add(before(sourceFirst), destination, protocol, between, firstMinor);
+            packets.add(behind(sourceLast), destination, protocol, between, lastMinor);
+          }
+          packets.add(source, before(destinationFirst), protocol, between, firstMinor, owner);
+          packets.add(source, behind(destinationLast), protocol, between, lastMinor, owner);
           if (low !== IPPROTO.icmp || minor.length === 1 || packets.count > ENOUGH) continue;
           // Sample every ICMP type, because the compiled tables store the codes of each type separately.
           for (let type = firstMajor + 1; type < lastMajor; type++) {
-            packets.add(source, destination, low, type, firstMinor);
-            packets.add(source, destination, low, type, lastMinor);
+            packets.add(source, destination, low, type, firstMinor, owner);
+            packets.add(source, destination, low, type, lastMinor, owner);
           }
         }
       }

@@ -2,8 +2,10 @@ import { itemAt } from '#arrays/read.js';
 import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { destinationOrder } from '#policy/model/destination-order.js';
 import { lastAddress } from '#policy/model/ipv4.js';
+import type { ScopedGroup } from '#policy/model/source-index.js';
 import { affectedSources } from '#policy/model/source-scope.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
+import type { OwnedSource } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './random-numbers.js';
 
@@ -113,14 +115,27 @@ export class ProofCorners {
     }
   }
 
+  /** Adds packets from a source with an owner, for random rules of random groups among `groups`. */
+  addOwned({ source, owner }: OwnedSource, groups: readonly ScopedGroup[], count: number): void {
+    const withRules = groups.map(({ group }) => itemAt(this.#groups, group).rules).filter(({ length }) => length > 0);
+    this.#random.begin(Math.imul(source, 0x85eb_ca6b) ^ Math.imul(owner, 0xc2b2_ae35));
+    for (let turn = 0; turn < count && withRules.length > 0 && !this.packets.exhausted; turn++) {
+      const rule = this.#random.pick(this.#random.pick(withRules));
+      this.#makeCorner(rule);
+      if (this.#random.flip()) this.#stepOut(rule);
+      this.packets.add(source, this.#destination, this.#protocol, this.#major, this.#minor, owner);
+    }
+  }
+
   /**
    * Returns the sources and rules of a group. Returns empty lists for a group that has no sources, so that no
    * packets are made for this group.
    */
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = itemAt(this.#groups, group);
-    if (found.dynamic) return { sources: affectedSources(found), rules: found.rules };
-    return found.sources.length > 0 ? found : UNREACHED;
+    if (found.selectors.length === 0) return found.sources.length > 0 ? found : UNREACHED;
+    const sources = affectedSources(found, this.packets.walk.scope);
+    return sources.length > 0 ? { sources, rules: found.rules } : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {

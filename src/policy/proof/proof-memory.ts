@@ -1,9 +1,10 @@
 import { u32At } from '#arrays/read.js';
+import type { SelectorScope } from '#contracts/membership.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { SourceIndex } from '#policy/model/source-index.js';
-import { affectedSources } from '#policy/model/source-scope.js';
+import { affectedSources, isSameScope } from '#policy/model/source-scope.js';
 import { type Density, ProofCorners } from './proof-corners.js';
 import { type DecidedPackets, ProofPackets, type Renewal } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
@@ -20,7 +21,12 @@ const FEW = 1 << 12;
 /** The difference between the verdict words of two neighbouring ranks. */
 const RANK = 16;
 
-type KeptSample = { readonly policy: Policy; readonly density: Density; readonly decided: DecidedPackets };
+type KeptSample = {
+  readonly policy: Policy;
+  readonly scope: SelectorScope;
+  readonly density: Density;
+  readonly decided: DecidedPackets;
+};
 
 /**
  * Makes the proof packets for large policies, and keeps the packets of the latest policy. The packets consist
@@ -34,31 +40,33 @@ export class ProofMemory {
   #kept: KeptSample | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
-  decided(policy: Policy, density: Density): DecidedPackets {
+  decided(policy: Policy, scope: SelectorScope, density: Density): DecidedPackets {
     const kept = this.#kept;
     this.#kept = undefined;
     const room = kept === undefined ? undefined : kept.decided.expected.length + FEW;
-    const packets = new ProofPackets(new ReferenceWalk(policy, this.#sourcesOf(policy)), room);
+    const packets = new ProofPackets(new ReferenceWalk(policy, this.sourcesOf(policy, scope)), room);
     const corners = new ProofCorners(packets, density);
-    if (kept !== undefined && isComparable(kept, policy, density)) addChanged(kept, corners);
+    if (kept !== undefined && isComparable(kept, policy, scope, density)) addChanged(kept, corners);
     else addAll(corners);
     if (packets.exhausted) return fromEverywhere(new ProofPackets(packets.walk), density);
     const decided = packets.decided();
-    this.#kept = { policy, density, decided };
+    this.#kept = { policy, scope, density, decided };
     return decided;
   }
 
-  #sourcesOf({ groups }: Policy): SourceIndex {
+  /** Returns the index of the sources of a policy. */
+  sourcesOf({ groups }: Policy, scope: SelectorScope): SourceIndex {
     const known = this.#index;
-    const isKnown = known !== undefined && sameSources(known.groups, groups);
-    const sources = isKnown ? known.sources : new SourceIndex(groups);
+    const isKnown = known !== undefined && sameSources(known.groups, groups) && known.sources.isFor(groups, scope);
+    const sources = isKnown ? known.sources : new SourceIndex(groups, scope);
     this.#index = { groups, sources };
     return sources;
   }
 }
 
-function isComparable(kept: KeptSample, policy: Policy, density: Density): boolean {
+function isComparable(kept: KeptSample, policy: Policy, scope: SelectorScope, density: Density): boolean {
   const { action, mode } = kept.policy.default;
+  if (!isSameScope(kept.scope, scope)) return false;
   return kept.density === density && action === policy.default.action && mode === policy.default.mode;
 }
 
@@ -83,7 +91,7 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
   const { groups } = packets.walk.policy;
   const before = policy.groups;
   const change = groupChange(before, groups);
-  const renewal = renewalOf(before, groups, change);
+  const renewal = renewalOf(before, groups, change, packets.walk.scope);
   packets.keepRuns(decided, 0, change.from, renewal);
   for (let group = change.from; group < change.after; group++) addOwn(corners, group);
   packets.keepRuns(decided, change.before, before.length, renewal);
@@ -106,11 +114,16 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
   }
 }
 
-function renewalOf(before: readonly Group[], after: readonly Group[], change: GroupChange): Renewal {
+function renewalOf(
+  before: readonly Group[],
+  after: readonly Group[],
+  change: GroupChange,
+  scope: SelectorScope,
+): Renewal {
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
   const ranks = ranksOf(before, 0, change.before);
   return {
-    sources: new SourceRanges(changed.flatMap(affectedSources)),
+    sources: new SourceRanges(changed.flatMap((group) => affectedSources(group, scope))),
     behind: ranks * RANK,
     by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
@@ -123,8 +136,10 @@ function renewalOf(before: readonly Group[], after: readonly Group[], change: Gr
 function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets {
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);
-  const rules = groups.flatMap(({ sources, dynamic, rules: own }, group) =>
-    affectedSources({ sources, dynamic }).length === 0 ? [] : own.map((_, place) => ({ group, place })),
+  const rules = groups.flatMap(({ sources, selectors, rules: own }, group) =>
+    affectedSources({ sources, selectors }, packets.walk.scope).length === 0
+      ? []
+      : own.map((_, place) => ({ group, place })),
   );
   for (let round = 0; round < ROUNDS; round++) {
     for (let first = round * RUN; first < rules.length; first += ROUNDS * RUN) {

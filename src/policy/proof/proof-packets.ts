@@ -2,8 +2,9 @@ import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
+import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
 import { hasPorts } from './proof-axes.js';
+import type { ProofOwners } from './proof-owners.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
 
@@ -55,6 +56,7 @@ export class ProofPackets {
   constructor(
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
+    private readonly owners?: ProofOwners,
   ) {
     this.#packets = new GrowingUint32Array(expected * PACKET_CELLS);
     this.#expected = new GrowingUint32Array(expected);
@@ -79,9 +81,16 @@ export class ProofPackets {
 
   /**
    * Adds a packet and decides it. `major` and `minor` are destination and source port, or ICMP type and code.
-   * They have no effect for other protocols.
+   * They have no effect for other protocols. `owner` is the cell of the owner of the source.
    */
-  add(source: number, destination: number, protocol: number, major: number, minor: number): void {
+  add(
+    source: number,
+    destination: number,
+    protocol: number,
+    major: number,
+    minor: number,
+    owner = NO_OWNER_CELL,
+  ): void {
     const packet = this.#packet;
     const ports = hasPorts(protocol);
     const icmp = protocol === IPPROTO.icmp;
@@ -96,10 +105,11 @@ export class ProofPackets {
     this.#packets.push(destination);
     this.#packets.push(packet.sourcePort * 0x1_0000 + packet.destinationPort);
     this.#packets.push((protocol << 16) | (packet.icmpType << 8) | packet.icmpCode);
+    this.#packets.push(owner);
     const place = this.count;
     this.#expected.push(0);
     this.#steps.push(0);
-    this.#evaluate(packet, place);
+    this.#evaluate(packet, place, owner);
   }
 
   /**
@@ -127,7 +137,8 @@ export class ProofPackets {
     for (let index = from; index < to; index++) {
       if (sources.holds(u32At(packets, index * PACKET_CELLS))) {
         if (this.exhausted) return;
-        this.#evaluate(packetAt(kept, index), moved + index);
+        const owner = u32At(packets, index * PACKET_CELLS + OWNER_CELL);
+        this.#evaluate(packetAt(kept, index), moved + index, owner);
         continue;
       }
       const word = u32At(expected, index);
@@ -146,9 +157,9 @@ export class ProofPackets {
     };
   }
 
-  #evaluate(packet: Packet, place: number): void {
+  #evaluate(packet: Packet, place: number, owner: number): void {
     const before = this.walk.steps;
-    this.#expected.array[place] = this.walk.wordOf(packet);
+    this.#expected.array[place] = this.walk.wordOf(packet, this.owners?.ownerOf(owner));
     const steps = this.walk.steps - before;
     this.#steps.array[place] = steps;
     this.#total += steps;

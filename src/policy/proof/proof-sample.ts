@@ -1,9 +1,12 @@
+import { sharedWords } from '#arrays/shared-array.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { ProofSample } from '#contracts/proof-types.js';
-import { SourceIndex } from '#policy/model/source-index.js';
+import type { SourceIndex } from '#policy/model/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
 import { ProofMemory } from './proof-memory.js';
+import { ProofOwners } from './proof-owners.js';
 import { type DecidedPackets, ProofPackets } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
 import { ProofRandom } from './random-numbers.js';
@@ -28,17 +31,32 @@ const BESIDE = 1 << 14;
  * class.
  */
 const BESIDE_EACH = 8;
+/** The approximate number of packets from sources with owners, if there are too many classes. */
+const OWNED = 1 << 13;
+
+type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
 
 /**
  * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
  * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
- * that combine two groups, follow. Equal policies give equal samples, whatever `memory` contains.
+ * that combine two groups, follow. Equal policies with equal scopes and members give equal samples, whatever
+ * `memory` contains.
  */
-export function sampleOf(policy: Policy, memory: ProofMemory = new ProofMemory()): ProofSample {
+export function sampleOf(
+  policy: Policy,
+  memory: ProofMemory = new ProofMemory(),
+  membership: ListedMembership = NOTHING_LISTED,
+): ProofSample {
+  const { scope } = membership;
+  const index = memory.sourcesOf(policy, scope);
+  const owners = new ProofOwners(policy, index, membership);
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
-  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, MAX_CLASSES);
-  if (classes === null) return sample(memory.decided(policy, densityOf(rules)), null, false);
-  const packets = new ProofPackets(new ReferenceWalk(policy, new SourceIndex(policy.groups)));
+  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, index, owners, MAX_CLASSES);
+  if (classes === null) {
+    const decided = memory.decided(policy, scope, densityOf(rules));
+    return sample(joined(decided, ownedPackets(policy, index, owners)), null, false);
+  }
+  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);
   const random = new ProofRandom();
   random.begin(seedOf(policy));
   addClasses(packets, classes, random);
@@ -58,7 +76,32 @@ function densityOf(rules: number): number {
   return rules <= BESIDE ? Math.floor(BESIDE / Math.max(1, rules)) : 2 ** -Math.ceil(Math.log2(rules / BESIDE));
 }
 
-function sample({ packets, expected }: DecidedPackets, classes: number | null, complete: boolean): ProofSample {
+/**
+ * Returns packets from sources with owners, for a policy with too many classes. `ProofMemory` does not keep
+ * them, because they are few.
+ */
+function ownedPackets(policy: Policy, index: SourceIndex, owners: ProofOwners): Decided {
+  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);
+  const corners = new ProofCorners(packets, 1);
+  const each = Math.max(1, Math.floor(OWNED / Math.max(1, owners.sources.length)));
+  for (const owned of owners.sources) {
+    corners.addOwned(owned, index.groupsOfOwner(owned.source, owners.ownerOf(owned.owner)), each);
+  }
+  return packets.decided();
+}
+
+function joined(one: Decided, other: Decided): Decided {
+  if (other.expected.length === 0) return one;
+  const packets = sharedWords(one.packets.length + other.packets.length);
+  packets.set(one.packets);
+  packets.set(other.packets, one.packets.length);
+  const expected = sharedWords(one.expected.length + other.expected.length);
+  expected.set(one.expected);
+  expected.set(other.expected, one.expected.length);
+  return { packets, expected };
+}
+
+function sample({ packets, expected }: Decided, classes: number | null, complete: boolean): ProofSample {
   return { packets, expected, classes, complete };
 }
 

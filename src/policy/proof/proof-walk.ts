@@ -1,12 +1,13 @@
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
+import type { SelectorScope } from '#contracts/membership.js';
 import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { ranksOf } from '#policy/model/group-change.js';
 import { mask } from '#policy/model/ipv4.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rank.js';
-import type { SourceIndex } from '#policy/model/source-index.js';
+import { NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
 import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
@@ -51,9 +52,13 @@ export class ReferenceWalk {
     }
   }
 
-  /** Returns the verdict word that decides a packet. */
-  wordOf(packet: Packet): number {
-    const groups = this.#sources.groupsOf(packet.source);
+  get scope(): SelectorScope {
+    return this.#sources.scope;
+  }
+
+  /** Returns the verdict word that decides a packet from a source with this owner. */
+  wordOf(packet: Packet, owner: Owner = NO_OWNER): number {
+    const groups = this.#sources.groupsOfOwner(packet.source, owner);
     this.steps += groups.length;
     for (const { group, scope } of groups) {
       const table = this.#tableOf(group);

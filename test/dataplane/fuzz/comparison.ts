@@ -192,7 +192,7 @@ function naming(policy: Policy, patterns: readonly string[]): Policy {
     pointer: '',
     mode: 'enforce',
     sources: [],
-    dynamic: false,
+    selectors: [],
     rules,
     defaultAction: undefined,
   };

@@ -48,6 +48,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
       hasNames: 0,
       sinceLow: 0xffff_ffff,
       sinceHigh: 0xffff_ffff,
+      bases: 0xffff_ffff,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });

@@ -27,7 +27,7 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.icmp_type = asked->icmp_type;
 	packet.icmp_code = asked->icmp_code;
 	image = image_of(slot_of(*slot));
-	list = find_list(image, asked->source, asked->destination);
+	list = find_list_of(image, asked->source, asked->destination, asked->owner);
 	packet.prefetched.list = list;
 	packet.prefetched.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
@@ -41,8 +41,9 @@ static long prove_one(__u32 index, const __u32 *slot)
 }
 
 /* Classifies the packets in the map `proof` by the compiled policy in one program slot, whether or not that
- * slot is in force. Stores each verdict word in the `word` field of its packet. Ignores grants, because the
- * reference evaluator computes the expected words without grants.
+ * slot is in force. Takes the owner of the source from the packet, and not from the members. Stores each
+ * verdict word in the `word` field of its packet. Ignores grants, because the reference evaluator computes
+ * the expected words without grants.
  */
 SEC("syscall")
 int weir_prove(struct proof_request *request)

@@ -4,6 +4,7 @@
 
 #include "image_search.h"
 #include "grants.h"
+#include "members.h"
 
 #define AUDITED 8
 #define MAX_RULE_BLOCKS 7
@@ -11,6 +12,7 @@
 #define HEADER_SOURCES 5
 #define HEADER_BEHIND_LISTS 6
 #define HEADER_HAS_NAMES 7
+#define HEADER_BASES 10
 /* Number of cache lines that the search prefetches after a rule list. Must equal LINES_BEHIND_LIST in
  * src/dataplane/image/program-image.ts.
  */
@@ -24,11 +26,11 @@ static __always_inline __u32 slot_of(__u32 active_word)
 	return active_word & 1;
 }
 
-/* Returns the index of the cache line of the source's rule list, or 0 if the program image is damaged. If the
- * header of the image asks for a prefetch, the function loads the six cache lines after the list, which
- * probably contain the rules of the list.
+/* Returns the index of the cache line of the rule list of a source, or 0 if the program image is damaged.
+ * `owner` is a result of `owner_of`. If the header of the image asks for a prefetch, the function loads the
+ * six cache lines after the list, which probably contain the rules of the list.
  */
-static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
+static __always_inline __u32 find_list_of(struct image image, __u32 source, __u32 destination, __u32 owner)
 {
 	struct line *header = image.lines;
 	__u32 index;
@@ -38,7 +40,10 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 		return 0;
 	if (header->words[HEADER_HAS_NAMES])
 		prefetch_grants(destination);
-	index = search_tree(image, header->words[HEADER_SOURCES], source, NONE);
+	if (owner && header->words[HEADER_BASES] != NONE)
+		index = list_of_owner(image.slot, header->words[HEADER_BASES], source, owner);
+	else
+		index = search_tree(image, header->words[HEADER_SOURCES], source, NONE);
 	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
@@ -58,6 +63,19 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 			(void)*(volatile __u32 *)line[-i].words;
 	}
 	return index;
+}
+
+/* Returns the result of `find_list_of` for the present owner of the source. Policies without resolved
+ * selectors have no tree of bases, so their packets do not read the members.
+ */
+static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
+{
+	struct line *header = image.lines;
+	__u32 owner = 0;
+
+	if (header && header->words[HEADER_BASES] != NONE)
+		owner = owner_of(image.slot, source);
+	return find_list_of(image, source, destination, owner);
 }
 
 /* Returns the lowest verdict word of rule block number `block`, without the hostname rules of the block.

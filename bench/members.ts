@@ -1,0 +1,223 @@
+import type { MemberList } from '#contracts/membership.js';
+import { type Group, IPPROTO, type Policy } from '#contracts/policy-model.js';
+import { FLOW_KEY_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
+import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
+import { layout } from '#dataplane/image/program-image.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { loadObject } from '#dataplane/object/loaded-object.js';
+import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
+import { selectorOf } from '#policy/model/selector.js';
+import { ProofMemory } from '#policy/proof/proof-memory.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
+import { Random } from '#test/seed.js';
+import type { Bench, Row } from './bench.js';
+import { loadForBench, timeLookups } from './lookups.js';
+
+const SOURCES = 0x0a00_0000;
+const DESTINATIONS = 0x1400_0000;
+const MEMBERS = 2 ** 14;
+const DEPLOYMENTS = 128;
+const FLOWS = 2 ** 17;
+const CHANGES = 5_000;
+
+type Rules = { readonly groups: number; readonly each: number; readonly denies: boolean };
+
+const keyOf = (deployment: number) =>
+  selectorOf({ integration: 'prod', pod_selector: { match_labels: { app: `a${deployment}` } } });
+
+/** Returns a policy of groups with sources or with one selector each. */
+function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selectors'): Policy {
+  const random = new Random(groups);
+  return {
+    groups: Array.from({ length: groups }, (_, number): Group => {
+      const sources = Array.from({ length: Math.ceil(MEMBERS / groups) }, (_, at) => SOURCES + number + at * groups);
+      return {
+        id: `g${number}`,
+        pointer: '',
+        mode: 'enforce',
+        sources: kind === 'addresses' ? sources.map((address) => ({ address, length: 32 })) : [],
+        selectors: kind === 'addresses' ? [] : [keyOf(number)],
+        rules: Array.from({ length: each }, (_, rule) => {
+          const low = random.below(60_000);
+          return {
+            id: `r${rule}`,
+            pointer: '',
+            action: denies ? random.pick(['allow', 'deny'] as const) : ('allow' as const),
+            mode: 'enforce' as const,
+            destinations: [{ address: DESTINATIONS + random.below(2 ** 12) * 2 ** 8, length: 24 }],
+            hostname: undefined,
+            protocol: IPPROTO.tcp,
+            sourcePorts: [],
+            destinationPorts: [{ low, high: low + 2_000 }],
+            icmpTypes: [],
+            icmpCodes: [],
+            tls: undefined,
+          };
+        }),
+        defaultAction: undefined,
+      };
+    }),
+    default: { action: 'deny', mode: 'enforce', from: 'default_policy' },
+  };
+}
+
+/** Each member belongs to one deployment, and each deployment to one group. */
+function membersOf(deployments: number, groups: number): MemberList {
+  const addresses = Uint32Array.from({ length: MEMBERS }, (_, at) => SOURCES + at);
+  return {
+    added: Array.from({ length: deployments }, (_, at) => ({ number: at + 1, keys: [keyOf(at % groups).key] })),
+    addresses,
+    sets: Uint32Array.from(addresses, (_, at) => (at % deployments) + 1),
+    dropped: [],
+  };
+}
+
+const scopeOf = (groups: number) => ({
+  resolved: new Set(Array.from({ length: groups }, (_, at) => keyOf(at).key)),
+  closed: [{ address: SOURCES, length: 16 }],
+  networks: new Map(),
+});
+
+const space = {
+  sources: { base: SOURCES, mask: MEMBERS - 1 },
+  destinations: { base: DESTINATIONS, mask: 0xf_ffff },
+};
+
+function lookupRows(): Row[] {
+  const rules = { groups: DEPLOYMENTS, each: 10, denies: true };
+  const loaded = loadForBench(1);
+  try {
+    const activate = (judged: Policy, list: MemberList | undefined): void => {
+      const membership = list === undefined ? undefined : { scope: scopeOf(DEPLOYMENTS), list };
+      stageProgram(loaded, compile(judged, { membership }), 1);
+      flipProgram(loaded);
+    };
+    const list = membersOf(DEPLOYMENTS, DEPLOYMENTS);
+    activate(policyOf(rules, 'addresses'), undefined);
+    const static_ = timeLookups(loaded, space);
+    loaded.members.replace(list);
+    activate(policyOf(rules, 'selectors'), list);
+    const owned = timeLookups(loaded, space);
+    const foreign = timeLookups(loaded, { ...space, sources: { base: 0xc000_0000, mask: 0xff_ffff } });
+    activate(policyOf(rules, 'addresses'), undefined);
+    const foreignStatic = timeLookups(loaded, { ...space, sources: { base: 0xc000_0000, mask: 0xff_ffff } });
+    const started = performance.now();
+    for (let turn = 0; turn < CHANGES; turn++) {
+      loaded.members.change({
+        added: [],
+        addresses: Uint32Array.of(SOURCES + (turn % MEMBERS)),
+        sets: Uint32Array.of(turn % 2 === 0 ? 0 : 1),
+        dropped: [],
+      });
+    }
+    const changeUs = ((performance.now() - started) * 1_000) / CHANGES;
+    const label = `${MEMBERS.toLocaleString('en')} sources`;
+    return [
+      { what: `${label} as static addresses: a first packet`, value: static_, unit: 'ns' },
+      { what: `${label} as members: a first packet`, value: owned, unit: 'ns' },
+      { what: `${label} as members: more than static`, value: owned - static_, unit: 'ns', atMost: 50 },
+      {
+        what: `${label} as members: more for another source`,
+        value: foreign - foreignStatic,
+        unit: 'ns',
+        atMost: 50,
+      },
+      { what: 'a change of one member, without the wait and the walk', value: changeUs, unit: 'µs' },
+    ];
+  } finally {
+    loaded.close();
+  }
+}
+
+/** Measures the walk over the flow table after a change. */
+function walkRows(): Row[] {
+  const loaded = loadForBench(1);
+  const object = loadObject({ ...loaded.options, flowCapacity: FLOWS }).object;
+  loaded.close();
+  const memory = (name: 'flows' | 'flow_tags'): MappedMemory => {
+    const { maxEntries, valueSize } = mapShape(object.mapFd(name));
+    return new MappedMemory(name, object.mapFd(name), maxEntries * valueSize);
+  };
+  const [flows, tags] = [memory('flows'), memory('flow_tags')];
+  const renewal = new FlowRenewal(object);
+  const sources = new Set(Array.from({ length: 100 }, (_, at) => SOURCES + at));
+  const timed = (): number => {
+    let best = Number.POSITIVE_INFINITY;
+    for (let turn = 0; turn < 20; turn++) {
+      const started = performance.now();
+      renewal.judgeAgain(sources);
+      best = Math.min(best, performance.now() - started);
+    }
+    return best;
+  };
+  const empty = timed();
+  const words = FLOW_STRUCT_BYTES / 4;
+  // Half of the ways have a flow, which is the capacity of the table.
+  tags.words.forEach((_, at) => {
+    tags.words[at] = at % 2 === 0 ? 0x0303_0303 : 0;
+  });
+  for (let line = 0; line < flows.words.length / words; line++) {
+    flows.words[line * words] = 0x0b00_0000 + line;
+    flows.words[line * words + FLOW_KEY_OFFSETS.protocol / 4] = KEY_USED << 16;
+  }
+  const full = timed();
+  renewal.unmap();
+  flows.unmap();
+  tags.unmap();
+  object.close();
+  const label = `a change of 100 members: the walk over`;
+  return [
+    { what: `${label} an empty table for ${FLOWS.toLocaleString('en')} flows`, value: empty, unit: 'ms' },
+    { what: `${label} ${FLOWS.toLocaleString('en')} flows`, value: full, unit: 'ms', atMost: 10 },
+  ];
+}
+
+/** Measures the compilation, the proof and the flip for a deployment that is new in a large policy. */
+function deploymentRows(denies: boolean): Row[] {
+  const rules = { groups: 1_000, each: 100, denies };
+  const judged = policyOf(rules, 'selectors');
+  const loaded = loadForBench(1);
+  try {
+    const memory = new CompileMemory();
+    const proofs = new ProofMemory();
+    const scope = scopeOf(rules.groups);
+    const elapsed = (list: MemberList): number => {
+      const started = performance.now();
+      const membership = { scope, list };
+      const program = compile(judged, { memory, membership });
+      const sample = sampleOf(judged, proofs, membership);
+      stageProgram(loaded, program, 1, {
+        image: layout(program),
+        placement: loaded.trafficStatistics.find(program.ruleNames),
+      });
+      const mismatch = loaded.prover.mismatch(sample, loaded.slots.idleSlot);
+      if (mismatch !== null) throw new Error('the proof failed');
+      flipProgram(loaded);
+      return performance.now() - started;
+    };
+    const list = membersOf(rules.groups, rules.groups);
+    loaded.members.replace(list);
+    const first = elapsed(list);
+    const next = { number: 5_000, keys: [keyOf(1).key, keyOf(2).key] };
+    const sets = list.sets.slice();
+    sets[0] = next.number;
+    const second = elapsed({ ...list, added: [...list.added, next], sets });
+    const label = `100,000 ${denies ? 'allow and deny' : 'allow'} rules of 1,000 selectors`;
+    const newDeployment = { what: `${label}: a new deployment`, value: second, unit: 'ms' };
+    return [
+      { what: `${label}: the first program`, value: first, unit: 'ms' },
+      denies ? newDeployment : { ...newDeployment, atMost: 400 },
+    ];
+  } finally {
+    loaded.close();
+  }
+}
+
+async function run(): Promise<readonly Row[]> {
+  return [...lookupRows(), ...walkRows(), ...deploymentRows(false), ...deploymentRows(true)];
+}
+
+export const membersBench: Bench = { name: 'members', run };

@@ -1,0 +1,32 @@
+import type { IntervalPool, Intervals } from './interval-map.js';
+
+/**
+ * The tables for sources with an owner. An owner is represented by the index of the set of groups that select
+ * it: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX` stands for a
+ * set that the program does not contain.
+ */
+export type MemberTables = MemberTrees & {
+  /** Maps a population to the number of its list in `lists`. */
+  readonly lists: Uint32Array;
+  /** The resolved selectors that groups name, with the ascending indexes of their groups in the policy. */
+  readonly selectors: readonly { readonly key: string; readonly groups: readonly number[] }[];
+  /** The sets of groups, each ascending. The first set is empty. */
+  readonly sets: readonly (readonly number[])[];
+  /**
+   * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are the
+   * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
+   */
+  readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
+};
+
+/** Two steps from a source and the index of its set of groups to a population. */
+export type MemberTrees = {
+  /** Maps a source address to its base: the number of its interval map in `trees`. */
+  readonly bases: Intervals;
+  /** The interval map of each base, from the index of a set of groups to a population. */
+  readonly trees: IntervalPool;
+};
+
+/** The index of a set that the program does not contain. */
+export const CLOSED_INDEX = 0;
+export const EMPTY_SET = 1;

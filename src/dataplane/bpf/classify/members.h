@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Members: addresses that an object of Kubernetes owns, each with the number of the set of selectors that
+ * select it (D38a). Only user space writes the maps `members` and `member_sets`, through mapped memory. The
+ * BPF programs only read these maps.
+ *
+ * One 64-bit store changes a member. User space waits for an RCU grace period before it reuses the number of
+ * a set.
+ */
+#ifndef WEIR_MEMBERS_H
+#define WEIR_MEMBERS_H
+
+#define MEMBER_PLACES 7
+#define MEMBER_PROBES 8
+
+/* A number that no set has. A member with this number is closed: it gets each deny rule of a group with
+ * selectors, and none of its allow rules.
+ */
+#define CLOSED_SET 0xffffffffU
+
+/* The header of the map `members`, in cache line 0; see struct grant_header. */
+struct member_header {
+	__u64 multiplier;
+	__u64 addend;
+	__u32 homes;
+	/* 1: the members are not known yet, so each address that the search does not find is closed. */
+	__u32 incomplete;
+	__u32 reserved[10];
+};
+
+/* A cache line of up to seven members. A member is `number of its set << 32 | address`; 0: a free place. */
+struct member_line {
+	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
+	__u32 spilled;
+	/* Number of addresses that belong into this cache line and have no room in any. If it is not 0, an address
+	 * that the search does not find is closed.
+	 */
+	__u32 refused;
+	__u64 members[MEMBER_PLACES];
+};
+
+union members_entry {
+	struct member_header header;
+	struct member_line line;
+};
+
+/* A set of selectors. The index of the set in the map `member_sets` is its number. */
+struct member_set {
+	/* For each program slot: index of the set of groups that these selectors select, in that compiled policy.
+	 * 0: that compiled policy does not contain the set, so its members are closed.
+	 */
+	__u32 indexes[2];
+	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the number is free */
+};
+
+_Static_assert(sizeof(struct member_header) == 64, "a line is a cache line");
+_Static_assert(sizeof(struct member_line) == 64, "a line is a cache line");
+_Static_assert(sizeof(struct member_set) == 32, "a set does not straddle lines");
+
+/* The value 1 of max_entries is a placeholder: the loader sets the sizes of `members` and `member_sets`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, union members_entry);
+} members SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct member_set);
+} member_sets SEC(".maps");
+
+static __always_inline void *members_at(__u32 index)
+{
+	return bpf_map_lookup_elem(&members, &index);
+}
+
+/* Returns the number of the set of an address, CLOSED_SET, or 0 if no object owns the address. */
+static __always_inline __u32 find_member(__u32 address)
+{
+	struct member_header *header = members_at(0);
+	__u32 index, missing;
+
+	if (!header)
+		return CLOSED_SET;
+	missing = header->incomplete ? CLOSED_SET : 0;
+	index = 1 + (((mix(address) * header->multiplier + header->addend) >> 32) * header->homes >> 32);
+	for (int probe = 0; probe < MEMBER_PROBES; probe++) {
+		struct member_line *line = members_at(index + probe);
+
+		if (!line)
+			return missing;
+		if (!probe && line->refused)
+			missing = CLOSED_SET;
+#pragma unroll
+		for (int i = 0; i < MEMBER_PLACES; i++) {
+			__u64 member = *(volatile __u64 *)&line->members[i];
+
+			if ((__u32)member == address && member >> 32)
+				return member >> 32;
+		}
+		if (!line->spilled)
+			return missing;
+	}
+	return missing;
+}
+
+/* Returns 1 + the index of the set of groups that select the owner of an address, in the compiled policy of a
+ * program slot. Returns 0 if no object owns the address.
+ */
+__noinline __u32 owner_of(__u32 slot, __u32 address)
+{
+	__u32 number = find_member(address);
+	struct member_set *set;
+
+	if (!number)
+		return 0;
+	set = bpf_map_lookup_elem(&member_sets, &number);
+	if (!set)
+		return 1;
+	return 1 + READ_ONCE(set->indexes[slot & 1]);
+}
+
+/* Returns the index of the cache line of the rule list of a source with an owner, or 0 if the program image
+ * is damaged. `bases` is the tree of the image that leads from the source to a tree of lists. `owner` is a
+ * result of `owner_of`.
+ */
+__noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source, __u32 owner)
+{
+	return search(slot, search(slot, bases, source), owner - 1);
+}
+
+#endif

@@ -1,0 +1,85 @@
+import { u32At } from '#arrays/read.js';
+import {
+  FLOW_KEY_OFFSETS,
+  FLOW_OFFSETS,
+  FLOW_STRUCT_BYTES,
+  JUDGE_AGAIN,
+  KEY_USED,
+  OPENED_BY_HIGH,
+} from '#dataplane/abi/flow.js';
+import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+
+const WORDS = FLOW_STRUCT_BYTES / 4;
+const LONGS = FLOW_STRUCT_BYTES / 8;
+const WAYS = 8;
+const LOW = FLOW_KEY_OFFSETS.low_address / 4;
+const HIGH = FLOW_KEY_OFFSETS.high_address / 4;
+const USE = FLOW_KEY_OFFSETS.protocol / 4;
+const FLAGS = Math.floor(FLOW_OFFSETS.flags / 4);
+const FLAGS_SHIFT = (FLOW_OFFSETS.flags % 4) * 8;
+const JUDGEMENT = FLOW_OFFSETS.judgement / 8;
+const AGAIN = BigInt(JUDGE_AGAIN) << 32n;
+/**
+ * The bits of the tag of each way in the two halves of a tag word, without marks; see `EACH_TAG` in the BPF
+ * code.
+ */
+const TAGS_LOW = 0x7f7f_7f3f;
+const TAGS_HIGH = 0x7f7f_7f7f;
+
+/** Makes the datapath classify flows again whose opener has other rights now. */
+export class FlowRenewal {
+  readonly #flows: MappedMemory;
+  readonly #tags: MappedMemory;
+  readonly #judgements: BigUint64Array;
+  readonly #sets: number;
+
+  constructor(object: BpfObject) {
+    const flows = object.mapFd('flows');
+    const { maxEntries } = mapShape(flows);
+    this.#sets = maxEntries / WAYS;
+    this.#flows = new MappedMemory('flows', flows, maxEntries * FLOW_STRUCT_BYTES);
+    this.#tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), this.#sets * 8, { readOnly: true });
+    this.#judgements = new BigUint64Array(this.#flows.buffer);
+  }
+
+  /**
+   * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
+   * packet is a reply. Returns the number of flows. The caller must wait for a grace period after the rights
+   * of the sources have changed.
+   */
+  judgeAgain(sources: ReadonlySet<number>): number {
+    const tags = this.#tags.words;
+    let count = 0;
+    for (let set = 0; set < this.#sets; set++) {
+      const low = u32At(tags, 2 * set) & TAGS_LOW;
+      const high = u32At(tags, 2 * set + 1) & TAGS_HIGH;
+      if ((low | high) === 0) continue;
+      for (let way = 0; way < WAYS; way++) {
+        const tag = way < 4 ? low >>> (8 * way) : high >>> (8 * (way - 4));
+        if ((tag & 0x7f) !== 0 && this.#judge(way * this.#sets + set, sources)) count += 1;
+      }
+    }
+    return count;
+  }
+
+  unmap(): void {
+    this.#flows.unmap();
+    this.#tags.unmap();
+  }
+
+  #judge(line: number, sources: ReadonlySet<number>): boolean {
+    const words = this.#flows.words;
+    const at = line * WORDS;
+    if (u32At(words, at + USE) >>> 16 !== KEY_USED) return false;
+    const isHigh = ((u32At(words, at + FLAGS) >>> FLAGS_SHIFT) & OPENED_BY_HIGH) !== 0;
+    if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
+    const place = line * LONGS + JUDGEMENT;
+    const before = Atomics.load(this.#judgements, place);
+    if (before === 0n || (before & AGAIN) !== 0n) return false;
+    // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
+    // period. If another flow takes the cache line, its next packet classifies it once more.
+    return Atomics.compareExchange(this.#judgements, place, before, before | AGAIN) === before;
+  }
+}

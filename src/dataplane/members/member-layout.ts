@@ -1,0 +1,30 @@
+/**
+ * Constants of the BPF maps `members` and `member_sets`; they must equal those in `bpf/classify/members.h`. A
+ * test compares the struct sizes and field offsets with the BTF of the BPF object.
+ */
+export const MEMBER_LINE = { words: 16, longs: 8 } as const;
+export const MEMBER_PLACES = 7;
+export const MEMBER_PROBES = 8;
+/**
+ * Offsets of the fields of `struct member_line` in a cache line: in 32-bit words, but `members` in 64-bit
+ * words.
+ */
+export const MEMBER_FIELDS = { spilled: 0, refused: 1, members: 1 } as const;
+/**
+ * Offset of the field `incomplete` of `struct member_header`, in 32-bit words. The other fields are as in
+ * `grants`.
+ */
+export const INCOMPLETE = 5;
+/** Size of `struct member_set` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
+export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
+
+/** The number that no set has. A member with this number has no allow rule of a group with selectors. */
+export const CLOSED_SET = 0xffff_ffff;
+
+/** The number of addresses for which the map `members` has room in any case. */
+const MEMBER_CAPACITY = 1 << 17;
+/** A home line has room for seven addresses. There is one for each four addresses of the capacity. */
+export const MEMBER_HOMES = MEMBER_CAPACITY / 4;
+export const MEMBER_LINES = 1 + MEMBER_HOMES + MEMBER_PROBES - 1;
+/** Number of entries of the map `member_sets`. The entry 0 has no set. */
+export const MEMBER_SETS = 1 << 14;

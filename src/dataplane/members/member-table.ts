@@ -1,0 +1,178 @@
+import { homeOf, writeHeader } from '#dataplane/grants/address-hash.js';
+import { HEADER } from '#dataplane/grants/grant-layout.js';
+import { SharedMemory } from '#dataplane/grants/memory.js';
+import {
+  INCOMPLETE,
+  MEMBER_FIELDS,
+  MEMBER_HOMES,
+  MEMBER_LINE,
+  MEMBER_LINES,
+  MEMBER_PLACES,
+  MEMBER_PROBES,
+} from './member-layout.js';
+
+/**
+ * The map `members`: addresses with an owner, each with the number of its set of selectors. One store changes
+ * a member, so that a BPF program reads either the old set or the new one.
+ */
+export class MemberTable {
+  readonly #memory: SharedMemory;
+  /** Addresses without room in any cache line, with the number that they should have. */
+  readonly #refused = new Map<number, number>();
+  #count = 0;
+
+  /**
+   * Takes over the members that an earlier process stored. Counts the spilled addresses again, because that
+   * process may have ended between two stores. The addresses that it refused are not known, so their lines
+   * count them until `complete`.
+   */
+  constructor(words: Uint32Array, random: Uint32Array) {
+    this.#memory = new SharedMemory(words);
+    if (this.#memory.word(HEADER.homes) === 0) {
+      this.#memory.storeWord(INCOMPLETE, 1);
+      writeHeader(words, MEMBER_HOMES, random);
+      return;
+    }
+    const spilled = new Uint32Array(MEMBER_LINES);
+    for (const { address, place } of this.#stored()) {
+      this.#count += 1;
+      for (let line = homeOf(words, address); line < lineOf(place); line++) spilled[line] = (spilled[line] ?? 0) + 1;
+    }
+    for (let line = 1; line < MEMBER_LINES; line++) {
+      const at = line * MEMBER_LINE.words + MEMBER_FIELDS.spilled;
+      if (this.#memory.word(at) !== spilled[line]) this.#memory.storeWord(at, spilled[line] ?? 0);
+    }
+  }
+
+  /** Number of addresses in the table. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Number of addresses that have no room, and are closed for that reason. */
+  get refused(): number {
+    return this.#refused.size;
+  }
+
+  /** Returns the number of the set of an address, also if it has no room; 0 if the address has no owner. */
+  numberOf(address: number): number {
+    const place = this.#find(address);
+    return place === undefined ? (this.#refused.get(address) ?? 0) : this.#memory.high(place);
+  }
+
+  *addresses(): Generator<number> {
+    for (const { address } of this.#stored()) yield address;
+  }
+
+  /**
+   * Sets the number of an address; 0 removes the address. Returns false if the address has no room, and is
+   * closed.
+   */
+  set(address: number, number: number): boolean {
+    const place = this.#find(address);
+    if (number === 0) {
+      this.#forget(address);
+      if (place !== undefined) this.#remove(address, place);
+      return true;
+    }
+    if (place !== undefined) {
+      this.#memory.storeLong(place, address, number);
+      return true;
+    }
+    if (this.#insert(address, number)) {
+      this.#forget(address);
+      return true;
+    }
+    if (!this.#refused.has(address)) this.#addTo(homeOf(this.#memory.words, address), MEMBER_FIELDS.refused, 1);
+    this.#refused.set(address, number);
+    return false;
+  }
+
+  /** Stores the refused addresses for which there is room now, and returns them. */
+  retryRefused(): readonly number[] {
+    return [...this.#refused].flatMap(([address, number]) => (this.set(address, number) ? [address] : []));
+  }
+
+  /**
+   * Must be called when all members that exist are set. From then on, an address that is not in the table has
+   * no owner. Before, each such address is closed if the table is new, and the lines count the addresses that
+   * an earlier process refused.
+   */
+  complete(): void {
+    const refused = new Uint32Array(MEMBER_LINES);
+    for (const address of this.#refused.keys()) {
+      const home = homeOf(this.#memory.words, address);
+      refused[home] = (refused[home] ?? 0) + 1;
+    }
+    for (let line = 1; line < MEMBER_LINES; line++) {
+      const at = line * MEMBER_LINE.words + MEMBER_FIELDS.refused;
+      if (this.#memory.word(at) !== refused[line]) this.#memory.storeWord(at, refused[line] ?? 0);
+    }
+    this.#memory.storeWord(INCOMPLETE, 0);
+  }
+
+  #insert(address: number, number: number): boolean {
+    const home = homeOf(this.#memory.words, address);
+    for (let probe = 0; probe < MEMBER_PROBES; probe++) {
+      for (let at = 0; at < MEMBER_PLACES; at++) {
+        const place = placeOf(home + probe, at);
+        if (!this.#memory.isZero(place)) continue;
+        // A search ends at a line that counts no spilled address, so count the address before it is stored.
+        for (let line = home; line < home + probe; line++) this.#addTo(line, MEMBER_FIELDS.spilled, 1);
+        this.#memory.storeLong(place, address, number);
+        this.#count += 1;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #remove(address: number, place: number): void {
+    this.#memory.storeLong(place, 0, 0);
+    this.#count -= 1;
+    for (let line = homeOf(this.#memory.words, address); line < lineOf(place); line++) {
+      this.#addTo(line, MEMBER_FIELDS.spilled, -1);
+    }
+  }
+
+  #forget(address: number): void {
+    if (this.#refused.delete(address)) {
+      this.#addTo(homeOf(this.#memory.words, address), MEMBER_FIELDS.refused, -1);
+    }
+  }
+
+  #addTo(line: number, field: number, by: number): void {
+    const at = line * MEMBER_LINE.words + field;
+    this.#memory.storeWord(at, this.#memory.word(at) + by);
+  }
+
+  /** Returns the place of an address, as an index of a 64-bit word. */
+  #find(address: number): number | undefined {
+    const home = homeOf(this.#memory.words, address);
+    for (let probe = 0; probe < MEMBER_PROBES; probe++) {
+      for (let at = 0; at < MEMBER_PLACES; at++) {
+        const place = placeOf(home + probe, at);
+        if (this.#memory.low(place) === address && this.#memory.high(place) !== 0) return place;
+      }
+      if (this.#memory.word((home + probe) * MEMBER_LINE.words + MEMBER_FIELDS.spilled) === 0) return undefined;
+    }
+    return undefined;
+  }
+
+  *#stored(): Generator<{ readonly address: number; readonly place: number }> {
+    for (let line = 1; line < MEMBER_LINES; line++) {
+      for (let at = 0; at < MEMBER_PLACES; at++) {
+        const place = placeOf(line, at);
+        if (this.#memory.high(place) !== 0) yield { address: this.#memory.low(place), place };
+      }
+    }
+  }
+}
+
+function placeOf(line: number, at: number): number {
+  return line * MEMBER_LINE.longs + MEMBER_FIELDS.members + at;
+}
+
+function lineOf(place: number): number {
+  return Math.floor(place / MEMBER_LINE.longs);
+}

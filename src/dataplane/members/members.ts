@@ -1,0 +1,95 @@
+import { u32At } from '#arrays/read.js';
+import type { MemberTables } from '#contracts/member-tables.js';
+import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
+import { MemberIndex } from '#policy/model/member-index.js';
+import { CLOSED_SET } from './member-layout.js';
+import { MemberSets } from './member-sets.js';
+import { MemberTable } from './member-table.js';
+
+type Slot = 0 | 1;
+
+/** The addresses with an owner, in memory that the BPF programs read (D38a). */
+export class Members {
+  readonly #table: MemberTable;
+  readonly #sets: MemberSets;
+  readonly #named = new Map<number, SelectorSet>();
+  readonly #awaitGracePeriod: () => void;
+
+  constructor(
+    memory: { readonly members: Uint32Array; readonly sets: Uint32Array },
+    random: Uint32Array,
+    awaitGracePeriod: () => void,
+  ) {
+    this.#awaitGracePeriod = awaitGracePeriod;
+    this.#table = new MemberTable(memory.members, random);
+    this.#sets = new MemberSets(memory.sets);
+    if (this.#table.count === 0) return;
+    for (const address of this.#table.addresses()) this.#sets.use(this.#table.numberOf(address), 1);
+  }
+
+  get count(): number {
+    return this.#table.count;
+  }
+
+  /** Number of addresses that are closed because a table is full. */
+  get refused(): number {
+    return this.#table.refused;
+  }
+
+  /** Applies a change, and returns the addresses whose entry in the table is another one now. */
+  change({ added, addresses, sets, dropped }: MembershipChange): ReadonlySet<number> {
+    for (const set of added) this.#named.set(set.number, set);
+    const changed = new Set<number>();
+    for (let at = 0; at < addresses.length; at++) this.#set(u32At(addresses, at), u32At(sets, at), changed);
+    for (const address of this.#table.retryRefused()) changed.add(address);
+    for (const number of dropped) this.#named.delete(number);
+    return changed;
+  }
+
+  /**
+   * Replaces all members, for example those of an earlier process. Removes first the addresses that the list
+   * does not have. Returns the addresses whose entry is another one now.
+   */
+  replace(list: MemberList): ReadonlySet<number> {
+    const kept = new Set(list.addresses);
+    const gone = Uint32Array.from([...this.#table.addresses()].filter((address) => !kept.has(address)));
+    this.#named.clear();
+    const removed = this.change({ added: [], addresses: gone, sets: new Uint32Array(gone.length), dropped: [] });
+    const changed = this.change(list);
+    this.#table.complete();
+    return new Set([...removed, ...changed]);
+  }
+
+  /** Stores the indexes of all sets for the program of a slot, which no packet reads yet. */
+  fill(slot: Slot, tables: MemberTables | null): void {
+    this.#sets.fill(slot, tables === null ? null : new MemberIndex(tables));
+  }
+
+  /**
+   * Returns the number of those addresses in a change that are closed in a slot until the policy is compiled
+   * with them.
+   */
+  uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
+    const program = this.#sets.programOf(slot);
+    if (program === null) return 0;
+    let count = 0;
+    for (let at = 0; at < addresses.length; at++) {
+      const set = this.#named.get(u32At(sets, at));
+      if (set === undefined) continue;
+      if (program === undefined || !program.has(u32At(addresses, at), program.indexOf(set))) count += 1;
+    }
+    return count;
+  }
+
+  #set(address: number, named: number, changed: Set<number>): void {
+    const set = this.#named.get(named);
+    const before = this.#table.numberOf(address);
+    // A set that no change has named is a fault of the sender. The address is closed then.
+    const number = named === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.numberOf(set, this.#awaitGracePeriod);
+    if (before === number && number !== 0) return;
+    this.#table.set(address, number);
+    this.#sets.use(before, -1);
+    this.#sets.use(number, 1);
+    if (before !== number) changed.add(address);
+  }
+}

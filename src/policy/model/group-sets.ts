@@ -1,0 +1,77 @@
+import { u32At } from '#arrays/read.js';
+import type { ListedMembership, Membership, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import type { Group } from '#contracts/policy-model.js';
+
+/**
+ * The sets of groups whose selectors select a member. Members with equal sets get the same rules, whatever
+ * their selector sets are.
+ */
+export type GroupSets = {
+  /**
+   * The distinct sets, each as ascending indexes of groups. The first set is empty. The other sets are in
+   * lexicographic order, so that equal members of equal policies give equal indexes.
+   */
+  readonly sets: readonly (readonly number[])[];
+  /** Maps the number of a selector set to the index of its set of groups in `sets`. */
+  readonly ofSelectorSets: ReadonlyMap<number, number>;
+};
+
+/** The resolved selectors that groups with rules name, each with the ascending indexes of its groups. */
+export type SelectorGroups = ReadonlyMap<string, readonly number[]>;
+
+export function selectorGroups(groups: readonly Group[], { resolved }: SelectorScope): SelectorGroups {
+  const found = new Map<string, number[]>();
+  for (const [index, { selectors, rules, defaultAction }] of groups.entries()) {
+    if (rules.length === 0 && defaultAction === undefined) continue;
+    for (const { key } of selectors) {
+      if (!resolved.has(key)) continue;
+      const known = found.get(key);
+      if (known === undefined) found.set(key, [index]);
+      else if (known.at(-1) !== index) known.push(index);
+    }
+  }
+  return found;
+}
+
+/** Returns the ascending indexes of the groups that a set of selectors selects. */
+export function groupsOfSet({ keys }: Pick<SelectorSet, 'keys'>, known: SelectorGroups): readonly number[] {
+  const found = new Set<number>();
+  for (const key of keys) for (const group of known.get(key) ?? []) found.add(group);
+  return [...found].sort((left, right) => left - right);
+}
+
+/** Returns the sets of groups that occur among the members. */
+export function groupSetsOf(known: SelectorGroups, { list }: ListedMembership): GroupSets {
+  const occurring = new Set(list.sets);
+  const found = new Map<string, { readonly groups: readonly number[]; readonly numbers: number[] }>();
+  found.set('', { groups: [], numbers: [] });
+  for (const set of list.added) {
+    if (!occurring.has(set.number)) continue;
+    const groups = groupsOfSet(set, known);
+    const key = groups.join(' ');
+    const same = found.get(key);
+    if (same === undefined) found.set(key, { groups, numbers: [set.number] });
+    else same.numbers.push(set.number);
+  }
+  const sorted = [...found.values()].sort((left, right) => compare(left.groups, right.groups));
+  return {
+    sets: sorted.map(({ groups }) => groups),
+    ofSelectorSets: new Map(sorted.flatMap(({ numbers }, index) => numbers.map((number) => [number, index] as const))),
+  };
+}
+
+/** Returns the membership for the reference evaluator. A later change of the members does not affect it. */
+export function membershipOf({ scope, list: { added, addresses, sets } }: ListedMembership): Membership {
+  const byNumber = new Map(added.map((set) => [set.number, set]));
+  const owned = new Map<number, SelectorSet | undefined>();
+  for (let at = 0; at < addresses.length; at++) owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)));
+  return { scope, members: { setOf: (address) => owned.get(address) } };
+}
+
+function compare(left: readonly number[], right: readonly number[]): number {
+  for (let at = 0; at < left.length && at < right.length; at++) {
+    const difference = (left[at] ?? 0) - (right[at] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return left.length - right.length;
+}

@@ -1,0 +1,38 @@
+import { u32At } from '#arrays/read.js';
+import { CLOSED_INDEX, EMPTY_SET, type MemberTables, type MemberTrees } from '#contracts/member-tables.js';
+import type { SelectorSet } from '#contracts/membership.js';
+import { groupsOfSet, type SelectorGroups } from './group-sets.js';
+import { valueAt } from './interval-search.js';
+
+/** Returns the population of a source whose owner is selected by the set of groups with this index. */
+export function populationOf({ bases, trees }: MemberTrees, source: number, index: number): number {
+  const base = valueAt(bases, source);
+  return valueAt(trees, index, u32At(trees.offsets, base), u32At(trees.offsets, base + 1));
+}
+
+/** Finds sets of selectors in the member tables of a program. */
+export class MemberIndex {
+  readonly #tables: MemberTables;
+  readonly #selectors: SelectorGroups;
+  readonly #indexes: ReadonlyMap<string, number>;
+
+  constructor(tables: MemberTables) {
+    this.#tables = tables;
+    this.#selectors = new Map(tables.selectors.map(({ key, groups }) => [key, groups]));
+    this.#indexes = new Map(tables.sets.map((groups, at) => [groups.join(' '), EMPTY_SET + at]));
+  }
+
+  /** Returns the index of the set of groups that a set of selectors selects. */
+  indexOf(set: SelectorSet): number {
+    return this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? CLOSED_INDEX;
+  }
+
+  /** Whether the program has the population of this source for the set of groups with this index. */
+  has(source: number, index: number): boolean {
+    const { bases, pairs } = this.#tables;
+    if (index <= EMPTY_SET) return index === EMPTY_SET;
+    const base = valueAt(bases, source);
+    const from = u32At(pairs.offsets, base);
+    return pairs.indexes.subarray(from, u32At(pairs.offsets, base + 1)).includes(index);
+  }
+}

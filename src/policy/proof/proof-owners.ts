@@ -1,0 +1,60 @@
+import { itemAt, u32At } from '#arrays/read.js';
+import { EMPTY_SET } from '#contracts/member-tables.js';
+import type { ListedMembership } from '#contracts/membership.js';
+import type { Policy } from '#contracts/policy-model.js';
+import { NO_OWNER_CELL } from '#contracts/proof-types.js';
+import { groupSetsOf, selectorGroups } from '#policy/model/group-sets.js';
+import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
+
+/** A source with an owner. `owner` is the last cell of its packets. */
+export type OwnedSource = { readonly source: number; readonly owner: number };
+
+/**
+ * The owners of the packets of a proof. The numbers of the cells must equal those of the compiler, so they
+ * come from the same function (`groupSetsOf`). Everything else comes from the policy and the members.
+ */
+export class ProofOwners {
+  readonly #sets: readonly (readonly number[])[];
+  /**
+   * For each set of groups, one member for each combination of groups that have it as a static source; and
+   * for each such combination a closed source.
+   */
+  readonly sources: readonly OwnedSource[];
+
+  constructor({ groups }: Policy, index: SourceIndex, membership: ListedMembership) {
+    const selectors = selectorGroups(groups, membership.scope);
+    const { sets, ofSelectorSets } = groupSetsOf(selectors, membership);
+    this.#sets = sets;
+    this.sources = selectors.size === 0 ? [] : ownedSources(index, ofSelectorSets, membership);
+  }
+
+  /** Returns the owner of the packets with this cell. */
+  ownerOf(cell: number): Owner {
+    if (cell === NO_OWNER_CELL) return NO_OWNER;
+    return cell === CLOSED_CELL ? CLOSED : itemAt(this.#sets, cell - CLOSED_CELL - EMPTY_SET);
+  }
+}
+
+const CLOSED_CELL = 1;
+
+function ownedSources(
+  index: SourceIndex,
+  ofSelectorSets: ReadonlyMap<number, number>,
+  { list: { addresses, sets } }: ListedMembership,
+): readonly OwnedSource[] {
+  const found = new Map<string, OwnedSource>();
+  for (let at = 0; at < addresses.length; at++) {
+    const source = u32At(addresses, at);
+    const set = ofSelectorSets.get(u32At(sets, at));
+    if (set === undefined) continue;
+    const own = index
+      .groupsOfOwner(source, [])
+      .map(({ group, scope }) => `${group}${scope}`)
+      .join();
+    for (const owner of [CLOSED_CELL, CLOSED_CELL + EMPTY_SET, CLOSED_CELL + EMPTY_SET + set]) {
+      const key = `${owner} ${own}`;
+      if (!found.has(key)) found.set(key, { source, owner });
+    }
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,256 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/membership.js';
+import type { Packet } from '#contracts/policy-model.js';
+import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
+import { homeOf } from '#dataplane/grants/address-hash.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { mapMembers } from '#dataplane/members/mapped-members.js';
+import { MEMBER_LINE, MEMBER_LINES, MEMBER_PLACES, MEMBER_PROBES } from '#dataplane/members/member-layout.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
+import { compile } from '#policy/compile/compile.js';
+import { classify } from '#policy/evaluate/classify.js';
+import { MemberIndex } from '#policy/model/member-index.js';
+import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
+import { Random, seedOf } from '#test/seed.js';
+import { back } from './conversation.js';
+import { TCP } from './frame.js';
+import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+
+const seed = seedOf(20_261_127);
+const web = selector('web').key;
+const db = selector('db').key;
+const POD = address('10.0.0.1');
+
+/** Pods of `web` may reach port 443, and pods of `db` port 5432. The group `quarantine` denies everything. */
+const pods = policy([
+  group([], [rule({ action: 'deny' })], { id: 'quarantine', selectors: [selector('quarantine')] }),
+  group([], [rule({ id: 'https', ports: ['443'], protocol: 6 })], { id: 'web', selectors: [selector('web')] }),
+  group([], [rule({ id: 'sql', ports: ['5432'], protocol: 6 })], { id: 'db', selectors: [selector('db')] }),
+]);
+const scope = {
+  resolved: new Set([web, db, selector('quarantine').key]),
+  closed: [{ address: address('10.0.0.0'), length: 16 }],
+  networks: new Map(),
+};
+const WEB: SelectorSet = { number: 1, keys: [web] };
+const DB: SelectorSet = { number: 2, keys: [db] };
+const BOTH: SelectorSet = { number: 3, keys: [web, db] };
+
+function change(sets: readonly SelectorSet[], members: readonly (readonly [number, number])[]): MembershipChange {
+  return {
+    added: sets,
+    addresses: Uint32Array.from(members, ([member]) => member),
+    sets: Uint32Array.from(members, ([, set]) => set),
+    dropped: [],
+  };
+}
+
+/** A list in which the sets of `WEB` and `DB` occur. */
+const list = change(
+  [WEB, DB],
+  [
+    [POD, 1],
+    [POD + 1, 2],
+  ],
+);
+
+let kernel: Loaded;
+beforeEach(() => {
+  kernel = loadForTest();
+});
+afterEach(() => kernel.close());
+
+const https = packet({ source: '10.0.0.1' });
+const sql = { ...https, destinationPort: 5432 };
+
+/** Returns whether the first packet of a new flow passes. */
+function passes(tried: Packet): boolean {
+  kernel.flushFlows();
+  return kernel.runPacket(tried).returned === PASSED;
+}
+
+function activate(given: ListedMembership['list'], judged = pods): void {
+  kernel.activate(compile(judged, { membership: { scope, list: given } }));
+}
+
+describe('members in the kernel', () => {
+  test('decide random packets like the compiled policy, while members change and the policy stays', () => {
+    let closed = 0;
+    let owned = 0;
+    kernel.members.replace(change([], []));
+    for (let number = 0; number < 25; number++) {
+      const random = new Random(seed + number);
+      const judged = generatePolicy(random, { groups: 8, rules: 5, selectors: 0.6, tls: false, hostnames: false });
+      const given = generateMembership(random, judged);
+      const program = compile(judged, { membership: given });
+      const index = program.members === null ? null : new MemberIndex(program.members);
+      const next = packetGenerator(random, judged, given.scope.closed);
+      const sets = new Map(given.list.added.map((set) => [set.number, set]));
+      const unseen: SelectorSet = { number: 50, keys: [web, db, 'other'].filter(() => random.chance(0.6)) };
+      sets.set(unseen.number, unseen);
+      const owners = new Map<number, number>();
+      kernel.members.replace({ ...change([], []), added: [...sets.values()] });
+      kernel.activate(program);
+      for (let turn = 0; turn < 120; turn++) {
+        const tried = next();
+        const numbers = [0, unseen.number, ...given.list.added.map((set) => set.number)];
+        if (random.chance(0.7)) {
+          const owner = random.pick(numbers);
+          kernel.members.change(change([], [[tried.source, owner]]));
+          owners.set(tried.source, owner);
+        }
+        const set = sets.get(owners.get(tried.source) ?? 0);
+        const row = set === undefined ? undefined : index?.indexOf(set);
+        kernel.forgetFlows();
+        const { word } = kernel.runPacket(tried);
+        if (word === 0) continue;
+        const about = { number, turn, tried, row };
+        expect({ ...about, word }).toEqual({ ...about, word: classify(program, tried, undefined, row) });
+        closed += row === 0 ? 1 : 0;
+        owned += row !== undefined && row > 1 ? 1 : 0;
+      }
+    }
+    expect(closed).toBeGreaterThan(20);
+    expect(owned).toBeGreaterThan(300);
+  });
+
+  test('close every address until the first list is complete', () => {
+    activate(list);
+    expect(passes(https)).toBe(false);
+    kernel.members.change(list);
+    expect(passes(https)).toBe(true);
+    const quarantined = { ...https, source: address('192.0.2.7') };
+    const open = policy([...pods.groups, group(['192.0.2.0/24'], [rule()])]);
+    activate(list, open);
+    expect(passes(quarantined)).toBe(false);
+    kernel.members.replace(list);
+    expect(passes(quarantined)).toBe(true);
+  });
+
+  test('with a set that the program lacks get no allow rule until a program with it is in force', () => {
+    activate(list);
+    kernel.members.replace(list);
+    const both = change([BOTH], [[POD, BOTH.number]]);
+    kernel.members.change(both);
+    const slot = kernel.slots.slotInForce ?? 0;
+    expect([passes(https), passes(sql), kernel.members.uncompiled(both, slot)]).toEqual([false, false, 1]);
+    activate(
+      change(
+        [BOTH, DB],
+        [...both.addresses].map((one) => [one, BOTH.number] as const),
+      ),
+    );
+    expect([passes(https), passes(sql)]).toEqual([true, true]);
+    expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
+  });
+
+  test('keep their rights after a restart of the process, and lose them by the first list and by the next program', () => {
+    activate(list);
+    kernel.members.replace(list);
+    const other = mapMembers(kernel.object);
+    const { members } = other;
+    expect(members.count).toBe(2);
+    expect(passes(https)).toBe(true);
+    // The next process has other numbers. It has named only the set `db` when it activates a program.
+    members.change(change([{ number: 9, keys: [db] }], [[POD + 1, 9]]));
+    const idle = kernel.slots.idleSlot;
+    kernel.stage(compile(pods, { membership: { scope, list } }));
+    members.fill(idle, compile(pods, { membership: { scope, list } }).members);
+    kernel.flip();
+    expect([passes(https), passes({ ...sql, source: POD + 1 })]).toEqual([false, true]);
+    members.replace(
+      change(
+        [
+          { number: 9, keys: [db] },
+          { number: 10, keys: [web] },
+        ],
+        [[POD, 10]],
+      ),
+    );
+    expect([passes(https), passes({ ...sql, source: POD + 1 }), members.count]).toEqual([true, false, 1]);
+    other.unmap();
+  });
+
+  test('are closed and counted without room, and get their rights when there is room', () => {
+    activate(list);
+    kernel.members.replace(change([WEB, DB], []));
+    const memory = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
+    const home = homeOf(memory.words, POD);
+    const room = MEMBER_PLACES * MEMBER_PROBES;
+    const crowd: number[] = [];
+    for (let one = 0x0b00_0000; crowd.length < room; one++) if (homeOf(memory.words, one) === home) crowd.push(one);
+    memory.unmap();
+    kernel.members.change(
+      change(
+        [],
+        crowd.map((one) => [one, 2] as const),
+      ),
+    );
+    kernel.members.change(change([], [[POD, 1]]));
+    expect([passes(https), kernel.members.refused]).toEqual([false, 1]);
+    expect(passes({ ...sql, source: crowd.at(-1) ?? 0 })).toBe(true);
+    kernel.members.change(change([], [[crowd[3] ?? 0, 0]]));
+    expect([passes(https), kernel.members.refused, kernel.members.count]).toEqual([true, 0, room]);
+    kernel.members.change(
+      change(
+        [],
+        [...crowd, POD].map((one) => [one, 0] as const),
+      ),
+    );
+    expect([passes(https), kernel.members.count]).toEqual([false, 0]);
+  });
+});
+
+describe('a flow of an address whose members changed', () => {
+  const established = (): void => {
+    kernel.flushFlows();
+    kernel.runPacket(https);
+    kernel.runPacket(back(https), { tcpFlags: TCP.syn | TCP.ack });
+    kernel.runPacket(https, { tcpFlags: TCP.ack });
+  };
+  const renew = (given: MembershipChange): number => {
+    const changed = kernel.members.change(given);
+    awaitGracePeriod();
+    const renewal = new FlowRenewal(kernel.object);
+    const count = renewal.judgeAgain(changed);
+    renewal.unmap();
+    return count;
+  };
+
+  beforeEach(() => {
+    activate(list);
+    kernel.members.replace(list);
+    kernel.forget();
+  });
+
+  test.each([
+    ['of the opener', https],
+    ['of the server', back(https)],
+  ])('ends with the next packet %s if the new owner has no right', (_side, next) => {
+    established();
+    expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(PASSED);
+    expect(renew(change([], [[POD, DB.number]]))).toBe(1);
+    expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+    expect(kernel.flowsIn('flows')).toEqual([]);
+  });
+
+  test('continues, and counts all its packets for its rule, if the new owner has the same right', () => {
+    established();
+    expect(renew(change([], [[POD, 0]]))).toBe(1);
+    expect(renew(change([], [[POD, WEB.number]]))).toBe(0);
+    expect(kernel.flowIn('flows')?.epoch).toBe(kernel.epoch());
+    expect(kernel.runPacket(https, { tcpFlags: TCP.ack }).returned).toBe(PASSED);
+    kernel.sweep();
+    expect(kernel.counted()).toMatchObject({ flows_rejudged: 1 });
+    const query = { groups: [], rules: ['https'], unused: undefined, from: 0, limit: 10 };
+    expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
+  });
+
+  test('of another source stays as it is', () => {
+    established();
+    expect(renew(change([], [[POD + 1, 0]]))).toBe(0);
+    kernel.runPacket(https, { tcpFlags: TCP.ack });
+    expect(kernel.counted().flows_rejudged).toBeUndefined();
+  });
+});

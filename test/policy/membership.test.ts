@@ -1,0 +1,168 @@
+import { describe, expect, test } from 'vitest';
+import { EMPTY_SET } from '#contracts/member-tables.js';
+import { type ListedMembership, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
+import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Program } from '#contracts/program.js';
+import { verdictWord } from '#contracts/verdict-word.js';
+import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
+import { classify } from '#policy/evaluate/classify.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { explain } from '#policy/explain/explain.js';
+import { membershipOf } from '#policy/model/group-sets.js';
+import { MemberIndex } from '#policy/model/member-index.js';
+import { generateGrants, generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { grantedNames } from '#test/policy/granted-names.js';
+import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
+import { wireNameOf } from '#test/policy/wire-name.js';
+import { Random, seedOf } from '#test/seed.js';
+
+const seed = seedOf(20_261_126);
+const SHAPE = { groups: 8, rules: 5, selectors: 0.5 };
+const EVERY_NETWORK = [{ address: 0, length: 0 }];
+
+type Case = { readonly policy: Policy; readonly given: ListedMembership; readonly program: Program };
+
+function cases(count: number, visit: (one: Case, random: Random) => void): void {
+  for (let number = 0; number < count; number++) {
+    const random = new Random(seed + number * 7919);
+    const made = generatePolicy(random, SHAPE);
+    const given = generateMembership(random, made);
+    visit({ policy: made, given, program: compile(made, { membership: given }) }, random);
+  }
+}
+
+/** Returns the index by which the datapath classifies packets from a source. */
+function setOf({ program, given }: Case, source: number): number | undefined {
+  const set = membershipOf(given).members.setOf(source);
+  return set === undefined || program.members === null ? undefined : new MemberIndex(program.members).indexOf(set);
+}
+
+describe('a policy compiled for a scope and members', () => {
+  test('gives the verdict of the reference evaluator for members, for closed networks and for other sources', () => {
+    let members = 0;
+    let closed = 0;
+    cases(300, (one, random) => {
+      const grants = generateGrants(random.word());
+      const next = packetGenerator(random, one.policy, one.given.scope.closed);
+      const membership = membershipOf(one.given);
+      const lookups = new LookupIndex(one.program.lookups);
+      for (let count = 0; count < 300; count++) {
+        const tried = next();
+        const set = setOf(one, tried.source);
+        const names = grantedNames(one.program, tried.destination, grants);
+        const { rank, verdict, audited } = evaluate(one.policy, tried, grants, membership);
+        const about = { seed: random.seed, tried, set };
+        expect({ ...about, word: classify(one.program, tried, names, set) }).toEqual({
+          ...about,
+          word: verdictWord(rank, verdict, audited),
+        });
+        const asked = random.pick(['api.example.com', 'www.example.com', 'example.org']);
+        const lookup = evaluateLookup(one.policy, tried.source, asked, membership);
+        expect({ ...about, asked, word: lookups.decide(tried.source, wireNameOf(asked), set) }).toEqual({
+          ...about,
+          asked,
+          word: verdictWord(lookup.rank, lookup.verdict, lookup.audited),
+        });
+        members += set === undefined || set === EMPTY_SET ? 0 : 1;
+        closed += one.given.scope.closed.length > 0 && set === undefined ? 1 : 0;
+      }
+    });
+    expect(members).toBeGreaterThan(5_000);
+    expect(closed).toBeGreaterThan(5_000);
+  });
+
+  test('gives a source whose set is not compiled each deny rule of a group with selectors, and none of its allow rules', () => {
+    cases(200, ({ policy: made, given, program }, random) => {
+      if (program.members === null) return;
+      const scope: SelectorScope = { ...given.scope, closed: EVERY_NETWORK };
+      const next = packetGenerator(random, made);
+      const grants = generateGrants(random.word());
+      for (let count = 0; count < 100; count++) {
+        const tried = next();
+        const { rank, verdict, audited } = evaluate(made, tried, grants, { scope, members: NO_MEMBERS });
+        const names = grantedNames(program, tried.destination, grants);
+        expect(classify(program, tried, names, 0)).toBe(verdictWord(rank, verdict, audited));
+        expect(classify(program, tried, names, 4_000)).toBe(verdictWord(rank, verdict, audited));
+      }
+    });
+  });
+
+  test('has the same bytes for other members with the same pairs of static sources and sets, and with a cache', () => {
+    const memory = new CompileMemory();
+    cases(150, ({ policy: made, given, program }, random) => {
+      const { added, addresses, sets } = given.list;
+      const order = [...addresses.keys()].sort(() => (random.chance(0.5) ? 1 : -1));
+      const list = {
+        dropped: [],
+        added: added.map(({ number, keys }) => ({ number: 100 - number, keys: [...keys].reverse() })).reverse(),
+        addresses: Uint32Array.from(order, (at) => addresses[at] ?? 0),
+        sets: Uint32Array.from(order, (at) => 100 - (sets[at] ?? 0)),
+      };
+      expect(compile(made, { membership: { scope: given.scope, list } })).toEqual(program);
+      expect(compile(made, { memory, membership: given })).toEqual(program);
+    });
+  });
+
+  test('has the bytes of a policy without members if it has no selectors', () => {
+    for (let number = 0; number < 50; number++) {
+      const random = new Random(seed + number);
+      const made = generatePolicy(random);
+      const without = { ...made, groups: made.groups.map((one): Group => ({ ...one, selectors: [] })) };
+      expect(compile(without, { membership: generateMembership(random, made) })).toEqual(compile(without));
+    }
+  });
+});
+
+describe('`MemberIndex`', () => {
+  const web = group([], [rule()], { selectors: [selector('web')] });
+  const db = group(['10.0.0.0/8'], [rule({ ports: ['5432'] })], { selectors: [selector('db')] });
+  const keys = { web: selector('web').key, db: selector('db').key };
+  const scope = { resolved: new Set([keys.web, keys.db]), closed: [], networks: new Map() };
+  const list = {
+    dropped: [],
+    added: [{ number: 7, keys: [keys.web] }],
+    addresses: Uint32Array.of(address('192.0.2.1')),
+    sets: Uint32Array.of(7),
+  };
+  const { members } = compile(policy([web, db]), { membership: { scope, list } });
+  if (members === null) throw new Error('the policy has resolved selectors');
+  const index = new MemberIndex(members);
+
+  test('finds the set of groups by the keys of the selectors, and ignores selectors that the policy lacks', () => {
+    expect(index.indexOf({ number: 1, keys: ['other'] })).toBe(EMPTY_SET);
+    expect(index.indexOf({ number: 2, keys: ['other', keys.web] })).toBe(EMPTY_SET + 1);
+    expect(index.indexOf({ number: 3, keys: [keys.db] })).toBe(0);
+  });
+
+  test('has each pair of static sources and set that occurred, and the empty set for every source', () => {
+    expect(index.has(address('192.0.2.200'), EMPTY_SET + 1)).toBe(true);
+    expect(index.has(address('10.0.0.1'), EMPTY_SET + 1)).toBe(false);
+    expect(index.has(address('10.0.0.1'), EMPTY_SET)).toBe(true);
+    expect(index.has(address('10.0.0.1'), 0)).toBe(false);
+  });
+});
+
+describe('`explain` with members', () => {
+  const pods = group([], [rule({ id: 'web' })], { id: 'pods', selectors: [selector('web')] });
+  const set = { number: 1, keys: [selector('web').key] };
+  const scope = {
+    resolved: new Set(set.keys),
+    closed: [{ address: address('10.0.0.0'), length: 24 }],
+    networks: new Map(),
+  };
+
+  test('names the rule of the group whose selector selects the source', () => {
+    const members = { setOf: (source: number) => (source === address('10.0.0.1') ? set : undefined) };
+    const options = { membership: { scope, members } };
+    expect(explain(policy([pods]), { packet: packet() }, options)).toMatchObject({ source_group: 'pods', rule: 'web' });
+    expect(explain(policy([pods]), { packet: packet({ source: '10.0.0.2' }) }, options).walk[0]?.why).toBe(
+      'no object owns this source in a network of pods, so it allows nothing from this source',
+    );
+    expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, options).walk[0]?.why).toBe(
+      'source 10.0.1.2 is not among its sources',
+    );
+  });
+});
