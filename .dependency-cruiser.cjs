@@ -161,6 +161,12 @@ module.exports = {
       ['^src/contracts/bpf-object-handle'],
       'Prototypes of C functions, and their errors.',
     ),
+    only(
+      'kubernetes-knows-the-model',
+      '^src/kubernetes/',
+      ['^src/contracts/', '^src/policy/model/', '^src/threads/'],
+      'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath.',
+    ),
     only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
     only(
       'threads-use-libc',
