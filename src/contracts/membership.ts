@@ -18,12 +18,20 @@ export type SelectorSet = { readonly number: number; readonly keys: readonly str
 /**
  * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
  * or 0 if no object owns the address any more. `added` are the sets that no earlier change has named.
+ * `dropped` are the numbers of sets that no address has after the change. A dropped number never occurs again.
+ *
+ * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
+ * A scope that resolves more selectors comes after the changes with the members of these selectors.
  */
 export type MembershipChange = {
   readonly added: readonly SelectorSet[];
   readonly addresses: Uint32Array;
   readonly sets: Uint32Array;
+  readonly dropped: readonly number[];
 };
+
+/** All members at one time, as the change from no members. `added` has each set that occurs in `sets`. */
+export type MemberList = MembershipChange;
 
 /**
  * What a compiled policy depends on, besides the members. It changes seldom.
@@ -31,12 +39,18 @@ export type MembershipChange = {
  *   rules of its group match every source, and its allow rules match only static sources (D19a).
  * - `closed`: the networks of pods. An address in them that no object owns gets no allow rule of a group with
  *   selectors, and every deny rule of such groups.
+ * - `networks`: the networks that a resolved selector selects besides its members: `podCIDRs` of nodes. Its
+ *   groups have them like `sources.cidrs`, whether or not an object owns an address in them.
  */
-export type SelectorScope = { readonly resolved: ReadonlySet<string>; readonly closed: readonly Prefix[] };
+export type SelectorScope = {
+  readonly resolved: ReadonlySet<string>;
+  readonly closed: readonly Prefix[];
+  readonly networks: ReadonlyMap<string, readonly Prefix[]>;
+};
 
 /** The set of selectors that select an address; undefined if no object owns the address. */
 export type Members = { setOf(address: number): SelectorSet | undefined };
 
 /** A node without integrations: no selector is resolved. */
-export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [] };
+export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };

@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
-import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, ObjectKind, PodRecord } from './objects.js';
+import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
 /** Bounds on what the reader keeps of one object. An object beyond them is damaged. */
 const MAX_NAME = 253;
@@ -25,9 +25,10 @@ export class ObjectReader {
   readonly #strings = new Map<string, string>();
 
   /** Returns the record of an object, or undefined if the object has the wrong shape. Never throws. */
-  read(kind: ObjectKind, value: unknown): KubernetesObject | undefined {
+  read(resource: ResourceName, value: unknown): KubernetesObject | undefined {
     try {
-      return kind === 'pod' ? this.#pod(value) : kind === 'node' ? this.#node(value) : this.#namespace(value);
+      if (resource === 'pods') return this.#pod(value);
+      return resource === 'nodes' ? this.#node(value) : this.#namespace(value);
     } catch (failure) {
       if (!(failure instanceof Damaged)) throw failure;
       this.damaged++;
@@ -41,7 +42,7 @@ export class ObjectReader {
     const spec = objectOf(pod.spec);
     const status = objectOf(pod.status ?? {});
     return {
-      kind: 'pod',
+      resource: 'pods',
       ...common,
       namespace: this.#shared(nameOf(metadata.namespace)),
       serviceAccount: this.#shared(optionalName(spec.serviceAccountName) || 'default'),
@@ -64,7 +65,7 @@ export class ObjectReader {
       ipv4Addresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
     const networks = arrayOf(spec.podCIDRs);
     return {
-      kind: 'node',
+      resource: 'nodes',
       ...common,
       internal: ofType('InternalIP'),
       external: ofType('ExternalIP'),
@@ -74,7 +75,7 @@ export class ObjectReader {
 
   #namespace(value: unknown): NamespaceRecord {
     const { metadata: _, ...common } = this.#common(objectOf(value));
-    return { kind: 'namespace', ...common };
+    return { resource: 'namespaces', ...common };
   }
 
   #common(object: Fields) {

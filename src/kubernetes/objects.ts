@@ -21,7 +21,7 @@ type ObjectRecord = {
 };
 
 export type PodRecord = ObjectRecord & {
-  readonly kind: 'pod';
+  readonly resource: 'pods';
   readonly namespace: string;
   readonly serviceAccount: string;
   /** The name of the node; empty if the pod is not scheduled yet. */
@@ -37,27 +37,28 @@ export type PodRecord = ObjectRecord & {
 };
 
 export type NodeRecord = ObjectRecord & {
-  readonly kind: 'node';
+  readonly resource: 'nodes';
   readonly internal: readonly number[];
   readonly external: readonly number[];
   /** The IPv4 networks of `podCIDRs`. */
   readonly podNetworks: readonly Prefix[];
 };
 
-export type NamespaceRecord = ObjectRecord & { readonly kind: 'namespace' };
+export type NamespaceRecord = ObjectRecord & { readonly resource: 'namespaces' };
 
 export type KubernetesObject = PodRecord | NodeRecord | NamespaceRecord;
-export type ObjectKind = KubernetesObject['kind'];
+export type ResourceName = KubernetesObject['resource'];
+
+/** The objects that one list and its watch deliver. Null stands for all namespaces, or for the pods of all nodes. */
+export type Scope = {
+  readonly resource: ResourceName;
+  readonly namespace: string | null;
+  readonly node: string | null;
+};
 
 /**
- * The objects that one list and its watch deliver. `namespace`: the only namespace of the pods; undefined
- * for all namespaces.
- */
-export type ObjectSource = { readonly kind: ObjectKind; readonly namespace?: string | undefined };
-
-/**
- * A message from a list or a watch. `listed` contains all objects of the source, and a list that is not
- * complete gives no message. `version`: the resource version of the list or of the deletion.
+ * A message from a list or a watch. `listed` contains all objects of the scope, and a list that is not complete
+ * gives no message. `version`: the resource version of the list or of the deletion.
  */
 export type ObjectMessage =
   | { readonly type: 'listed'; readonly objects: readonly KubernetesObject[]; readonly version: number }
