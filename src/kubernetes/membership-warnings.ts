@@ -7,7 +7,7 @@ import type { SelectorIndex } from './selector-index.js';
  *   because all processes of the node have that address. `first`: the name of one of them.
  * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
  *   because their networks or the pods of all namespaces are not known.
- * - `objects_skipped`: the integration has too many objects, and `count` of them were left out.
+ * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
  */
 export type MembershipWarning =
   | {
