@@ -1,13 +1,9 @@
-import type { KubernetesSource } from './policy-document.js';
 import type { Prefix } from './policy-model.js';
 
 /**
  * This file defines membership (D38a): which Kubernetes selectors select an address now. Membership changes
  * with each pod, and a policy names selectors. So a policy keeps its compiled form while members change.
  */
-
-/** A Kubernetes selector of a source group. Selectors with equal `key` select the same addresses. */
-export type Selector = { readonly key: string; readonly source: KubernetesSource };
 
 /**
  * A set of selectors that select one address. The number belongs to the set until the process ends. The
@@ -18,7 +14,8 @@ export type SelectorSet = { readonly number: number; readonly keys: readonly str
 /**
  * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
  * or 0 if no object owns the address any more. `added` are the sets that no earlier change has named.
- * `dropped` are the numbers of sets that no address has after the change. A dropped number never occurs again.
+ * `dropped` are the numbers of sets that no address has after the change. A dropped number never occurs
+ * again.
  *
  * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
  * A scope that resolves more selectors comes after the changes with the members of these selectors.
@@ -34,7 +31,7 @@ export type MembershipChange = {
 export type MemberList = MembershipChange;
 
 /**
- * What a compiled policy depends on, besides the members. It changes seldom.
+ * The properties of selectors that a compiled policy depends on, besides the members. They change seldom.
  * - `resolved`: the keys of the selectors whose objects are known. While a selector is not resolved, the deny
  *   rules of its group match every source, and its allow rules match only static sources (D19a).
  * - `closed`: the networks of pods. An address in them that no object owns gets no allow rule of a group with
@@ -51,6 +48,17 @@ export type SelectorScope = {
 /** The set of selectors that select an address; undefined if no object owns the address. */
 export type Members = { setOf(address: number): SelectorSet | undefined };
 
+/** Decides which groups with selectors apply to a source. */
+export type Membership = { readonly scope: SelectorScope; readonly members: Members };
+
+/** The input of the compiler and of the proof: a scope, and all members at one time. */
+export type ListedMembership = { readonly scope: SelectorScope; readonly list: MemberList };
+
 /** A node without integrations: no selector is resolved. */
 export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
+export const NO_MEMBERSHIP: Membership = { scope: NO_SELECTORS, members: NO_MEMBERS };
+export const NOTHING_LISTED: ListedMembership = {
+  scope: NO_SELECTORS,
+  list: { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] },
+};

@@ -1,4 +1,4 @@
-import type { TlsMatchConfig } from './policy-document.js';
+import type { KubernetesSource, TlsMatchConfig } from './policy-document.js';
 
 /**
  * This file defines the policy model: a policy in the form that the evaluators and the compiler use. All
@@ -60,6 +60,9 @@ export type Rule = {
    */
   readonly tls: TlsMatchConfig | undefined;
 };
+
+/** A Kubernetes selector of a source group. Selectors with equal `key` select the same addresses. */
+export type Selector = { readonly key: string; readonly source: KubernetesSource };
 
 export type Group = {
   readonly id: string;

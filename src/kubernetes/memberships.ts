@@ -1,13 +1,6 @@
-import type {
-  MemberList,
-  Members,
-  MembershipChange,
-  Selector,
-  SelectorScope,
-  SelectorSet,
-} from '#contracts/membership.js';
+import type { MemberList, Members, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { IntegrationObjects } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
@@ -129,7 +122,10 @@ export class Memberships implements Members {
     return this.#changed.size;
   }
 
-  /** All members that the changes have told, and all sets that a later change may name without adding them. */
+  /**
+   * Returns all members that the changes have told, and all sets that a later change may name without adding
+   * them.
+   */
   list(): MemberList {
     return {
       added: [...this.#sets.all()],

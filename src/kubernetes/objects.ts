@@ -5,7 +5,7 @@ import type { Prefix } from '#contracts/policy-model.js';
  * an object are left out.
  */
 
-/** The labels of an object: each key and its value, sorted by key. Objects with equal labels often share it. */
+/** The labels of an object: each key and its value, sorted by key. Objects with equal labels may share it. */
 export type Labels = readonly string[];
 
 /**
@@ -49,7 +49,10 @@ export type NamespaceRecord = ObjectRecord & { readonly resource: 'namespaces' }
 export type KubernetesObject = PodRecord | NodeRecord | NamespaceRecord;
 export type ResourceName = KubernetesObject['resource'];
 
-/** The objects that one list and its watch deliver. Null stands for all namespaces, or for the pods of all nodes. */
+/**
+ * The objects that one list and its watch deliver. Null stands for all namespaces, or for the pods of all
+ * nodes.
+ */
 export type Scope = {
   readonly resource: ResourceName;
   readonly namespace: string | null;
@@ -57,8 +60,8 @@ export type Scope = {
 };
 
 /**
- * A message from a list or a watch. `listed` contains all objects of the scope, and a list that is not complete
- * gives no message. `version`: the resource version of the list or of the deletion.
+ * A message from a list or a watch. `listed` contains all objects of the scope, and a list that is not
+ * complete gives no message. `version`: the resource version of the list or of the deletion.
  */
 export type ObjectMessage =
   | { readonly type: 'listed'; readonly objects: readonly KubernetesObject[]; readonly version: number }

@@ -1,5 +1,5 @@
-import type { Selector } from '#contracts/membership.js';
 import type { LabelSelectorConfig } from '#contracts/policy-document.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { KubernetesObject, Labels, NodeRecord, PodRecord } from './objects.js';
 
 /** A condition on one label. `values` is empty for Exists and DoesNotExist. */

@@ -1,4 +1,4 @@
-import type { Selector } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
 import { parseSelector } from './selectors.js';
 
 /** The objects that the selectors of an integration need. */

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { MembershipChange, Selector, SelectorSet } from '#contracts/membership.js';
+import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';

@@ -1,7 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import type { Selector, SelectorScope } from '#contracts/membership.js';
+import type { SelectorScope } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
@@ -285,6 +286,11 @@ test('a million changes leave no memory behind', () => {
   const selectors = Array.from({ length: 20 }, (_, index) => podSelector({ match_labels: { [`l${index}`]: 'x' } }));
   const memberships = start(selectors, { maxUnusedSets: 2_000 });
   list(memberships, PODS, []);
+  // The labels give some thousand sets, more than may stay unused.
+  const labelled = Array.from({ length: 5_000 }, (_, index) => {
+    return pod(`${index}`, { labels: Object.fromEntries(random.some(0, 6, () => [`l${random.below(20)}`, 'x'])) });
+  });
+  const base = pod('base');
   const live: string[] = [];
   let version = 1;
   const run = (changes: number) => {
@@ -294,9 +300,8 @@ test('a million changes leave no memory behind', () => {
         const uid = live.splice(random.below(live.length), 1)[0] ?? '';
         memberships.objects('prod', PODS, { type: 'deleted', uid, version });
       } else {
-        // Each pod has a name, labels and an address that have not occurred before, or seldom.
-        const labels = Object.fromEntries(random.some(0, 6, () => [`l${random.below(20)}`, 'x']));
-        const object = pod(`pod-${version}`, { addresses: [random.word()], labels, version });
+        const { labels } = random.pick(labelled);
+        const object = { ...base, uid: `pod-${version}`, labels, addresses: [random.word()], version };
         live.push(object.uid);
         memberships.objects('prod', PODS, { type: 'changed', object });
       }

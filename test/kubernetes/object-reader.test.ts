@@ -138,6 +138,14 @@ describe('ObjectReader', () => {
     fc.assert(property, { numRuns: 3_000 });
   });
 
+  test('reads the labels of each of more objects than the cache of labels has places', () => {
+    const reader = new ObjectReader();
+    for (let index = 0; index < 10_000; index++) {
+      const value = { metadata: { ...metadata, labels: { app: `app-${index}` } } };
+      expect(reader.read('namespaces', value)?.labels).toEqual(['app', `app-${index}`]);
+    }
+  });
+
   test('shares equal labels and equal names between records', () => {
     const reader = new ObjectReader();
     const [first, second] = [1, 2].map(() => reader.read('pods', JSON.parse(JSON.stringify(podJson))));

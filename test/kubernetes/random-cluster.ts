@@ -1,5 +1,5 @@
-import type { Selector } from '#contracts/membership.js';
 import type { LabelSelectorConfig, NodeAddress } from '#contracts/policy-document.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { KubernetesObject, ObjectMessage, Scope } from '#kubernetes/objects.js';
 import type { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';

@@ -1,5 +1,5 @@
-import type { Selector } from '#contracts/membership.js';
 import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#contracts/policy-document.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName, Scope } from '#kubernetes/objects.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { selectorOf } from '#policy/model/selector.js';
