@@ -6,8 +6,8 @@ import type { KubernetesObject } from './objects.js';
  */
 type Claim = { object: KubernetesObject; earliest: number; latest: number };
 
-/** The number of ended claims whose versions are kept. A claim of an older version does not come back. */
-const MAX_ENDED = 16_384;
+/** The versions of at least this number of ended claims are kept, and of at most twice this number. */
+const KEPT_ENDED = 8192;
 
 /** The bounds of the resource version at which an object claimed its new addresses. */
 export type ClaimTime = { readonly earliest: number; readonly latest: number };
@@ -18,8 +18,12 @@ export type ClaimTime = { readonly earliest: number; readonly latest: number };
  */
 export class Claims {
   readonly #owners = new Map<number, Claim>();
-  /** For addresses without an owner: the version at which their last owner had claimed them. */
-  readonly #ended = new Map<number, number>();
+  /**
+   * For addresses without an owner: the version at which their last owner had claimed them. When the map is
+   * full, it becomes `#endedBefore`. To delete the oldest entry of a Map one at a time is slow in V8.
+   */
+  #ended = new Map<number, number>();
+  #endedBefore = new Map<number, number>();
   readonly #changed: (address: number) => void;
 
   /** Calls `changed` for each address whose owner changes, or whose owner has changed. */
@@ -61,9 +65,8 @@ export class Claims {
       if (old.includes(address)) continue;
       const claim = { object, earliest: time.earliest, latest: time.latest };
       const owner = this.#owners.get(address);
-      if (owner !== undefined ? !isLater(claim, owner) : claim.latest < (this.#ended.get(address) ?? 0)) continue;
+      if (owner !== undefined ? !isLater(claim, owner) : claim.latest < this.#endedAt(address)) continue;
       this.#owners.set(address, claim);
-      this.#ended.delete(address);
       this.#changed(address);
     }
   }
@@ -74,18 +77,23 @@ export class Claims {
    */
   forgetVersions(): void {
     this.#ended.clear();
+    this.#endedBefore.clear();
     for (const claim of this.#owners.values()) {
       claim.earliest = 0;
       claim.latest = claim.object.version;
     }
   }
 
+  #endedAt(address: number): number {
+    return this.#ended.get(address) ?? this.#endedBefore.get(address) ?? 0;
+  }
+
   #end(address: number, claim: Claim): void {
     this.#owners.delete(address);
     this.#ended.set(address, claim.earliest);
-    if (this.#ended.size <= MAX_ENDED) return;
-    const [oldest] = this.#ended.keys();
-    if (oldest !== undefined) this.#ended.delete(oldest);
+    if (this.#ended.size < KEPT_ENDED) return;
+    this.#endedBefore = this.#ended;
+    this.#ended = new Map();
   }
 }
 

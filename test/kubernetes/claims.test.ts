@@ -132,6 +132,19 @@ describe('the owner of an address', () => {
     ).toBeUndefined();
   });
 
+  test('is not an older claim, also after thousands of other claims have ended', () => {
+    const shop = scope('pods', 'shop');
+    const bank = scope('pods', 'bank');
+    const prod = new Prod().list(shop, 1, []).list(bank, 1, []);
+    prod.change(bank, pod('b', { ...at(3), namespace: 'bank' })).remove(bank, 'b', 4);
+    for (let index = 1; index < 8192; index++) {
+      const version = 2 * index + 3;
+      const other = pod(`other-${index}`, { ...at(version, [X + 1 + index]), namespace: 'bank' });
+      prod.change(bank, other).remove(bank, other.uid, version + 1);
+    }
+    expect(prod.change(shop, pod('a', at(2))).ownerOf(X)).toBeUndefined();
+  });
+
   test('is the object with the later start in a first list', () => {
     const early = pod('early', { ...at(9), started: 100 });
     const late = pod('late', { ...at(5), started: 200 });

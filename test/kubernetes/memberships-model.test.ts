@@ -71,9 +71,9 @@ describe('memberships', () => {
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       messages += runSteps(new Random(seed), steps);
     });
-    fc.assert(property, { seed: seedOf(24), numRuns: 1_000 });
-    expect(messages).toBeGreaterThan(10_000);
-  });
+    fc.assert(property, { seed: seedOf(24), numRuns: 600 });
+    expect(messages).toBeGreaterThan(5_000);
+  }, 120_000);
 });
 
 function runSteps(random: Random, steps: number): number {

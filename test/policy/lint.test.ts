@@ -158,7 +158,9 @@ describe('`lint`', () => {
     ]);
     expect(lines({ source_groups: [wide, group('11.0.0.0/16', [web])] })).toEqual([]);
     expect(lines({ source_groups: [group('10.1.0.0/16', [web]), wide] })).toEqual([]);
-    const dynamic = { sources: { cidrs: ['10.1.0.0/16'], kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = {
+      sources: { cidrs: ['10.1.0.0/16'], kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] },
+    };
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
@@ -174,7 +176,7 @@ describe('`lint`', () => {
   });
 
   it('warns about a deny rule in audit mode before an enforced deny if a selector of the first group may match sources of the second group', () => {
-    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const groups = [
       group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
       group('10.0.0.0/8', [rule('deny', { proto: 'tcp' })]),
@@ -183,7 +185,7 @@ describe('`lint`', () => {
   });
 
   it('reports a group with selectors as unreachable only if an earlier group decides packets from every source', () => {
-    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const behind = (cidr: string) =>
       lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
     expect(behind('0.0.0.0/0')).toEqual(['unreachable_group /source_groups/1']);
@@ -240,7 +242,10 @@ describe('`lint`', () => {
     expect(of('10.0.0.2/32', { ...inspected, dst_ips: ['192.0.2.1', '192.0.2.2'] })).toEqual([]);
     expect(of('10.0.0.1/32', { dst_ports: [443] })).toEqual([]);
     expect(of('10.0.0.1/32', inspected, running)).toEqual([]);
-    const sources = { cidrs: ['10.0.0.1/32'], kubernetes: [{ integration: 'a', node_selector: {} }] };
+    const sources = {
+      cidrs: ['10.0.0.1/32'],
+      kubernetes: [{ integration: 'a', node_selector: { match_labels: { pool: 'a' } } }],
+    };
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
   });
 
