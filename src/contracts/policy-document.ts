@@ -51,7 +51,7 @@ export type LabelExpressionConfig = {
   readonly operator: LabelOperator;
   readonly values?: readonly string[] | undefined;
 };
-export type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist';
+type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist';
 
 export type PodSelectorConfig = LabelSelectorConfig & {
   readonly namespace?: string | undefined;

@@ -108,7 +108,7 @@ function isLater(a: Claim, b: Claim): boolean {
 const NONE: readonly number[] = [];
 
 /** Returns the addresses that an object claims (section D38a of the contract). */
-export function claimedAddresses(object: KubernetesObject): readonly number[] {
+function claimedAddresses(object: KubernetesObject): readonly number[] {
   switch (object.resource) {
     case 'pods': {
       if (object.hostNetwork || object.phase === 'Succeeded' || object.phase === 'Failed') return NONE;

@@ -3,7 +3,7 @@ import type { Selector } from '#contracts/policy-model.js';
 import type { KubernetesObject, Labels, NodeRecord, PodRecord } from './objects.js';
 
 /** A condition on one label. `values` is empty for Exists and DoesNotExist. */
-export type Requirement = {
+type Requirement = {
   readonly key: string;
   readonly operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist';
   readonly values: readonly string[];
@@ -12,7 +12,7 @@ export type Requirement = {
 /** A selector in the form that matching uses. */
 export type ParsedSelector = PodSelector | NodeSelector;
 
-export type PodSelector = {
+type PodSelector = {
   readonly resource: 'pods';
   readonly key: string;
   readonly integration: string;
