@@ -241,7 +241,7 @@ module.exports = {
       severity: 'error',
       comment: 'Effects belong in src/dataplane, src/actors, src/store or src/api.',
       from: {
-        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/(claims|integration-objects|member|object|selector|wanted)',
+        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/(claims|feeds|integration-objects|member|object|selector|wanted)',
       },
       to: { dependencyTypes: ['core'], dependencyTypesNot: ['type-only'] },
     },
