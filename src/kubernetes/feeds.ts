@@ -17,8 +17,8 @@ export type FeedEvent =
 type Waiting = { readonly scope: Scope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
 /**
- * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes has
- * a list. Until then the feed before stays in effect and goes on, so two feeds are in memory.
+ * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
+ * has a list. Until then the feed before stays in effect and goes on, so two feeds are in memory.
  */
 export class Feeds {
   readonly #integration: string;

@@ -86,6 +86,7 @@ describe('a feed', () => {
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
     prod.begin(2, PODS);
     prod.list(1, NAMESPACES, 6);
+    prod.list(1, PODS, 6, at('a', '10.0.0.1', 3));
     expect(prod.members).toEqual([]);
     prod.list(2, PODS, 7, at('b', '10.0.0.2', 4));
     expect(prod.members).toEqual(['10.0.0.2']);
