@@ -16,7 +16,6 @@ export type SelectorSet = { readonly number: number; readonly keys: readonly str
  * or 0 if no object owns the address any more. `added` are the sets that no earlier change has named.
  * `dropped` are the numbers of sets that no address has after the change. A dropped number never occurs
  * again.
- *
  * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
  * A scope that resolves more selectors comes after the changes with the members of these selectors.
  */
@@ -55,7 +54,7 @@ export type Membership = { readonly scope: SelectorScope; readonly members: Memb
 export type ListedMembership = { readonly scope: SelectorScope; readonly list: MemberList };
 
 /** A node without integrations: no selector is resolved. */
-export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
+const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
 export const NO_MEMBERSHIP: Membership = { scope: NO_SELECTORS, members: NO_MEMBERS };
 export const NOTHING_LISTED: ListedMembership = {

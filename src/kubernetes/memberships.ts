@@ -1,5 +1,5 @@
 import type { MemberList, Members, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
+import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { IntegrationObjects } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
@@ -42,7 +42,7 @@ export class Memberships implements Members {
   /** Addresses with owners in two or more integrations. */
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
-  #scope: SelectorScope = NO_SELECTORS;
+  #scope: SelectorScope = NO_MEMBERSHIP.scope;
   #isScopeOld = false;
 
   constructor(options: MembershipOptions = {}) {
