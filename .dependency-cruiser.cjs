@@ -166,6 +166,12 @@ module.exports = {
       ['^src/contracts/bpf-object-handle'],
       'Prototypes of C functions, and their errors.',
     ),
+    only(
+      'kubernetes-knows-the-model',
+      '^src/kubernetes/',
+      ['^src/contracts/', '^src/policy/model/', '^src/threads/'],
+      'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath.',
+    ),
     only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
     only(
       'threads-use-libc',
@@ -240,7 +246,7 @@ module.exports = {
       severity: 'error',
       comment: 'Effects belong in src/dataplane, src/actors, src/store or src/api.',
       from: {
-        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/',
+        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/(claims|feeds|integration-objects|member|object|selector|wanted)',
       },
       to: { dependencyTypes: ['core'], dependencyTypesNot: ['type-only'] },
     },

@@ -36,11 +36,31 @@ export type SourcesConfig = {
 
 export type KubernetesSource = {
   readonly integration: string;
-  readonly pod_selector?:
-    | { readonly namespace?: string | undefined; readonly match_labels?: Readonly<Record<string, string>> | undefined }
-    | undefined;
-  readonly node_selector?: { readonly match_labels?: Readonly<Record<string, string>> | undefined } | undefined;
+  readonly pod_selector?: PodSelectorConfig | undefined;
+  readonly node_selector?: NodeSelectorConfig | undefined;
 };
+
+/** A label selector of Kubernetes. All given fields must match. */
+export type LabelSelectorConfig = {
+  readonly match_labels?: Readonly<Record<string, string>> | undefined;
+  readonly match_expressions?: readonly LabelExpressionConfig[] | undefined;
+};
+
+export type LabelExpressionConfig = {
+  readonly key: string;
+  readonly operator: LabelOperator;
+  readonly values?: readonly string[] | undefined;
+};
+type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist';
+
+export type PodSelectorConfig = LabelSelectorConfig & {
+  readonly namespace?: string | undefined;
+  readonly namespace_selector?: LabelSelectorConfig | undefined;
+  readonly service_account?: string | undefined;
+};
+
+export type NodeSelectorConfig = LabelSelectorConfig & { readonly addresses?: readonly NodeAddress[] | undefined };
+export type NodeAddress = 'InternalIP' | 'ExternalIP' | 'podCIDRs';
 
 export type RuleConfig = {
   readonly id: string;

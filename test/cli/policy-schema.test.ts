@@ -14,7 +14,7 @@ describe('weir policy schema', () => {
     validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(JSON.parse(out) as object);
   });
 
-  it.each(readdirSync(folder))(
+  it.each(readdirSync(folder, { encoding: 'utf8', recursive: true }).filter((file) => file.endsWith('.yaml')))(
     'prints, without a request to a node, a JSON Schema that accepts the example %s',
     (file) => {
       expect(validate(parse(readFileSync(new URL(file, folder), 'utf8')))).toBe(true);

@@ -8,7 +8,7 @@ import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warning-list.js';
 import { normalise } from '#test/policy/sample.js';
 
-const running: LintContext = { dns: true, servicePlane: true, resolves: () => true };
+const running: LintContext = { dns: true, servicePlane: true, selected: () => 1 };
 
 function warningsOf(document: PolicyConfig, context: LintContext = running): Warning[] {
   const parts = partsOf(document, { form: 'singleton', mode: 'enforce', context });
@@ -158,7 +158,9 @@ describe('`lint`', () => {
     ]);
     expect(lines({ source_groups: [wide, group('11.0.0.0/16', [web])] })).toEqual([]);
     expect(lines({ source_groups: [group('10.1.0.0/16', [web]), wide] })).toEqual([]);
-    const dynamic = { sources: { cidrs: ['10.1.0.0/16'], kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = {
+      sources: { cidrs: ['10.1.0.0/16'], kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] },
+    };
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
@@ -174,7 +176,7 @@ describe('`lint`', () => {
   });
 
   it('warns about a deny rule in audit mode before an enforced deny if a selector of the first group may match sources of the second group', () => {
-    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const groups = [
       group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
       group('10.0.0.0/8', [rule('deny', { proto: 'tcp' })]),
@@ -183,7 +185,7 @@ describe('`lint`', () => {
   });
 
   it('reports a group with selectors as unreachable only if an earlier group decides packets from every source', () => {
-    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: {} }] } };
+    const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const behind = (cidr: string) =>
       lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
     expect(behind('0.0.0.0/0')).toEqual(['unreachable_group /source_groups/1']);
@@ -240,16 +242,19 @@ describe('`lint`', () => {
     expect(of('10.0.0.2/32', { ...inspected, dst_ips: ['192.0.2.1', '192.0.2.2'] })).toEqual([]);
     expect(of('10.0.0.1/32', { dst_ports: [443] })).toEqual([]);
     expect(of('10.0.0.1/32', inspected, running)).toEqual([]);
-    const sources = { cidrs: ['10.0.0.1/32'], kubernetes: [{ integration: 'a', node_selector: {} }] };
+    const sources = {
+      cidrs: ['10.0.0.1/32'],
+      kubernetes: [{ integration: 'a', node_selector: { match_labels: { pool: 'a' } } }],
+    };
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
   });
 
-  it('warns about a selector if the node does not resolve the integration of the selector', () => {
-    const kubernetes = ['a', 'b'].map((integration) => ({ integration, node_selector: {} }));
+  it('warns about a selector that the node has not resolved', () => {
+    const kubernetes = ['a', 'b'].map((integration) => ({ integration, pod_selector: { namespace: 'shop' } }));
     const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
     const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
     expect(lines(document, { dns: true, servicePlane: true })).toEqual([a, b]);
-    expect(lines(document, { ...running, resolves: (integration) => integration === 'a' })).toEqual([b]);
+    expect(lines(document, { ...running, selected: (key) => (key.includes('"a"') ? 1 : undefined) })).toEqual([b]);
   });
 
   it.each<[string, RuleConfig[], Partial<SourceGroupConfig>, string[]]>([

@@ -17,6 +17,7 @@ describe('the policy schemas', () => {
       'HttpRequestPolicyConfig',
       'HttpResponsePolicyConfig',
       'KubernetesSource',
+      'LabelExpression',
       'Mode',
       'NameMatch',
       'PortSpec',

@@ -5,6 +5,7 @@ import { anchorsOf } from '#policy/model/regex.js';
 import { isContradictory } from '#policy/model/rule-coverage.js';
 import { whyNoNameMatches } from './hostname-lint.js';
 import { expressionsOf } from './rule-expressions.js';
+import { lintSelector } from './selector-lint.js';
 import { WarningList } from './warning-list.js';
 
 /**
@@ -17,10 +18,10 @@ export type LintContext = {
   /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
   readonly ownAddresses?: ReadonlySet<number> | undefined;
   /**
-   * Returns whether Weir has resolved the Kubernetes selectors of an integration to addresses. Undefined:
-   * Weir has resolved no selector.
+   * Returns the number of addresses that the selector with a key selects now; undefined if the selector was
+   * never resolved. If the function is undefined, no selector was resolved.
    */
-  readonly resolves?: ((integration: string) => boolean) | undefined;
+  readonly selected?: ((key: string) => number | undefined) | undefined;
 };
 
 /**
@@ -44,15 +45,12 @@ const NOTHING: GroupWarnings = { document: new WarningList(), rules: new Warning
 
 function lintDocument(
   { sources, rules = [] }: SourceGroupConfig,
-  { resolves }: LintContext,
+  { selected }: LintContext,
   warnings: WarningList,
 ): void {
   lintCidrs(sources.cidrs, () => '/sources/cidrs', warnings);
-  for (const [place, { integration }] of (sources.kubernetes ?? []).entries()) {
-    if (resolves?.(integration) === true) continue;
-    const message =
-      'This selector was never resolved. Until it is, the denies of the group match every source, and its allows match only the static sources.';
-    warnings.add(`/sources/kubernetes/${place}`, 'selector_unresolved', message);
+  for (const [place, source] of (sources.kubernetes ?? []).entries()) {
+    lintSelector(source, `/sources/kubernetes/${place}`, selected, warnings);
   }
   for (let place = 0; place < rules.length; place++) {
     const match = rules[place]?.match;

@@ -241,22 +241,60 @@ const ruleSchema = z
     examples: [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } }],
   });
 
-const labels = () => z.record(z.string(), z.string());
+const labelExpressionSchema = z
+  .strictObject({
+    key: z.string().meta({ description: 'The key of a label.' }),
+    operator: z.enum(['In', 'NotIn', 'Exists', 'DoesNotExist']).meta({
+      description: 'NotIn and DoesNotExist also match an object without the label.',
+    }),
+    values: strings().optional().meta({ description: 'At least one value for In and NotIn; none otherwise.' }),
+  })
+  .meta({
+    id: 'LabelExpression',
+    description: 'A condition on one label, as in Kubernetes.',
+    examples: [{ key: 'tier', operator: 'In', values: ['web', 'api'] }],
+  });
+
+/** The fields of a label selector. `what`: the objects that have the labels. */
+const labelSelectorFields = (what: string) => ({
+  match_labels: z
+    .record(z.string(), z.string())
+    .optional()
+    .meta({ description: `Labels that a ${what} must have.` }),
+  match_expressions: z
+    .array(labelExpressionSchema)
+    .optional()
+    .meta({ description: `Conditions on labels, all of which a ${what} must meet.` }),
+});
 
 const kubernetesSourceSchema = z
   .strictObject({
     integration: z.string().meta({ description: 'The name of an integration.' }),
     pod_selector: z
       .strictObject({
-        namespace: z.string().optional().meta({ description: 'Default: every namespace.' }),
-        match_labels: labels().optional().meta({ description: 'Labels that a pod must have.' }),
+        namespace: z.string().optional().meta({ description: 'The namespace. Default: every namespace.' }),
+        namespace_selector: z
+          .strictObject(labelSelectorFields('namespace'))
+          .optional()
+          .meta({ description: 'Selects namespaces by their labels. Default: every namespace.' }),
+        service_account: z.string().optional().meta({ description: 'The service account. Default: every one.' }),
+        ...labelSelectorFields('pod'),
       })
       .optional()
-      .meta({ description: 'Selects the addresses of pods.' }),
+      .meta({ description: 'Selects the addresses of pods. All given fields must match.' }),
     node_selector: z
-      .strictObject({ match_labels: labels().optional().meta({ description: 'Labels that a node must have.' }) })
+      .strictObject({
+        ...labelSelectorFields('node'),
+        addresses: z
+          .array(z.enum(['InternalIP', 'ExternalIP', 'podCIDRs']))
+          .optional()
+          .meta({
+            description:
+              'The addresses of a node that are selected; `podCIDRs` are the networks of its pods. Default: InternalIP.',
+          }),
+      })
       .optional()
-      .meta({ description: 'Selects the addresses of nodes.' }),
+      .meta({ description: 'Selects the addresses of nodes. All given fields must match.' }),
   })
   .meta({
     id: 'KubernetesSource',

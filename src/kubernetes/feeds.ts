@@ -1,0 +1,91 @@
+import type { Memberships } from './memberships.js';
+import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
+
+/** A scope of a watch of an integration. Without `namespace`: of all namespaces. */
+export type FeedScope = {
+  readonly kind: 'pod' | 'node' | 'namespace';
+  readonly namespace?: string | undefined;
+  readonly node?: string | undefined;
+};
+
+/** The lists and watches of these scopes begin, or one of them delivers objects. */
+export type FeedEvent =
+  | { readonly type: 'begun'; readonly feed: number; readonly scopes: readonly FeedScope[] }
+  | { readonly type: 'objects'; readonly feed: number; readonly scope: FeedScope; readonly message: ObjectMessage };
+
+/** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
+type Waiting = { readonly scope: Scope; version: number | undefined; objects: Map<string, KubernetesObject> };
+
+/**
+ * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
+ * has a list. Until then the feed before stays in effect and goes on, so two feeds are in memory.
+ */
+export class Feeds {
+  readonly #integration: string;
+  readonly #memberships: Memberships;
+  #current: { readonly feed: number; readonly scopes: readonly Scope[] } = { feed: 0, scopes: [] };
+  #next: { readonly feed: number; readonly waiting: readonly Waiting[] } | undefined;
+
+  constructor(integration: string, memberships: Memberships) {
+    this.#integration = integration;
+    this.#memberships = memberships;
+  }
+
+  /** Takes an event. An event of a feed that was replaced has no effect. */
+  take(event: FeedEvent): void {
+    const { feed } = event;
+    if (event.type === 'begun') {
+      const waiting = event.scopes.map((scope) => ({ scope: scopeOf(scope), version: undefined, objects: new Map() }));
+      this.#next = { feed, waiting };
+      this.#completeNext();
+      return;
+    }
+    const scope = scopeOf(event.scope);
+    if (feed === this.#current.feed) this.#memberships.objects(this.#integration, scope, event.message);
+    else if (feed === this.#next?.feed) {
+      const waiting = this.#next.waiting.find((candidate) => isSame(candidate.scope, scope));
+      if (waiting !== undefined) wait(waiting, event.message);
+      this.#completeNext();
+    }
+  }
+
+  #completeNext(): void {
+    const next = this.#next;
+    if (next === undefined) return;
+    const lists: { readonly scope: Scope; readonly version: number; readonly objects: readonly KubernetesObject[] }[] =
+      [];
+    for (const { scope, version, objects } of next.waiting) {
+      if (version === undefined) return;
+      lists.push({ scope, version, objects: [...objects.values()] });
+    }
+    for (const { scope, version, objects } of lists) {
+      this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
+    }
+    for (const scope of this.#current.scopes) {
+      if (!lists.some((list) => isSame(list.scope, scope))) this.#memberships.ended(this.#integration, scope);
+    }
+    this.#current = { feed: next.feed, scopes: lists.map(({ scope }) => scope) };
+    this.#next = undefined;
+  }
+}
+
+function wait(waiting: Waiting, message: ObjectMessage): void {
+  if (message.type === 'listed') {
+    waiting.version = message.version;
+    waiting.objects = new Map(message.objects.map((object) => [object.uid, object]));
+    return;
+  }
+  if (waiting.version === undefined) return;
+  const version = message.type === 'changed' ? message.object.version : message.version;
+  waiting.version = Math.max(waiting.version, version);
+  if (message.type === 'changed') waiting.objects.set(message.object.uid, message.object);
+  else waiting.objects.delete(message.uid);
+}
+
+function scopeOf({ kind, namespace, node }: FeedScope): Scope {
+  return { resource: `${kind}s`, namespace: namespace ?? null, node: node ?? null };
+}
+
+function isSame(a: Scope, b: Scope): boolean {
+  return a.resource === b.resource && a.namespace === b.namespace && a.node === b.node;
+}

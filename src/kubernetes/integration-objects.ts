@@ -1,0 +1,177 @@
+import { Claims } from './claims.js';
+import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName, Scope } from './objects.js';
+
+/** The functions that are called after a change. They must not call back. */
+export type ObjectListener = {
+  /** The owner of an address is another object, or the owner has changed. */
+  readonly addressChanged: (address: number) => void;
+  /** A namespace was added or removed, or its labels have changed. */
+  readonly namespaceChanged: (name: string) => void;
+  /** A scope is complete or has ended, or nodes, their labels or their pod networks have changed. */
+  readonly scopeChanged: () => void;
+};
+
+/** A scope with a complete list. `version`: the last resource version that was received. */
+type CompleteScope = { readonly scope: Scope; version: number };
+
+/** The objects of one integration. */
+export class IntegrationObjects {
+  readonly claims: Claims;
+  /** The number of objects that were left out because the integration has too many objects. */
+  skipped = 0;
+  readonly #objects = {
+    pods: new Map<string, PodRecord>(),
+    nodes: new Map<string, NodeRecord>(),
+    namespaces: new Map<string, KubernetesObject>(),
+  };
+  readonly #namespaceLabels = new Map<string, Labels>();
+  readonly #listener: ObjectListener;
+  readonly #maxObjects: number;
+  #complete: readonly CompleteScope[] = [];
+
+  constructor(listener: ObjectListener, maxObjects: number) {
+    this.claims = new Claims(listener.addressChanged);
+    this.#listener = listener;
+    this.#maxObjects = maxObjects;
+  }
+
+  /** The scopes whose objects are known. */
+  get scopes(): readonly Scope[] {
+    return this.#complete.map(({ scope }) => scope);
+  }
+
+  get nodes(): Iterable<NodeRecord> {
+    return this.#objects.nodes.values();
+  }
+
+  get pods(): Iterable<PodRecord> {
+    return this.#objects.pods.values();
+  }
+
+  count(resource: ResourceName): number {
+    return this.#objects[resource].size;
+  }
+
+  /** The labels of the namespace of a pod; undefined if the namespace is not known. */
+  namespaceLabelsOf(object: KubernetesObject): Labels | undefined {
+    return object.resource === 'pods' ? this.#namespaceLabels.get(object.namespace) : undefined;
+  }
+
+  receive(scope: Scope, message: ObjectMessage): void {
+    const complete = this.#complete.find((candidate) => isSame(candidate.scope, scope));
+    if (message.type === 'listed') {
+      this.#list(complete ?? this.#begin(scope), message.objects, message.version);
+      if (complete === undefined) this.#listener.scopeChanged();
+    } else if (complete !== undefined) this.#apply(complete, message);
+  }
+
+  /** Ends a scope. Removes its objects, except those that another complete scope contains. */
+  end(scope: Scope): void {
+    this.#complete = this.#complete.filter((candidate) => !isSame(candidate.scope, scope));
+    for (const object of this.#ofResource(scope.resource)) {
+      if (!this.#complete.some((other) => contains(other.scope, object))) this.#remove(object);
+    }
+    this.#listener.scopeChanged();
+  }
+
+  /** A first list tells nothing about the time of claims, so its version before is 0. */
+  #begin(scope: Scope): CompleteScope {
+    const complete = { scope, version: 0 };
+    this.#complete = [...this.#complete, complete];
+    return complete;
+  }
+
+  /**
+   * Replaces the objects of a scope by a list. Ends claims before it makes claims, so that an address can go
+   * from one object to another. If the version has gone back, the server was restored or is another server:
+   * versions cannot be compared with earlier versions.
+   */
+  #list(complete: CompleteScope, objects: readonly KubernetesObject[], version: number): void {
+    const { scope, version: before } = complete;
+    const isRestored = version < before;
+    complete.version = version;
+    const listed = new Map(objects.map((object) => [object.uid, object]));
+    for (const object of this.#ofResource(scope.resource)) {
+      const after = listed.get(object.uid);
+      if (after === undefined) {
+        if (contains(scope, object)) this.#remove(object);
+      } else if (after.version < object.version && !isRestored) listed.delete(object.uid);
+      else this.claims.keep(object, after);
+    }
+    if (isRestored) this.claims.forgetVersions();
+    const first = before === 0 || isRestored ? 0 : before + 1;
+    for (const object of listed.values()) {
+      this.#put(object, { earliest: Math.min(first, object.version), latest: object.version });
+    }
+  }
+
+  #apply(complete: CompleteScope, message: Exclude<ObjectMessage, { readonly type: 'listed' }>): void {
+    const version = message.type === 'changed' ? message.object.version : message.version;
+    complete.version = Math.max(complete.version, version);
+    const { resource } = complete.scope;
+    const uid = message.type === 'changed' ? message.object.uid : message.uid;
+    const before = this.#objects[resource].get(uid);
+    // While two scopes contain an object, one of them may deliver an older state of the object.
+    if (before !== undefined && version < before.version) return;
+    if (message.type === 'deleted') {
+      if (before !== undefined) this.#remove(before);
+      return;
+    }
+    if (before !== undefined) this.claims.keep(before, message.object);
+    this.#put(message.object, { earliest: version, latest: version });
+  }
+
+  #put(object: KubernetesObject, time: { readonly earliest: number; readonly latest: number }): void {
+    const objects: Map<string, KubernetesObject> = this.#objects[object.resource];
+    const before = objects.get(object.uid);
+    if (before === undefined && objects.size >= this.#maxObjects) {
+      this.skipped++;
+      return;
+    }
+    objects.set(object.uid, object);
+    this.claims.claim(before, object, time);
+    this.#tell(before, object);
+  }
+
+  #remove(object: KubernetesObject): void {
+    this.#objects[object.resource].delete(object.uid);
+    this.claims.keep(object, undefined);
+    this.#tell(object, undefined);
+  }
+
+  /** Tells the listener about a changed namespace or node. The claims tell it about addresses. */
+  #tell(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
+    const object = after ?? before;
+    if (object?.resource === 'namespaces') {
+      if (after === undefined) this.#namespaceLabels.delete(object.name);
+      else this.#namespaceLabels.set(object.name, object.labels);
+      if (!areEqual(before?.labels, after?.labels)) this.#listener.namespaceChanged(object.name);
+    } else if (object?.resource === 'nodes') {
+      const isAsBefore = areEqual(before?.labels, after?.labels) && areEqual(networksOf(before), networksOf(after));
+      if (!isAsBefore) this.#listener.scopeChanged();
+    }
+  }
+
+  #ofResource(resource: ResourceName): Iterable<KubernetesObject> {
+    return this.#objects[resource].values();
+  }
+}
+
+function isSame(a: Scope, b: Scope): boolean {
+  return a.resource === b.resource && a.namespace === b.namespace && a.node === b.node;
+}
+
+function contains({ resource, namespace, node }: Scope, object: KubernetesObject): boolean {
+  if (resource !== object.resource) return false;
+  if (object.resource !== 'pods') return true;
+  return (namespace === null || namespace === object.namespace) && (node === null || node === object.nodeName);
+}
+
+function networksOf(object: KubernetesObject | undefined): readonly unknown[] | undefined {
+  if (object?.resource !== 'nodes') return undefined;
+  return object.podNetworks.flatMap(({ address, length }) => [address, length]);
+}
+
+function areEqual(a: readonly unknown[] | undefined, b: readonly unknown[] | undefined): boolean {
+  return a === b || (a !== undefined && a.length === b?.length && a.every((value, index) => value === b[index]));
+}

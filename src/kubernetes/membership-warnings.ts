@@ -1,0 +1,50 @@
+import type { Prefix } from '#contracts/policy-model.js';
+import type { IntegrationObjects } from './integration-objects.js';
+import type { SelectorIndex } from './selector-index.js';
+
+/**
+ * - `host_network_skipped`: a selector selects pods in the network of their node. They give it no address,
+ *   because all processes of the node have that address. `first`: the name of one of them.
+ * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
+ *   because their networks or the pods of all namespaces are not known.
+ * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
+ */
+export type MembershipWarning =
+  | {
+      readonly code: 'host_network_skipped';
+      readonly integration: string;
+      readonly key: string;
+      readonly count: number;
+      readonly first: string;
+    }
+  | { readonly code: 'pods_not_closed'; readonly integration: string }
+  | { readonly code: 'objects_skipped'; readonly integration: string; readonly count: number };
+
+type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
+
+/** Returns the warnings about integrations. It looks at every pod, so the caller asks seldom. */
+export function warningsOf(
+  integrations: ReadonlyMap<string, Indexed>,
+  closed: readonly Prefix[],
+): readonly MembershipWarning[] {
+  return [...integrations].flatMap(([integration, { objects, index }]) => {
+    const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
+    const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
+    if (hasPods && closed.length === 0) warnings.push({ code: 'pods_not_closed', integration });
+    if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
+    return warnings;
+  });
+}
+
+function hostNetworkWarnings(integration: string, { objects, index }: Indexed): MembershipWarning[] {
+  const found = new Map<string, { count: number; readonly first: string }>();
+  for (const pod of objects.pods) {
+    if (!pod.hostNetwork) continue;
+    for (const { key } of index.matching(pod, objects.namespaceLabelsOf(pod))) {
+      const warning = found.get(key);
+      if (warning === undefined) found.set(key, { count: 1, first: `${pod.namespace}/${pod.name}` });
+      else warning.count++;
+    }
+  }
+  return [...found].map(([key, warning]) => ({ code: 'host_network_skipped', integration, key, ...warning }));
+}

@@ -1,0 +1,257 @@
+import type { MemberList, Members, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import { NO_MEMBERSHIP } from '#contracts/membership.js';
+import type { Prefix, Selector } from '#contracts/policy-model.js';
+import { IntegrationObjects } from './integration-objects.js';
+import { type MembershipWarning, warningsOf } from './membership-warnings.js';
+import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
+import { SelectorIndex } from './selector-index.js';
+import { isSameScope, scopeOf } from './selector-scope.js';
+import { type CountedSet, SelectorSets } from './selector-sets.js';
+import { type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
+
+/** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
+const MAX_OBJECTS = 200_000;
+
+export type MembershipOptions = {
+  /** The networks of pods, which replace the `podCIDRs` of the nodes. */
+  readonly podNetworks?: readonly Prefix[] | undefined;
+  readonly maxObjects?: number | undefined;
+  readonly maxUnusedSets?: number | undefined;
+};
+
+/** The object that owns an address in an integration. */
+export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
+
+type Integration = {
+  readonly objects: IntegrationObjects;
+  selectors: readonly ParsedSelector[];
+  index: SelectorIndex;
+};
+
+/**
+ * The members of selectors. It takes the objects of integrations and the selectors that policies name, and
+ * gives changes of members. It has no clock and does no I/O: the caller decides when it takes the changes.
+ */
+export class Memberships implements Members {
+  readonly #options: MembershipOptions;
+  readonly #integrations = new Map<string, Integration>();
+  readonly #sets: SelectorSets;
+  /** The set of each address that has an owner, as the changes have told it. */
+  readonly #members = new Map<number, CountedSet>();
+  readonly #changed = new Set<number>();
+  /** Addresses with owners in two or more integrations. */
+  readonly #shared = new Set<number>();
+  #selectors: readonly ParsedSelector[] = [];
+  #scope: SelectorScope = NO_MEMBERSHIP.scope;
+  #isScopeOld = false;
+
+  constructor(options: MembershipOptions = {}) {
+    this.#options = options;
+    this.#sets = new SelectorSets(options.maxUnusedSets);
+  }
+
+  /** Sets the selectors that policies name: those of the policy in force, and of a proposed policy. */
+  name(selectors: Iterable<Selector>): void {
+    const byKey = new Map<string, Selector>();
+    for (const selector of selectors) byKey.set(selector.key, selector);
+    this.#selectors = [...byKey.values()].map(parseSelector);
+    for (const [name, integration] of this.#integrations) this.#select(name, integration);
+    this.#isScopeOld = true;
+  }
+
+  /** Takes a message from a list or a watch of an integration. */
+  objects(name: string, scope: Scope, message: ObjectMessage): void {
+    let integration = this.#integrations.get(name);
+    if (integration === undefined) {
+      integration = this.#newIntegration();
+      this.#integrations.set(name, integration);
+      this.#select(name, integration);
+    }
+    integration.objects.receive(scope, message);
+  }
+
+  /** Ends a scope: its objects are not needed any more. */
+  ended(name: string, scope: Scope): void {
+    this.#integrations.get(name)?.objects.end(scope);
+  }
+
+  /** Removes an integration with its objects. No policy may name it (D38). */
+  remove(name: string): void {
+    const integration = this.#integrations.get(name);
+    if (integration === undefined) return;
+    this.#integrations.delete(name);
+    for (const address of integration.objects.claims.addresses()) this.#changed.add(address);
+    this.#isScopeOld = true;
+  }
+
+  /**
+   * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
+   * then at most one that only adds.
+   */
+  take(): readonly MembershipChange[] {
+    const less = new ChangeLists();
+    const more = new ChangeLists();
+    for (const address of this.#changed) {
+      const before = this.#members.get(address);
+      const after = this.#setNow(address);
+      if (before === after) continue;
+      if (after === undefined) this.#members.delete(address);
+      else {
+        this.#members.set(address, after);
+        this.#sets.use(after);
+      }
+      if (before !== undefined) this.#sets.release(before);
+      const lists = after !== undefined && (before === undefined || isSubset(before, after)) ? more : less;
+      lists.addresses.push(address);
+      lists.sets.push(after?.number ?? 0);
+    }
+    this.#changed.clear();
+    const added = this.#sets.takeAdded();
+    const dropped = this.#sets.drop();
+    const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
+    return lists.map((list, index) => ({
+      added: index === 0 ? added : [],
+      addresses: Uint32Array.from(list.addresses),
+      sets: Uint32Array.from(list.sets),
+      dropped: index === lists.length - 1 ? dropped : [],
+    }));
+  }
+
+  /** The number of addresses whose members may have changed after the last call of `take`. */
+  get waiting(): number {
+    return this.#changed.size;
+  }
+
+  /**
+   * Returns all members that the changes have told, and all sets that a later change may name without adding
+   * them.
+   */
+  list(): MemberList {
+    return {
+      added: [...this.#sets.all()],
+      addresses: Uint32Array.from(this.#members.keys()),
+      sets: Uint32Array.from([...this.#members.values()], ({ number }) => number),
+      dropped: [],
+    };
+  }
+
+  /**
+   * The scope of the selectors. It is the same object as long as its contents are the same. A scope that
+   * resolves more selectors takes effect after the changes of `take`.
+   */
+  get scope(): SelectorScope {
+    if (!this.#isScopeOld) return this.#scope;
+    const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
+    const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
+    if (!isSameScope(scope, this.#scope)) this.#scope = scope;
+    this.#isScopeOld = false;
+    return this.#scope;
+  }
+
+  setOf(address: number): CountedSet | undefined {
+    return this.#members.get(address);
+  }
+
+  ownersOf(address: number): readonly AddressOwner[] {
+    const owners: AddressOwner[] = [];
+    for (const [integration, { objects }] of this.#integrations) {
+      const object = objects.claims.ownerOf(address);
+      if (object !== undefined) owners.push({ integration, object });
+    }
+    return owners;
+  }
+
+  /** The number of addresses that each selector selects. A selector without addresses is absent. */
+  counts(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { keys, uses } of this.#sets.all()) {
+      if (uses === 0) continue;
+      for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + uses);
+    }
+    return counts;
+  }
+
+  /** The addresses that a selector selects. */
+  *membersOf(key: string): Generator<number> {
+    for (const [address, { keys }] of this.#members) if (keys.includes(key)) yield address;
+  }
+
+  /** The addresses with owners in two or more integrations. */
+  get sharedAddresses(): ReadonlySet<number> {
+    return this.#shared;
+  }
+
+  warnings(): readonly MembershipWarning[] {
+    return warningsOf(this.#integrations, this.scope.closed);
+  }
+
+  objectsOf(name: string): IntegrationObjects | undefined {
+    return this.#integrations.get(name)?.objects;
+  }
+
+  #newIntegration(): Integration {
+    const objects = new IntegrationObjects(
+      {
+        addressChanged: (address) => this.#changed.add(address),
+        namespaceChanged: (name) => this.#touchNamespace(integration, name),
+        scopeChanged: () => {
+          this.#isScopeOld = true;
+        },
+      },
+      this.#options.maxObjects ?? MAX_OBJECTS,
+    );
+    const integration: Integration = { objects, selectors: [], index: new SelectorIndex([]) };
+    return integration;
+  }
+
+  /** Gives an integration its selectors, and looks at all its addresses again if the selectors are others. */
+  #select(name: string, integration: Integration): void {
+    const selectors = this.#selectors.filter(({ integration: of }) => of === name);
+    const before = new Set(integration.selectors.map(({ key }) => key));
+    if (selectors.length === before.size && selectors.every(({ key }) => before.has(key))) return;
+    integration.selectors = selectors;
+    integration.index = new SelectorIndex(selectors);
+    for (const address of integration.objects.claims.addresses()) this.#changed.add(address);
+  }
+
+  /** Looks again at the pods of a namespace whose labels have changed. */
+  #touchNamespace({ objects, selectors }: Integration, namespace: string): void {
+    if (!selectors.some((selector) => selector.resource === 'pods' && selector.namespaceLabels !== undefined)) return;
+    for (const address of objects.claims.addresses()) {
+      const owner = objects.claims.ownerOf(address);
+      if (owner?.resource === 'pods' && owner.namespace === namespace) this.#changed.add(address);
+    }
+  }
+
+  /** The set that an address has now; undefined if no object owns it. */
+  #setNow(address: number): CountedSet | undefined {
+    const keys: string[] = [];
+    let owners = 0;
+    for (const { objects, index } of this.#integrations.values()) {
+      const owner = objects.claims.ownerOf(address);
+      if (owner === undefined) continue;
+      owners++;
+      for (const selector of index.matching(owner, objects.namespaceLabelsOf(owner))) {
+        const isOfOther =
+          owner.resource === 'nodes' && selector.resource === 'nodes' && !selectsAddress(selector, owner, address);
+        if (!isOfOther) keys.push(selector.key);
+      }
+    }
+    if (owners < 2) this.#shared.delete(address);
+    else {
+      this.#shared.add(address);
+      keys.sort();
+    }
+    return owners === 0 ? undefined : this.#sets.of(keys);
+  }
+}
+
+class ChangeLists {
+  readonly addresses: number[] = [];
+  readonly sets: number[] = [];
+}
+
+/** Whether `outer` has all keys of `inner`. */
+function isSubset(inner: SelectorSet, outer: SelectorSet): boolean {
+  return inner.keys.every((key) => outer.keys.includes(key));
+}

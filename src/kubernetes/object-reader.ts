@@ -1,0 +1,216 @@
+import { itemAt } from '#arrays/read.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
+
+/** Bounds on what the reader keeps of one object. An object beyond them is damaged. */
+const MAX_NAME = 253;
+const MAX_ADDRESSES = 16;
+const MAX_LABEL_CHARACTERS = 32_768;
+/** Entries of the caches through which records share equal label lists and equal strings. */
+const LABEL_CACHE = 4096;
+const STRING_CACHE = 4096;
+
+const NO_LABELS: Labels = [];
+const NONE: readonly never[] = [];
+
+/**
+ * Reads objects of the Kubernetes API. It keeps only what decides membership: some hundred bytes of a pod of
+ * 7 kB.
+ */
+export class ObjectReader {
+  /** The number of objects that had the wrong shape and were skipped. */
+  damaged = 0;
+  readonly #labels = new Array<Labels | undefined>(LABEL_CACHE);
+  readonly #strings = new Map<string, string>();
+
+  /** Returns the record of an object, or undefined if the object has the wrong shape. Never throws. */
+  read(resource: ResourceName, value: unknown): KubernetesObject | undefined {
+    try {
+      if (resource === 'pods') return this.#pod(value);
+      return resource === 'nodes' ? this.#node(value) : this.#namespace(value);
+    } catch (failure) {
+      if (!(failure instanceof Damaged)) throw failure;
+      this.damaged++;
+      return undefined;
+    }
+  }
+
+  #pod(value: unknown): PodRecord {
+    const pod = objectOf(value);
+    const { metadata, ...common } = this.#common(pod);
+    const spec = objectOf(pod.spec);
+    const status = objectOf(pod.status ?? {});
+    return {
+      resource: 'pods',
+      ...common,
+      namespace: this.#shared(nameOf(metadata.namespace)),
+      serviceAccount: this.#shared(optionalName(spec.serviceAccountName) || 'default'),
+      nodeName: this.#shared(optionalName(spec.nodeName)),
+      addresses: podAddresses(status),
+      hostNetwork: optionalBoolean(spec.hostNetwork),
+      phase: this.#shared(optionalName(status.phase)),
+      deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
+      running: CONTAINER_LISTS.some((list) => arrayOf(status[list]).some(isRunning)),
+      started: timeOf(status.startTime) || common.started,
+    };
+  }
+
+  #node(value: unknown): NodeRecord {
+    const node = objectOf(value);
+    const { metadata: _, ...common } = this.#common(node);
+    const spec = objectOf(node.spec ?? {});
+    const addresses = arrayOf(objectOf(node.status ?? {}).addresses).map(objectOf);
+    const ofType = (type: string) =>
+      ipv4Addresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
+    const networks = arrayOf(spec.podCIDRs);
+    return {
+      resource: 'nodes',
+      ...common,
+      internal: ofType('InternalIP'),
+      external: ofType('ExternalIP'),
+      podNetworks: ipv4Networks(networks.length > 0 ? networks : optionalList(spec.podCIDR)),
+    };
+  }
+
+  #namespace(value: unknown): NamespaceRecord {
+    const { metadata: _, ...common } = this.#common(objectOf(value));
+    return { resource: 'namespaces', ...common };
+  }
+
+  #common(object: Fields) {
+    const metadata = objectOf(object.metadata);
+    return {
+      metadata,
+      uid: nameOf(metadata.uid),
+      name: nameOf(metadata.name),
+      labels: this.#sharedLabels(labelsOf(metadata.labels)),
+      version: parseVersion(metadata.resourceVersion) ?? damaged(),
+      started: timeOf(metadata.creationTimestamp),
+    };
+  }
+
+  #shared(text: string): string {
+    const known = this.#strings.get(text);
+    if (known !== undefined) return known;
+    if (this.#strings.size >= STRING_CACHE) this.#strings.clear();
+    this.#strings.set(text, text);
+    return text;
+  }
+
+  /** The cache has one place for each hash, so that its size is fixed. */
+  #sharedLabels(labels: Labels): Labels {
+    if (labels.length === 0) return NO_LABELS;
+    const place = hashOf(labels) % LABEL_CACHE;
+    const known = this.#labels[place];
+    if (known !== undefined && isSame(known, labels)) return known;
+    this.#labels[place] = labels;
+    return labels;
+  }
+}
+
+/** Returns a resource version as a number, or undefined if it is not a decimal number below 2^53. */
+export function parseVersion(value: unknown): number | undefined {
+  if (typeof value !== 'string' || !/^[0-9]{1,16}$/.test(value)) return undefined;
+  const version = Number(value);
+  return Number.isSafeInteger(version) ? version : undefined;
+}
+
+class Damaged extends Error {}
+
+type Fields = Readonly<Record<string, unknown>>;
+const CONTAINER_LISTS = ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const;
+
+function isRunning(status: unknown): boolean {
+  const { running } = objectOf(objectOf(status).state ?? {});
+  return running !== undefined && running !== null;
+}
+
+function podAddresses(status: Fields): readonly number[] {
+  const list = arrayOf(status.podIPs).map((entry) => objectOf(entry).ip);
+  return ipv4Addresses(list.length > 0 ? list : optionalList(status.podIP));
+}
+
+/** Returns the IPv4 addresses of a list. A text with a colon is an IPv6 address. */
+function ipv4Addresses(list: readonly unknown[]): readonly number[] {
+  if (list.length > MAX_ADDRESSES) throw new Damaged();
+  const found = list.map(textOf).filter((text) => !text.includes(':'));
+  return found.length === 0 ? NONE : [...new Set(found.map((text) => parseAddress(text) ?? damaged()))];
+}
+
+function ipv4Networks(list: readonly unknown[]): readonly Prefix[] {
+  if (list.length > MAX_ADDRESSES) throw new Damaged();
+  const found = list.map(textOf).filter((text) => !text.includes(':'));
+  return found.length === 0 ? NONE : found.map((text) => (parseCidr(text) ?? damaged()).prefix);
+}
+
+function labelsOf(value: unknown): Labels {
+  if (value === undefined || value === null) return NO_LABELS;
+  const labels = objectOf(value);
+  const pairs: string[] = [];
+  let characters = 0;
+  for (const key of Object.keys(labels).sort()) {
+    const text = textOf(labels[key]);
+    characters += key.length + text.length;
+    pairs.push(key, text);
+  }
+  if (characters > MAX_LABEL_CHARACTERS) throw new Damaged();
+  return pairs;
+}
+
+function isSame(a: Labels, b: Labels): boolean {
+  return a.length === b.length && a.every((text, index) => text === b[index]);
+}
+
+/** FNV-1a over the UTF-16 units. */
+function hashOf(labels: Labels): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < labels.length; index++) {
+    const text = itemAt(labels, index);
+    for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+/** A time in RFC 3339; 0 if there is none. */
+function timeOf(value: unknown): number {
+  if (value === undefined || value === null) return 0;
+  const time = Date.parse(textOf(value));
+  return Number.isNaN(time) ? damaged() : time;
+}
+
+function objectOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : damaged();
+}
+
+function arrayOf(value: unknown): readonly unknown[] {
+  if (value === undefined || value === null) return NONE;
+  return Array.isArray(value) ? value : damaged();
+}
+
+function optionalList(value: unknown): readonly unknown[] {
+  return value === undefined || value === null || value === '' ? NONE : [value];
+}
+
+function nameOf(value: unknown): string {
+  return optionalName(value) || damaged();
+}
+
+function optionalName(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  const text = textOf(value);
+  return text.length <= MAX_NAME ? text : damaged();
+}
+
+function optionalBoolean(value: unknown): boolean {
+  if (value === undefined || value === null) return false;
+  return typeof value === 'boolean' ? value : damaged();
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : damaged();
+}
+
+function damaged(): never {
+  throw new Damaged();
+}

@@ -1,0 +1,69 @@
+import type { Prefix } from '#contracts/policy-model.js';
+
+/**
+ * The parts of Kubernetes objects that decide membership (D38a). Addresses are IPv4 only; other addresses of
+ * an object are left out.
+ */
+
+/** The labels of an object: each key and its value, sorted by key. Objects with equal labels may share it. */
+export type Labels = readonly string[];
+
+/**
+ * Fields that all objects have. `version`: the resource version. `started`: the start of the object in
+ * milliseconds since 1970, or 0 if the object does not tell it.
+ */
+type ObjectRecord = {
+  readonly uid: string;
+  readonly name: string;
+  readonly labels: Labels;
+  readonly version: number;
+  readonly started: number;
+};
+
+export type PodRecord = ObjectRecord & {
+  readonly resource: 'pods';
+  readonly namespace: string;
+  readonly serviceAccount: string;
+  /** The name of the node; empty if the pod is not scheduled yet. */
+  readonly nodeName: string;
+  readonly addresses: readonly number[];
+  readonly hostNetwork: boolean;
+  /** Pending, Running, Succeeded, Failed or Unknown. */
+  readonly phase: string;
+  /** Whether the pod has a deletion time. */
+  readonly deleting: boolean;
+  /** Whether at least one container runs, init containers and ephemeral containers included. */
+  readonly running: boolean;
+};
+
+export type NodeRecord = ObjectRecord & {
+  readonly resource: 'nodes';
+  readonly internal: readonly number[];
+  readonly external: readonly number[];
+  /** The IPv4 networks of `podCIDRs`. */
+  readonly podNetworks: readonly Prefix[];
+};
+
+export type NamespaceRecord = ObjectRecord & { readonly resource: 'namespaces' };
+
+export type KubernetesObject = PodRecord | NodeRecord | NamespaceRecord;
+export type ResourceName = KubernetesObject['resource'];
+
+/**
+ * The objects that one list and its watch deliver. Null stands for all namespaces, or for the pods of all
+ * nodes.
+ */
+export type Scope = {
+  readonly resource: ResourceName;
+  readonly namespace: string | null;
+  readonly node: string | null;
+};
+
+/**
+ * A message from a list or a watch. `listed` contains all objects of the scope, and a list that is not
+ * complete gives no message. `version`: the resource version of the list or of the deletion.
+ */
+export type ObjectMessage =
+  | { readonly type: 'listed'; readonly objects: readonly KubernetesObject[]; readonly version: number }
+  | { readonly type: 'changed'; readonly object: KubernetesObject }
+  | { readonly type: 'deleted'; readonly uid: string; readonly version: number };

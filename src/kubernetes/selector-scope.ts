@@ -1,0 +1,84 @@
+import type { SelectorScope } from '#contracts/membership.js';
+import type { Prefix } from '#contracts/policy-model.js';
+import { containsPrefix, formatPrefix } from '#policy/model/ipv4.js';
+import type { IntegrationObjects } from './integration-objects.js';
+import type { ResourceName, Scope } from './objects.js';
+import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
+
+/**
+ * Returns the scope of selectors. `integrations` maps the name of an integration to its objects.
+ * `podNetworks`: the networks of pods that the configuration lists, in place of those of the nodes.
+ */
+export function scopeOf(
+  selectors: readonly ParsedSelector[],
+  integrations: ReadonlyMap<string, IntegrationObjects>,
+  podNetworks: readonly Prefix[] | undefined,
+): SelectorScope {
+  const resolved = new Set<string>();
+  const networks = new Map<string, readonly Prefix[]>();
+  for (const selector of selectors) {
+    const objects = integrations.get(selector.integration);
+    if (objects === undefined || !isResolved(selector, objects)) continue;
+    resolved.add(selector.key);
+    if (selector.resource !== 'nodes' || !selector.podNetworks) continue;
+    const found = networksOf(selector, objects);
+    if (found.length > 0) networks.set(selector.key, found);
+  }
+  return { resolved, networks, closed: sortedPrefixes(closedNetworks([...integrations.values()], podNetworks)) };
+}
+
+export function isSameScope(a: SelectorScope, b: SelectorScope): boolean {
+  return textOf(a) === textOf(b);
+}
+
+/** Whether the complete scopes contain all objects on which a selector depends. */
+function isResolved(selector: ParsedSelector, objects: IntegrationObjects): boolean {
+  if (selector.resource === 'nodes') return has(objects, 'nodes');
+  if (selector.namespaceLabels !== undefined && !has(objects, 'namespaces')) return false;
+  return has(objects, 'pods') || (selector.namespace !== undefined && has(objects, 'pods', selector.namespace));
+}
+
+function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: string | null = null): boolean {
+  return scopes.some((scope) => scope.resource === resource && scope.namespace === namespace);
+}
+
+/**
+ * Returns the networks in which an address without an owner is closed. This needs the pods of all namespaces:
+ * with some namespaces only, the pods of the others would be closed too. If only the pods of one node are
+ * known, the networks of that node are closed.
+ */
+function closedNetworks(all: readonly IntegrationObjects[], podNetworks: readonly Prefix[] | undefined) {
+  const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));
+  const complete = withPods.filter((objects) => has(objects, 'pods'));
+  if (podNetworks !== undefined) return complete.length > 0 && complete.length === withPods.length ? podNetworks : [];
+  return complete.flatMap((objects) => {
+    const names = new Set(objects.scopes.filter(isOfAllNamespaces).map(({ node }) => node));
+    const nodes = [...objects.nodes].filter(({ name }) => names.has(null) || names.has(name));
+    return nodes.flatMap((node) => node.podNetworks);
+  });
+}
+
+function isOfAllNamespaces({ resource, namespace }: Scope): boolean {
+  return resource === 'pods' && namespace === null;
+}
+
+function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix[] {
+  const nodes = [...objects.nodes].filter((node) => isSelected(selector, node, undefined));
+  return sortedPrefixes(nodes.flatMap((node) => node.podNetworks));
+}
+
+/** Sorts prefixes, and leaves out those that another prefix contains. */
+function sortedPrefixes(prefixes: readonly Prefix[]): readonly Prefix[] {
+  const sorted = [...prefixes].sort((a, b) => a.address - b.address || a.length - b.length);
+  const kept: Prefix[] = [];
+  for (const prefix of sorted) {
+    const last = kept.at(-1);
+    if (last === undefined || !containsPrefix(last, prefix)) kept.push(prefix);
+  }
+  return kept;
+}
+
+function textOf({ resolved, closed, networks }: SelectorScope): string {
+  const texts = [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]);
+  return JSON.stringify([[...resolved].sort(), closed.map(formatPrefix), texts.sort()]);
+}

@@ -1,0 +1,72 @@
+import type { SelectorSet } from '#contracts/membership.js';
+
+/** A set and the number of addresses that have it. */
+export type CountedSet = SelectorSet & { uses: number };
+
+/**
+ * The bound on unused sets. A set of `n` keys counts `n + 1`. Unused sets are kept so that a deployment that
+ * is scaled to zero and back has the same set again.
+ */
+const MAX_UNUSED = 65_536;
+
+/** Gives each set of selectors a number. A number is never given to another set. */
+export class SelectorSets {
+  readonly #byKeys = new Map<string, CountedSet>();
+  /** Sets without addresses. The set that is unused for the longest time is first. */
+  readonly #unused = new Set<CountedSet>();
+  #unusedSize = 0;
+  #last = 0;
+  /** Sets that were made after the last call of `takeAdded`. */
+  #added: CountedSet[] = [];
+  readonly #maxUnused: number;
+
+  constructor(maxUnused = MAX_UNUSED) {
+    this.#maxUnused = maxUnused;
+  }
+
+  /** Returns the set of these keys, which are sorted. The caller must call `use` for it. */
+  of(keys: readonly string[]): CountedSet {
+    // A key is JSON text, so it contains no line feed.
+    const text = keys.join('\n');
+    const known = this.#byKeys.get(text);
+    if (known !== undefined) return known;
+    const set: CountedSet = { number: ++this.#last, keys, uses: 0 };
+    this.#byKeys.set(text, set);
+    this.#added.push(set);
+    return set;
+  }
+
+  use(set: CountedSet): void {
+    if (set.uses++ === 0 && this.#unused.delete(set)) this.#unusedSize -= set.keys.length + 1;
+  }
+
+  release(set: CountedSet): void {
+    if (--set.uses > 0) return;
+    this.#unused.add(set);
+    this.#unusedSize += set.keys.length + 1;
+  }
+
+  takeAdded(): readonly CountedSet[] {
+    const added = this.#added;
+    this.#added = [];
+    return added;
+  }
+
+  /** Drops unused sets beyond the bound, and returns their numbers. */
+  drop(): readonly number[] {
+    const dropped: number[] = [];
+    for (const set of this.#unused) {
+      if (this.#unusedSize <= this.#maxUnused) break;
+      this.#unused.delete(set);
+      this.#unusedSize -= set.keys.length + 1;
+      this.#byKeys.delete(set.keys.join('\n'));
+      dropped.push(set.number);
+    }
+    return dropped;
+  }
+
+  /** All sets that were not dropped, those without addresses included. */
+  all(): IterableIterator<CountedSet> {
+    return this.#byKeys.values();
+  }
+}

@@ -1,0 +1,47 @@
+import type { Selector } from '#contracts/policy-model.js';
+import { parseSelector } from './selectors.js';
+
+/** The objects that the selectors of an integration need. */
+export type Wanted = {
+  /** The namespaces whose pods are needed; `all` for the pods of all namespaces. */
+  readonly pods: ReadonlySet<string> | 'all';
+  readonly nodes: boolean;
+  readonly namespaces: boolean;
+  /** The only node whose pods are needed (`kubernetes.scope: node`); null for the pods of all nodes. */
+  readonly node: string | null;
+};
+
+/**
+ * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.
+ * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node tells them.
+ */
+export type WantedOptions = {
+  readonly node: string | null;
+  readonly closes: boolean;
+  readonly hasPodNetworks: boolean;
+};
+
+/** Returns the objects that the selectors of one integration need. */
+export function wantedOf(selectors: Iterable<Selector>, { node, closes, hasPodNetworks }: WantedOptions): Wanted {
+  const pods = new Set<string>();
+  let hasPods = false;
+  let isOfAll = closes;
+  let nodes = false;
+  let namespaces = false;
+  for (const selector of selectors) {
+    const parsed = parseSelector(selector);
+    if (parsed.resource === 'nodes') nodes = true;
+    else {
+      hasPods = true;
+      if (parsed.namespace === undefined) isOfAll = true;
+      else pods.add(parsed.namespace);
+      namespaces ||= parsed.namespaceLabels !== undefined;
+    }
+  }
+  return {
+    pods: hasPods && isOfAll ? 'all' : pods,
+    nodes: nodes || (hasPods && closes && !hasPodNetworks),
+    namespaces,
+    node,
+  };
+}

@@ -1,0 +1,209 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Memberships } from '#kubernetes/memberships.js';
+import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
+import { Random, seedOf } from '#test/seed.js';
+import { claimsOf } from './membership-model.js';
+import { RandomCluster } from './random-cluster.js';
+import { ip, node, pod, scope } from './sample.js';
+
+const X = ip('10.0.0.1');
+const Y = ip('10.0.0.2');
+const PODS = scope('pods');
+const NODES = scope('nodes');
+
+/** An integration `prod`. `ownerOf` returns the name of the object that owns an address. */
+class Prod {
+  readonly memberships = new Memberships();
+
+  list(of: Scope, version: number, objects: readonly KubernetesObject[]): this {
+    this.memberships.objects('prod', of, { type: 'listed', objects, version });
+    return this;
+  }
+
+  change(of: Scope, ...objects: readonly KubernetesObject[]): this {
+    for (const object of objects) this.memberships.objects('prod', of, { type: 'changed', object });
+    return this;
+  }
+
+  remove(of: Scope, uid: string, version: number): this {
+    this.memberships.objects('prod', of, { type: 'deleted', uid, version });
+    return this;
+  }
+
+  ownerOf(address: number): string | undefined {
+    return this.memberships.ownersOf(address)[0]?.object.name;
+  }
+}
+
+const watched = () => new Prod().list(PODS, 1, []).list(NODES, 1, []);
+const at = (version: number, addresses: readonly number[] = [X]) => ({ version, addresses });
+
+describe('an object claims', () => {
+  const claims = (object: KubernetesObject, address = X) => {
+    const of = object.resource === 'pods' ? PODS : NODES;
+    return watched().change(of, object).ownerOf(address) !== undefined;
+  };
+  const addresses = [X, Y];
+
+  test.each([
+    ['each IPv4 address of a pod', pod('a', { addresses }), true],
+    ['addresses of a pending pod', pod('a', { addresses, phase: 'Pending', running: false }), true],
+    ['addresses of a terminating pod while a container runs', pod('a', { addresses, deleting: true }), true],
+    ['no address of a terminated pod', pod('a', { addresses, deleting: true, running: false }), false],
+    ['no address of a completed pod', pod('a', { addresses, phase: 'Succeeded' }), false],
+    ['no address of a failed pod', pod('a', { addresses, phase: 'Failed' }), false],
+    ['no address of a pod in the network of its node', pod('a', { addresses, hostNetwork: true }), false],
+    ['internal addresses of a node', node('n', { internal: addresses }), true],
+    ['external addresses of a node', node('n', { external: addresses }), true],
+    ['no address of the pod networks of a node', node('n', { podNetworks: [{ address: X, length: 31 }] }), false],
+  ])('%s', (_, object, isClaimed) => {
+    expect([claims(object), claims(object, Y)]).toEqual([isClaimed, isClaimed]);
+  });
+});
+
+describe('the owner of an address', () => {
+  test('is the last object that claimed it', () => {
+    expect(
+      watched()
+        .change(PODS, pod('a', at(2)), pod('b', at(3)))
+        .ownerOf(X),
+    ).toBe('b');
+    expect(
+      watched()
+        .change(PODS, pod('a', at(2)))
+        .change(NODES, node('n', { version: 3, internal: [X] }))
+        .ownerOf(X),
+    ).toBe('n');
+  });
+
+  test('stays when the older object is deleted, changes or completes', () => {
+    const both = () => watched().change(PODS, pod('a', at(2)), pod('b', at(3)));
+    expect(both().remove(PODS, 'a', 4).ownerOf(X)).toBe('b');
+    expect(
+      both()
+        .change(PODS, pod('a', { ...at(4), labels: { app: 'a' } }))
+        .ownerOf(X),
+    ).toBe('b');
+    expect(
+      both()
+        .change(PODS, pod('a', { ...at(4), phase: 'Succeeded' }))
+        .ownerOf(X),
+    ).toBe('b');
+    expect(
+      both()
+        .change(PODS, pod('a', at(4, [Y])))
+        .ownerOf(X),
+    ).toBe('b');
+  });
+
+  test('is no older object after the owner is deleted', () => {
+    const prod = watched()
+      .change(PODS, pod('a', at(2)), pod('b', at(3)))
+      .remove(PODS, 'b', 4);
+    expect(prod.ownerOf(X)).toBeUndefined();
+    expect(prod.change(PODS, pod('a', at(5))).ownerOf(X)).toBeUndefined();
+    expect(prod.list(PODS, 6, [pod('a', at(5))]).ownerOf(X)).toBeUndefined();
+    expect(
+      prod
+        .change(PODS, pod('a', at(7, [])))
+        .change(PODS, pod('a', at(8)))
+        .ownerOf(X),
+    ).toBe('a');
+  });
+
+  test('is not an object whose older claim arrives later by another watch', () => {
+    const shop = scope('pods', 'shop');
+    const bank = scope('pods', 'bank');
+    const prod = new Prod()
+      .list(shop, 1, [])
+      .list(bank, 1, [])
+      .change(bank, pod('b', { ...at(3), namespace: 'bank' }));
+    expect(prod.change(shop, pod('a', at(2))).ownerOf(X)).toBe('b');
+    const gone = new Prod()
+      .list(shop, 1, [])
+      .list(bank, 1, [])
+      .change(bank, pod('b', { ...at(3), namespace: 'bank' }));
+    expect(
+      gone
+        .remove(bank, 'b', 4)
+        .change(shop, pod('a', at(2)))
+        .ownerOf(X),
+    ).toBeUndefined();
+  });
+
+  test('is not an older claim, also after thousands of other claims have ended', () => {
+    const shop = scope('pods', 'shop');
+    const bank = scope('pods', 'bank');
+    const prod = new Prod().list(shop, 1, []).list(bank, 1, []);
+    prod.change(bank, pod('b', { ...at(3), namespace: 'bank' })).remove(bank, 'b', 4);
+    for (let index = 1; index < 8192; index++) {
+      const version = 2 * index + 3;
+      const other = pod(`other-${index}`, { ...at(version, [X + 1 + index]), namespace: 'bank' });
+      prod.change(bank, other).remove(bank, other.uid, version + 1);
+    }
+    expect(prod.change(shop, pod('a', at(2))).ownerOf(X)).toBeUndefined();
+  });
+
+  test('is the object with the later start in a first list', () => {
+    const early = pod('early', { ...at(9), started: 100 });
+    const late = pod('late', { ...at(5), started: 200 });
+    expect(new Prod().list(PODS, 10, [early, late]).ownerOf(X)).toBe('late');
+    expect(new Prod().list(PODS, 10, [late, early]).ownerOf(X)).toBe('late');
+  });
+
+  test('is the new object in a later list, whatever the starts are', () => {
+    const old = pod('old', { ...at(2), started: 200 });
+    const other = pod('new', { ...at(5), started: 100 });
+    expect(watched().change(PODS, old).list(PODS, 6, [other, old]).ownerOf(X)).toBe('new');
+  });
+
+  test('goes to another object of the same list that the owner has left', () => {
+    const prod = watched().change(PODS, pod('a', at(2)), pod('b', at(3, [Y])));
+    prod.list(PODS, 9, [pod('a', at(7, [Y])), pod('b', at(8))]);
+    expect([prod.ownerOf(X), prod.ownerOf(Y)]).toEqual(['b', 'a']);
+  });
+
+  test('is decided by starts after the server was restored to older versions', () => {
+    const prod = watched().change(PODS, pod('a', { ...at(500), started: 100 }));
+    const objects = [pod('a', { ...at(40), started: 100 }), pod('b', { ...at(30), started: 200 })];
+    expect(prod.list(PODS, 50, objects).ownerOf(X)).toBe('b');
+    expect(prod.change(PODS, pod('c', { ...at(51), started: 1 })).ownerOf(X)).toBe('c');
+  });
+
+  test('is the last claim of the cluster after all watches have delivered, in any order', () => {
+    const scopes = [scope('pods', 'shop'), scope('pods', 'bank'), scope('pods', 'play'), NODES];
+    const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 60 }), (seed, changes) => {
+      const random = new Random(seed);
+      const cluster = new RandomCluster(random);
+      const { memberships } = new Prod();
+      for (const of of scopes) memberships.objects('prod', of, cluster.list(of));
+      const last = new Map<number, { readonly uid: string; readonly version: number }>();
+      for (let change = 0; change < changes; change++) {
+        const before = new Map(cluster.objects.map((object) => [object.uid, object]));
+        cluster.change();
+        for (const object of cluster.objects) {
+          const old = claimsOf(before.get(object.uid));
+          for (const address of claimsOf(object)) if (!old.includes(address)) last.set(address, object);
+        }
+        if (random.chance(0.5)) deliver(random.pick(scopes), random.below(4));
+      }
+      for (const of of [...scopes].sort(() => random.between(-1, 1))) deliver(of, Number.POSITIVE_INFINITY);
+
+      for (const [address, { uid }] of last) {
+        const claimer = cluster.objects.find((object) => object.uid === uid);
+        const expected = claimsOf(claimer).includes(address) ? uid : undefined;
+        expect(memberships.ownersOf(address)[0]?.object.uid).toBe(expected);
+      }
+
+      function deliver(of: Scope, count: number): void {
+        for (let left = count; left > 0; left--) {
+          const message = cluster.deliver(of);
+          if (message === undefined) return;
+          memberships.objects('prod', of, message);
+        }
+      }
+    });
+    fc.assert(property, { seed: seedOf(25), numRuns: 1_000 });
+  });
+});

@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest';
+import { type FeedScope, Feeds } from '#kubernetes/feeds.js';
+import { Memberships } from '#kubernetes/memberships.js';
+import type { KubernetesObject } from '#kubernetes/objects.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { ip, namespace, pod, podSelector } from './sample.js';
+
+const PODS: FeedScope = { kind: 'pod' };
+const SHOP: FeedScope = { kind: 'pod', namespace: 'shop' };
+const NAMESPACES: FeedScope = { kind: 'namespace' };
+const at = (name: string, address: string, version: number) => pod(name, { addresses: [ip(address)], version });
+
+/** An integration with a selector of all pods. `members` returns their addresses. */
+class Prod {
+  readonly memberships = new Memberships();
+  readonly #feeds = new Feeds('prod', this.memberships);
+
+  constructor() {
+    this.memberships.name([podSelector({})]);
+  }
+
+  begin(feed: number, ...scopes: readonly FeedScope[]): void {
+    this.#feeds.take({ type: 'begun', feed, scopes });
+  }
+
+  list(feed: number, scope: FeedScope, version: number, ...objects: readonly KubernetesObject[]): void {
+    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
+  }
+
+  change(feed: number, scope: FeedScope, object: KubernetesObject): void {
+    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'changed', object } });
+  }
+
+  remove(feed: number, scope: FeedScope, uid: string, version: number): void {
+    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'deleted', uid, version } });
+  }
+
+  get members(): readonly string[] {
+    this.memberships.take();
+    return [...this.memberships.membersOf(podSelector({}).key)].map(formatAddress);
+  }
+}
+
+describe('a feed', () => {
+  test('takes effect when each of its scopes has a list', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS, NAMESPACES);
+    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
+    prod.change(1, PODS, at('c', '10.0.0.3', 6));
+    prod.remove(1, PODS, 'a', 7);
+    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([[], 0]);
+    prod.list(1, NAMESPACES, 8, namespace('shop'));
+    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
+  });
+
+  test('stays in effect and goes on until the next feed is complete', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS);
+    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
+    prod.begin(2, PODS, NAMESPACES);
+    // Another server: other objects, and lower versions.
+    prod.list(2, PODS, 2, at('x', '10.0.0.9', 1));
+    prod.change(1, PODS, at('b', '10.0.0.2', 6));
+    expect(prod.members).toEqual(['10.0.0.1', '10.0.0.2']);
+    prod.list(2, NAMESPACES, 2);
+    expect(prod.members).toEqual(['10.0.0.9']);
+    prod.change(1, PODS, at('c', '10.0.0.3', 7));
+    expect(prod.members).toEqual(['10.0.0.9']);
+  });
+
+  test('ends the scopes that the next feed does not have, and keeps the common objects', () => {
+    const prod = new Prod();
+    prod.begin(1, SHOP);
+    prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
+    prod.begin(2, PODS);
+    const owner = prod.memberships.ownersOf(ip('10.0.0.1'));
+    prod.list(2, PODS, 6, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
+    expect([owner.length, prod.members]).toEqual([1, ['10.0.0.1', '10.0.0.2']]);
+    prod.begin(3);
+    expect(prod.members).toEqual([]);
+  });
+
+  test('that is replaced before it is complete never takes effect', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS, NAMESPACES);
+    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
+    prod.begin(2, PODS);
+    prod.list(1, NAMESPACES, 6);
+    prod.list(1, PODS, 6, at('a', '10.0.0.1', 3));
+    expect(prod.members).toEqual([]);
+    prod.list(2, PODS, 7, at('b', '10.0.0.2', 4));
+    expect(prod.members).toEqual(['10.0.0.2']);
+  });
+});

@@ -1,0 +1,195 @@
+import type { LabelSelectorConfig } from '#contracts/policy-document.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { KubernetesObject, ObjectMessage, Scope } from '#kubernetes/objects.js';
+
+type Claim = {
+  readonly object: KubernetesObject;
+  readonly address: number;
+  readonly earliest: number;
+  readonly latest: number;
+};
+type ClaimEvent =
+  | ({ readonly type: 'claim' } & Claim)
+  | { readonly type: 'end'; readonly uid: string; readonly address: number }
+  /** From here on, versions of earlier claims say nothing. `versions`: the present version of each object. */
+  | { readonly type: 'restored'; readonly versions: ReadonlyMap<string, number> };
+
+type Entry = { readonly scope: Scope; readonly message: ObjectMessage | 'ended' };
+type Objects = ReadonlyMap<string, KubernetesObject>;
+
+/**
+ * A plain model of membership. It keeps all messages. On each question it computes the objects, the history
+ * of claims and the owners again from the first message on.
+ */
+export class MembershipModel {
+  readonly #entries = new Map<string, Entry[]>();
+  selectors: readonly Selector[] = [];
+
+  tell(integration: string, scope: Scope, message: ObjectMessage | 'ended'): void {
+    this.#entries.set(integration, [...(this.#entries.get(integration) ?? []), { scope, message }]);
+  }
+
+  remove(integration: string): void {
+    this.#entries.delete(integration);
+  }
+
+  /** Maps each address that has an owner to the sorted keys of the selectors that select it. */
+  members(): Map<number, readonly string[]> {
+    const members = new Map<number, string[]>();
+    for (const [integration, entries] of this.#entries) {
+      const { objects, events } = replay(entries);
+      for (const [address, owner] of ownersOf(events, objects)) {
+        const keys = this.selectors
+          .filter(({ source }) => source.integration === integration)
+          .filter((selector) => selects(selector, owner, address, objects))
+          .map(({ key }) => key);
+        members.set(address, [...(members.get(address) ?? []), ...keys].sort());
+      }
+    }
+    return members;
+  }
+}
+
+function replay(entries: readonly Entry[]) {
+  const objects = new Map<string, KubernetesObject>();
+  const complete = new Map<string, { readonly scope: Scope; version: number }>();
+  const events: ClaimEvent[] = [];
+  const put = (object: KubernetesObject, earliest: number) => {
+    for (const address of missing(claimsOf(object), claimsOf(objects.get(object.uid))))
+      events.push({ type: 'claim', object, address, earliest, latest: object.version });
+    objects.set(object.uid, object);
+  };
+  const end = (before: KubernetesObject | undefined, after: KubernetesObject | undefined) => {
+    if (before === undefined) return;
+    for (const address of missing(claimsOf(before), claimsOf(after)))
+      events.push({ type: 'end', uid: before.uid, address });
+  };
+  const remove = (object: KubernetesObject) => {
+    end(object, undefined);
+    objects.delete(object.uid);
+  };
+  for (const { scope, message } of entries) {
+    const name = JSON.stringify(scope);
+    const state = complete.get(name) ?? { scope, version: 0 };
+    if (message === 'ended') {
+      complete.delete(name);
+      const others = [...complete.values()];
+      for (const object of [...objects.values()].filter((object) => contains(scope, object)))
+        if (!others.some((other) => contains(other.scope, object))) remove(object);
+    } else if (message.type === 'listed') {
+      const isRestored = message.version < state.version;
+      const uids = new Set(message.objects.map(({ uid }) => uid));
+      for (const object of [...objects.values()]) if (contains(scope, object) && !uids.has(object.uid)) remove(object);
+      const newer = message.objects.filter((object) => {
+        const before = objects.get(object.uid);
+        return isRestored || before === undefined || before.version <= object.version;
+      });
+      for (const object of newer) end(objects.get(object.uid), object);
+      if (isRestored) {
+        const versions = [...objects.values(), ...newer].map(({ uid, version }) => [uid, version] as const);
+        events.push({ type: 'restored', versions: new Map(versions) });
+      }
+      const first = state.version === 0 || isRestored ? 0 : state.version + 1;
+      for (const object of newer) put(object, Math.min(first, object.version));
+      complete.set(name, { scope, version: message.version });
+    } else if (complete.has(name)) {
+      const { uid, version } = message.type === 'changed' ? message.object : message;
+      state.version = Math.max(state.version, version);
+      const before = objects.get(uid);
+      if (before !== undefined && version < before.version) continue;
+      if (message.type === 'changed') {
+        end(before, message.object);
+        put(message.object, version);
+      } else if (before !== undefined) remove(before);
+    }
+  }
+  return { objects, events };
+}
+
+/** The last claim to an address decides. If it has ended, the address has no owner. */
+function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<number, KubernetesObject> {
+  const last = new Map<number, { claim: Claim; isEnded: boolean }>();
+  for (const event of events) {
+    if (event.type === 'restored') {
+      for (const [address, known] of last) {
+        if (known.isEnded) last.delete(address);
+        else {
+          const latest = event.versions.get(known.claim.object.uid) ?? 0;
+          known.claim = { ...known.claim, earliest: 0, latest };
+        }
+      }
+      continue;
+    }
+    const known = last.get(event.address);
+    if (event.type === 'end') {
+      if (known?.claim.object.uid === event.uid) known.isEnded = true;
+      continue;
+    }
+    const isLast =
+      known === undefined || (known.isEnded ? event.latest >= known.claim.earliest : isLater(event, known.claim));
+    if (isLast) last.set(event.address, { claim: event, isEnded: false });
+  }
+  const owners = new Map<number, KubernetesObject>();
+  for (const [address, { claim, isEnded }] of last) {
+    const object = objects.get(claim.object.uid);
+    if (!isEnded && object !== undefined) owners.set(address, object);
+  }
+  return owners;
+}
+
+function isLater(a: Claim, b: Claim): boolean {
+  if (a.earliest > b.latest) return true;
+  if (a.latest < b.earliest) return false;
+  if (a.object.started !== b.object.started) return a.object.started > b.object.started;
+  if (a.latest !== b.latest) return a.latest > b.latest;
+  return a.object.uid > b.object.uid;
+}
+
+/** The table "object → claims" of the contract. */
+export function claimsOf(object: KubernetesObject | undefined): readonly number[] {
+  if (object === undefined || object.resource === 'namespaces') return [];
+  if (object.resource === 'nodes') return [...object.internal, ...object.external];
+  const hasCompleted = object.phase === 'Succeeded' || object.phase === 'Failed';
+  const hasEnded = object.deleting && !object.running;
+  return object.hostNetwork || hasCompleted || hasEnded ? [] : object.addresses;
+}
+
+function missing(of: readonly number[], from: readonly number[]): readonly number[] {
+  return [...new Set(of)].filter((address) => !from.includes(address));
+}
+
+function contains(scope: Scope, object: KubernetesObject): boolean {
+  if (scope.resource !== object.resource) return false;
+  return object.resource !== 'pods' || scope.namespace === null || scope.namespace === object.namespace;
+}
+
+function selects({ source }: Selector, owner: KubernetesObject, address: number, objects: Objects): boolean {
+  const { pod_selector: pod, node_selector: node } = source;
+  if (owner.resource === 'nodes') {
+    if (node === undefined || !matches(node, owner)) return false;
+    const kinds = node.addresses ?? ['InternalIP'];
+    const isInternal = kinds.includes('InternalIP') && owner.internal.includes(address);
+    return isInternal || (kinds.includes('ExternalIP') && owner.external.includes(address));
+  }
+  if (owner.resource !== 'pods' || pod === undefined || !matches(pod, owner)) return false;
+  if (pod.namespace !== undefined && pod.namespace !== owner.namespace) return false;
+  if (pod.service_account !== undefined && pod.service_account !== owner.serviceAccount) return false;
+  if (pod.namespace_selector === undefined) return true;
+  const namespaces = [...objects.values()].filter(({ resource }) => resource === 'namespaces');
+  const own = namespaces.find(({ name }) => name === owner.namespace);
+  return own !== undefined && matches(pod.namespace_selector, own);
+}
+
+function matches(selector: LabelSelectorConfig, { labels }: KubernetesObject): boolean {
+  const map = new Map<string, string>();
+  for (let at = 0; at < labels.length; at += 2) map.set(labels[at] as string, labels[at + 1] as string);
+  const { match_labels: wanted = {}, match_expressions: expressions = [] } = selector;
+  if (Object.entries(wanted).some(([key, value]) => map.get(key) !== value)) return false;
+  return expressions.every(({ key, operator, values = [] }) => {
+    const value = map.get(key);
+    if (operator === 'Exists') return value !== undefined;
+    if (operator === 'DoesNotExist') return value === undefined;
+    const isIn = value !== undefined && values.includes(value);
+    return operator === 'In' ? isIn : !isIn;
+  });
+}

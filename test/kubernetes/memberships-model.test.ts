@@ -1,0 +1,128 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { Memberships } from '#kubernetes/memberships.js';
+import { Random, seedOf } from '#test/seed.js';
+import { MembershipModel } from './membership-model.js';
+import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
+
+/** Applies changes as the kernel does, and checks the rules of the contract. */
+class Consumer {
+  readonly members = new Map<number, SelectorSet>();
+  readonly #sets = new Map<number, SelectorSet>();
+  readonly #dropped = new Set<number>();
+
+  take(changes: readonly MembershipChange[]): void {
+    const less: boolean[] = [];
+    for (const [index, change] of changes.entries()) {
+      for (const set of change.added) this.#add(set);
+      expect(change.addresses.length).toBeGreaterThan(0);
+      for (const [at, address] of change.addresses.entries()) {
+        const number = change.sets[at] ?? 0;
+        const isLess = this.#isLess(address, number);
+        less[index] ??= isLess;
+        expect(isLess).toBe(less[index]);
+        this.#store(address, number);
+      }
+      for (const number of change.dropped) {
+        expect([...this.members.values()].map((set) => set.number)).not.toContain(number);
+        this.#sets.delete(number);
+        this.#dropped.add(number);
+      }
+    }
+    expect([[], [true], [false], [true, false]]).toContainEqual(less);
+  }
+
+  #add(set: SelectorSet): void {
+    expect(this.#sets.has(set.number) || this.#dropped.has(set.number)).toBe(false);
+    const texts = [...this.#sets.values()].map(({ keys }) => keys.join('\n'));
+    expect(texts).not.toContain(set.keys.join('\n'));
+    this.#sets.set(set.number, { number: set.number, keys: set.keys });
+  }
+
+  /** Whether the change takes a selector or the owner from the address. */
+  #isLess(address: number, number: number): boolean {
+    const before = this.members.get(address);
+    if (number === 0) return true;
+    const after = this.#sets.get(number)?.keys ?? [];
+    return before?.keys.some((key) => !after.includes(key)) === true;
+  }
+
+  #store(address: number, number: number): void {
+    const before = this.members.get(address)?.number ?? 0;
+    expect(number).not.toBe(before);
+    if (number === 0) this.members.delete(address);
+    else {
+      const set = this.#sets.get(number);
+      expect(set).toBeDefined();
+      if (set !== undefined) this.members.set(address, set);
+    }
+  }
+}
+
+const keysOf = (members: ReadonlyMap<number, SelectorSet>) =>
+  new Map([...members].map(([address, { keys }]) => [address, keys]).sort() as [number, readonly string[]][]);
+const sorted = (members: ReadonlyMap<number, readonly string[]>) => new Map([...members].sort());
+
+describe('memberships', () => {
+  test('have the members of a plain model after random messages', () => {
+    let messages = 0;
+    const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
+      messages += runSteps(new Random(seed), steps);
+    });
+    fc.assert(property, { seed: seedOf(24), numRuns: 600 });
+    expect(messages).toBeGreaterThan(5_000);
+  }, 120_000);
+});
+
+function runSteps(random: Random, steps: number): number {
+  const memberships = new Memberships({ maxUnusedSets: random.pick([0, 4, 65_536]) });
+  const model = new MembershipModel();
+  const consumer = new Consumer();
+  const clusters = new Map(['prod', 'test'].map((name) => [name, new RandomCluster(random)]));
+  const made: readonly Selector[] = random.some(1, 12, () => randomSelector(random, random.pick(['prod', 'test'])));
+  const pool = [...new Map(made.map((selector) => [selector.key, selector])).values()];
+  let messages = 0;
+  for (let step = 0; step < steps; step++) {
+    const name = random.pick(['prod', 'prod', 'test']);
+    const cluster = clusters.get(name) as RandomCluster;
+    const of = random.pick(SCOPES);
+    const choice = random.below(100);
+    if (choice < 45) cluster.change();
+    else if (choice < 90) {
+      const isNew = !cluster.isWatched(of) || random.chance(0.05);
+      const message = isNew ? cluster.list(of) : cluster.deliver(of);
+      if (message !== undefined) {
+        memberships.objects(name, of, message);
+        model.tell(name, of, message);
+        messages++;
+      }
+    } else if (choice < 93) cluster.cut(of);
+    else if (choice < 95) {
+      cluster.cut(of);
+      memberships.ended(name, of);
+      model.tell(name, of, 'ended');
+    } else if (choice < 96) cluster.restore();
+    else if (choice < 97 && random.chance(0.3)) {
+      for (const each of SCOPES) cluster.cut(each);
+      memberships.remove(name);
+      model.remove(name);
+    } else {
+      model.selectors = pool.filter(() => random.chance(0.7));
+      memberships.name(model.selectors);
+    }
+    if (random.chance(0.4)) continue;
+    consumer.take(memberships.take());
+    const expected = sorted(model.members());
+    expect(keysOf(consumer.members)).toEqual(expected);
+    const list = memberships.list();
+    const sets = new Map(list.added.map((set) => [set.number, set.keys]));
+    const listed = [...list.addresses].map((address, at) => [address, sets.get(list.sets[at] ?? 0)] as const);
+    expect(sorted(new Map(listed as [number, readonly string[]][]))).toEqual(expected);
+    const counts = new Map<string, number>();
+    for (const keys of expected.values()) for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    expect(new Map([...memberships.counts()].sort())).toEqual(new Map([...counts].sort()));
+  }
+  return messages;
+}

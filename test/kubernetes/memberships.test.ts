@@ -1,0 +1,318 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, test } from 'vitest';
+import type { SelectorScope } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
+import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
+import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { Random } from '#test/seed.js';
+import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
+
+const X = ip('10.1.0.1');
+const Y = ip('10.1.0.2');
+const PODS = scope('pods');
+const NODES = scope('nodes');
+const NAMESPACES = scope('namespaces');
+const web = podSelector({ match_labels: { app: 'web' } });
+const all = podSelector({});
+
+function start(selectors: readonly Selector[], options: MembershipOptions = {}): Memberships {
+  const memberships = new Memberships(options);
+  memberships.name(selectors);
+  return memberships;
+}
+
+function list(memberships: Memberships, of: Scope, objects: readonly KubernetesObject[], integration = 'prod'): void {
+  const version = Math.max(1, ...objects.map((object) => object.version));
+  memberships.objects(integration, of, { type: 'listed', objects, version });
+}
+
+function network(text: string) {
+  const parsed = parseCidr(text);
+  if (parsed === undefined) throw new RangeError(text);
+  return parsed.prefix;
+}
+
+const shown = ({ resolved, closed, networks }: SelectorScope) => ({
+  resolved: [...resolved],
+  closed: closed.map(formatPrefix),
+  networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
+});
+/** Changes as plain values: for each address its keys, or null. */
+const plain = (memberships: Memberships) => {
+  const changes = memberships.take();
+  const sets = new Map(memberships.list().added.map((set) => [set.number, set.keys]));
+  return changes.map(({ addresses, sets: numbers }) =>
+    [...addresses].map((address, at) => [address, sets.get(numbers[at] ?? 0) ?? null]),
+  );
+};
+
+describe('changes of members', () => {
+  test('come with the removals before the additions', () => {
+    const memberships = start([web]);
+    const labels = { app: 'web' };
+    list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
+    expect(plain(memberships)).toEqual([
+      [
+        [X, [web.key]],
+        [Y, []],
+      ],
+    ]);
+    const b = pod('b', { addresses: [Y], labels, version: 2 });
+    memberships.objects('prod', PODS, { type: 'changed', object: b });
+    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 3 });
+    expect(plain(memberships)).toEqual([[[X, null]], [[Y, [web.key]]]]);
+    expect(memberships.take()).toEqual([]);
+  });
+
+  test('leave out an address that has its set again', () => {
+    const memberships = start([web]);
+    list(memberships, PODS, [pod('a', { addresses: [X] })]);
+    memberships.take();
+    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.objects('prod', PODS, { type: 'changed', object: pod('b', { addresses: [X], version: 3 }) });
+    expect([memberships.waiting, memberships.take()]).toEqual([1, []]);
+  });
+
+  test('come from the selectors that policies name now', () => {
+    const memberships = start([web]);
+    list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
+    memberships.take();
+    memberships.name([web, all]);
+    expect(plain(memberships)).toEqual([[[X, [all.key, web.key].sort()]]]);
+    memberships.name([all]);
+    expect(plain(memberships)).toEqual([[[X, [all.key]]]]);
+  });
+
+  test('come for the pods of a namespace whose labels change', () => {
+    const blue = podSelector({ namespace_selector: { match_labels: { team: 'blue' } } });
+    const memberships = start([blue]);
+    list(memberships, NAMESPACES, [namespace('shop'), namespace('bank')]);
+    list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y], namespace: 'bank' })]);
+    memberships.take();
+    const object = namespace('shop', { team: 'blue' }, 2);
+    memberships.objects('prod', NAMESPACES, { type: 'changed', object });
+    expect(plain(memberships)).toEqual([[[X, [blue.key]]]]);
+    memberships.objects('prod', NAMESPACES, { type: 'deleted', uid: object.uid, version: 3 });
+    expect(plain(memberships)).toEqual([[[X, []]]]);
+  });
+
+  test('have the union of two integrations that own an address', () => {
+    const other = podSelector({}, 'test');
+    const memberships = start([web, other]);
+    list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
+    list(memberships, PODS, [pod('b', { addresses: [X] })], 'test');
+    expect(plain(memberships)).toEqual([[[X, [web.key, other.key].sort()]]]);
+    expect([...memberships.sharedAddresses]).toEqual([X]);
+    const owners = memberships.ownersOf(X).map(({ integration, object }) => [integration, object.name]);
+    expect(owners).toEqual([
+      ['prod', 'a'],
+      ['test', 'b'],
+    ]);
+    memberships.remove('prod');
+    expect(plain(memberships)).toEqual([[[X, [other.key]]]]);
+    expect([...memberships.sharedAddresses]).toEqual([]);
+  });
+
+  test('keep the objects of an ended scope that another scope contains', () => {
+    const memberships = start([all]);
+    const shop = scope('pods', 'shop');
+    list(memberships, shop, [pod('a', { addresses: [X] })]);
+    memberships.take();
+    list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y], namespace: 'bank' })]);
+    memberships.ended('prod', shop);
+    expect(plain(memberships)).toEqual([[[Y, [all.key]]]]);
+    memberships.ended('prod', PODS);
+    expect(plain(memberships)[0]).toHaveLength(2);
+  });
+});
+
+describe('the numbers of sets', () => {
+  const labelled = (index: number) => podSelector({ match_labels: { app: `app-${index}` } });
+  const SELECTORS = Array.from({ length: 10 }, (_, index) => labelled(index));
+  const change = (memberships: Memberships, index: number, version: number) => {
+    const object = pod('a', { addresses: [X], labels: { app: `app-${index}` }, version });
+    memberships.objects('prod', PODS, { type: 'changed', object });
+    return memberships.take();
+  };
+
+  test('stay while a set is unused, up to the bound', () => {
+    const memberships = start(SELECTORS);
+    list(memberships, PODS, []);
+    expect(change(memberships, 0, 2)[0]?.sets).toEqual(Uint32Array.of(1));
+    expect(change(memberships, 1, 3)[0]?.sets).toEqual(Uint32Array.of(2));
+    const [again] = change(memberships, 0, 4);
+    expect(again).toMatchObject({ added: [], sets: Uint32Array.of(1), dropped: [] });
+  });
+
+  test('are dropped in the order in which sets fell out of use, and never given again', () => {
+    // Each set has one key, so it counts 2: two unused sets are kept.
+    const memberships = start(SELECTORS, { maxUnusedSets: 4 });
+    list(memberships, PODS, []);
+    for (const index of [0, 1, 2]) expect(change(memberships, index, 2 + index)[0]?.dropped).toEqual([]);
+    expect(change(memberships, 3, 5)[0]?.dropped).toEqual([1]);
+    const [again] = change(memberships, 0, 6);
+    expect(again).toMatchObject({ sets: Uint32Array.of(5), dropped: [2] });
+    expect(again?.added.map(({ number, keys }) => [number, keys])).toEqual([[5, [labelled(0).key]]]);
+  });
+});
+
+describe('the scope of selectors', () => {
+  const shop = scope('pods', 'shop');
+
+  test('resolves a selector when all objects on which it depends are listed', () => {
+    const inShop = podSelector({ namespace: 'shop' });
+    const blue = podSelector({ namespace_selector: {} });
+    const nodes = nodeSelector({});
+    const memberships = start([all, inShop, blue, nodes]);
+    const resolved = () => shown(memberships.scope).resolved;
+    expect(resolved()).toEqual([]);
+    list(memberships, shop, []);
+    expect(resolved()).toEqual([inShop.key]);
+    list(memberships, PODS, []);
+    memberships.ended('prod', shop);
+    expect(resolved()).toEqual([all.key, inShop.key]);
+    list(memberships, NAMESPACES, []);
+    expect(resolved()).toEqual([all.key, inShop.key, blue.key]);
+    list(memberships, NODES, []);
+    expect(resolved()).toEqual([all.key, inShop.key, blue.key, nodes.key]);
+    memberships.remove('prod');
+    expect(resolved()).toEqual([]);
+  });
+
+  const nodes = [
+    node('n1', { podNetworks: [network('10.1.0.0/24')], labels: { pool: 'a' } }),
+    node('n2', { podNetworks: [network('10.0.0.0/24')] }),
+  ];
+
+  test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
+    const memberships = start([web]);
+    const closed = () => shown(memberships.scope).closed;
+    list(memberships, NODES, nodes);
+    list(memberships, shop, []);
+    expect(closed()).toEqual([]);
+    list(memberships, PODS, []);
+    expect(closed()).toEqual(['10.0.0.0/24', '10.1.0.0/24']);
+    memberships.objects('prod', NODES, { type: 'deleted', uid: 'n2', version: 2 });
+    expect(closed()).toEqual(['10.1.0.0/24']);
+  });
+
+  test('closes the configured networks in place of those of the nodes', () => {
+    const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
+    list(memberships, NODES, nodes);
+    expect(shown(memberships.scope).closed).toEqual([]);
+    list(memberships, PODS, []);
+    expect(shown(memberships.scope).closed).toEqual(['10.0.0.0/8']);
+    list(memberships, scope('pods', 'shop'), [], 'test');
+    expect(shown(memberships.scope).closed).toEqual([]);
+  });
+
+  test('closes the networks of one node if only its pods are listed', () => {
+    const memberships = start([web]);
+    list(memberships, NODES, nodes);
+    list(memberships, scope('pods', null, 'n1'), []);
+    expect(shown(memberships.scope).closed).toEqual(['10.1.0.0/24']);
+  });
+
+  test('has the pod networks that a selector of nodes asks for', () => {
+    const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
+    const memberships = start([pool, nodeSelector({})]);
+    list(memberships, NODES, nodes);
+    expect(shown(memberships.scope).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
+    const object = node('n2', { podNetworks: [network('10.0.0.0/24')], labels: { pool: 'a' }, version: 2 });
+    memberships.objects('prod', NODES, { type: 'changed', object });
+    expect(shown(memberships.scope).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
+  });
+
+  test('is the same object as long as its contents are the same', () => {
+    const memberships = start([web]);
+    list(memberships, NODES, nodes);
+    list(memberships, PODS, []);
+    const before = memberships.scope;
+    const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
+    memberships.objects('prod', NODES, { type: 'changed', object });
+    list(memberships, PODS, [pod('a', { addresses: [X] })]);
+    memberships.name([web]);
+    expect(memberships.scope).toBe(before);
+  });
+});
+
+describe('lookups', () => {
+  test('tell the members and the number of addresses of a selector', () => {
+    const nodes = nodeSelector({ addresses: ['ExternalIP'] });
+    const memberships = start([web, all, nodes]);
+    const labels = { app: 'web' };
+    list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
+    list(memberships, NODES, [node('n', { internal: [ip('192.0.2.1')], external: [ip('198.51.100.1')] })]);
+    memberships.take();
+    expect([...memberships.membersOf(web.key)]).toEqual([X]);
+    expect([...memberships.membersOf(nodes.key)]).toEqual([ip('198.51.100.1')]);
+    expect(memberships.counts()).toEqual(
+      new Map([
+        [all.key, 2],
+        [web.key, 1],
+        [nodes.key, 1],
+      ]),
+    );
+    expect(memberships.setOf(X)?.keys).toEqual([all.key, web.key].sort());
+    expect(memberships.setOf(ip('10.9.9.9'))).toBeUndefined();
+  });
+
+  test('warn about pods in the network of their node, and about pods that are not closed', () => {
+    const memberships = start([web]);
+    const fields = { addresses: [X], labels: { app: 'web' }, hostNetwork: true };
+    list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
+    const skipped = { code: 'host_network_skipped', integration: 'prod', key: web.key, count: 2, first: 'shop/a' };
+    expect(memberships.warnings()).toEqual([skipped, { code: 'pods_not_closed', integration: 'prod' }]);
+    list(memberships, NODES, [node('n', { podNetworks: [network('10.1.0.0/24')] })]);
+    expect(memberships.warnings()).toEqual([skipped]);
+  });
+
+  test('leave out objects beyond the bound, and warn', () => {
+    const memberships = start([all], { maxObjects: 1, podNetworks: [network('10.1.0.0/24')] });
+    list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);
+    memberships.take();
+    expect([memberships.setOf(X)?.keys, memberships.setOf(Y)]).toEqual([[all.key], undefined]);
+    expect(memberships.warnings()).toEqual([{ code: 'objects_skipped', integration: 'prod', count: 1 }]);
+  });
+});
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+test('a million changes leave no memory behind', () => {
+  const random = new Random(27);
+  const selectors = Array.from({ length: 20 }, (_, index) => podSelector({ match_labels: { [`l${index}`]: 'x' } }));
+  const memberships = start(selectors, { maxUnusedSets: 2_000 });
+  list(memberships, PODS, []);
+  // The labels give some thousand sets, more than may stay unused.
+  const labelled = Array.from({ length: 5_000 }, (_, index) => {
+    return pod(`${index}`, { labels: Object.fromEntries(random.some(0, 6, () => [`l${random.below(20)}`, 'x'])) });
+  });
+  const base = pod('base');
+  const live: string[] = [];
+  let version = 1;
+  const run = (changes: number) => {
+    for (let change = 0; change < changes; change++) {
+      version++;
+      if (live.length > 500) {
+        const uid = live.splice(random.below(live.length), 1)[0] ?? '';
+        memberships.objects('prod', PODS, { type: 'deleted', uid, version });
+      } else {
+        const { labels } = random.pick(labelled);
+        const object = { ...base, uid: `pod-${version}`, labels, addresses: [random.word()], version };
+        live.push(object.uid);
+        memberships.objects('prod', PODS, { type: 'changed', object });
+      }
+      if (change % 50 === 0) memberships.take();
+    }
+    memberships.take();
+    collectGarbage();
+    return process.memoryUsage().heapUsed;
+  };
+  const first = run(200_000);
+  const second = run(800_000);
+  expect(second - first).toBeLessThan(4 * 1024 * 1024);
+  expect(memberships.list().added.length).toBeLessThan(3_000);
+}, 120_000);
