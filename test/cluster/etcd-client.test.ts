@@ -356,7 +356,7 @@ describe('faults of members', () => {
       );
       expect(longest).toBeLessThan(1_500);
       expect(watchLost).toBeLessThan(3_000);
-      expect(watchReason).toMatch(/did not respond for 1000 ms/);
+      expect(watchReason).toMatch(/did not respond for 800 ms/);
     },
   );
 

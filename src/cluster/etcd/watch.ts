@@ -14,7 +14,7 @@ const WATCH = methodOf(Watch.method.watch);
  * A watch asks its member for a sign of life every `BEAT_MS` milliseconds. After `MISSED_BEATS` requests
  * without a response, the client stops the use of the member.
  */
-const BEAT_MS = 500;
+const BEAT_MS = 400;
 const MISSED_BEATS = 2;
 /**
  * etcd loses requests around an election without a notice, and ends them only after seven seconds. So the

@@ -129,9 +129,9 @@ export class Guard {
   }
 
   /**
-   * At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`. The
-   * programs of an earlier process and the forward judge are gone after a boot. So the file does not accept
-   * the mark bits of those programs, and leaves no packet to the judge.
+   * At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
+   * The programs of an earlier process and the forward judge are gone after a boot. So the file does not
+   * accept the mark bits of those programs, and leaves no packet to the judge.
    */
   #writeBootFile(): void {
     const state = { ...this.#state, earlierBits: [], trustsMarks: false, leavesToJudge: false };
