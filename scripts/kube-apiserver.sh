@@ -51,7 +51,7 @@ download() {
   mkdir -p "$work"/{apt/lists/partial,apt/cache/archives/partial,packages,root,bin,gopath/src/k8s.io}
   # Bookworm is the last release of Debian whose source package holds the server.
   for kind in deb deb-src; do echo "$kind [signed-by=$key] $mirror bookworm main"; done >"$work/apt/sources.list"
-  get update
+  get -o APT::Update::Error-Mode=any update
   cd "$work/packages"
   get download golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev kubernetes-client
   get source --download-only kubernetes
@@ -84,8 +84,7 @@ echo "kube-apiserver: building $version, which takes some minutes"
 # Not a condition, in which bash ignores -e.
 set +e
 (
-  set -eE
-  trap 'echo "$BASH_COMMAND failed"' ERR
+  set -e
   download
   build
 ) >"$log" 2>&1 9>&-

@@ -1,7 +1,7 @@
 import { ApiFault, faultOfStatus } from './api-fault.js';
 
 /** An object of the Kubernetes API. Only its metadata are checked. `version`: its resource version. */
-export type ApiObject = { readonly uid: string; readonly version: number; readonly value: unknown };
+type ApiObject = { readonly uid: string; readonly version: number; readonly value: unknown };
 
 /** One page of a list. `next` is the `continue` token of the next page; empty on the last page. */
 export type ListPage = { readonly version: number; readonly next: string; readonly objects: readonly ApiObject[] };

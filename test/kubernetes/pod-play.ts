@@ -51,8 +51,8 @@ export async function podsByKubectl(kube: KubeApi): Promise<readonly SeenPod[]> 
 export const sorted = (pods: Iterable<SeenPod>): readonly SeenPod[] =>
   [...pods].sort((a, b) => (a.uid < b.uid ? -1 : 1));
 
-const FAULTS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
-export type PlayFault = (typeof FAULTS)[number];
+export const FAULTS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
+type PlayFault = (typeof FAULTS)[number];
 const SCOPES: readonly Scope[] = [{ kind: 'pod' }, { kind: 'pod', namespace: 'shop' }, { kind: 'pod', node: 'n2' }];
 const AGREE_MS = 30_000;
 

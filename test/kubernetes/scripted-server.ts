@@ -11,7 +11,7 @@ type Answer = (asked: Asked, response: ServerResponse) => void;
 
 let made: ServerCertificate | undefined;
 /** Returns the certificate of all scripted servers of a test file. */
-export function certificate(): ServerCertificate {
+function certificate(): ServerCertificate {
   made ??= makeCertificate(temporaryFolder());
   return made;
 }

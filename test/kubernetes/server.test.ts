@@ -3,7 +3,7 @@ import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/refle
 import type { Scope } from '#kubernetes/scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
-import { playPods, podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
+import { FAULTS, playPods, podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { Random, seedOf } from '#test/seed.js';
 
@@ -155,7 +155,6 @@ describe.runIf(HAS_KUBE_API)('reflector of a real API server', { timeout: 60_000
 
   it('has the pods that kubectl prints after random events, cuts, a compaction, SIGSTOP and SIGKILL', async () => {
     const random = new Random(seedOf(24));
-    const rounds = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
-    expect(await playPods(kube, random, rounds, 60)).toBeGreaterThan(150);
+    expect(await playPods(kube, random, FAULTS, 60)).toBeGreaterThan(150);
   });
 });

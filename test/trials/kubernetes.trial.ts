@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { reflect } from '#kubernetes/reflector.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
-import { playPods, seenPod } from '#test/kubernetes/pod-play.js';
+import { FAULTS, playPods, seenPod } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import type { Figures } from '#test/kubernetes/reflector-process.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -17,7 +17,6 @@ const AT_ONCE = 20;
 const PADDING = 'x'.repeat(6_000);
 /** The minutes of random pod events. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 3);
-const ROUNDS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
 
 describe.runIf(HAS_KUBE_API)('reflector of a large API server', () => {
   let kube: KubeApi;
@@ -33,7 +32,7 @@ describe.runIf(HAS_KUBE_API)('reflector of a large API server', () => {
     const random = new Random(seedOf(Date.now() % 1_000_000));
     let events = 0;
     const until = Date.now() + MINUTES * 60_000;
-    while (Date.now() < until) events += await playPods(kube, random, ROUNDS, 100);
+    while (Date.now() < until) events += await playPods(kube, random, FAULTS, 100);
     process.stdout.write(`kubernetes: seed ${random.seed}, ${events} changes of pods\n`);
   });
 
