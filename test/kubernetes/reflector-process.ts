@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { reflect } from '#kubernetes/reflector.js';
@@ -15,8 +14,8 @@ export type Figures = {
   /** The increase of the resident memory until the list is complete, and at rest, in MiB. */
   readonly peakMiB: number;
   readonly restMiB: number;
-  /** The longest block of the main thread. */
-  readonly blockMs: number;
+  /** The time that the main thread was busy in all, which is not shorter than its longest block. */
+  readonly busyMs: number;
 };
 
 type Access = { readonly url: string; readonly caPem: string; readonly token: string };
@@ -28,18 +27,20 @@ async function measure([url = '', caFile = '', token = '']: readonly string[]): 
   const access: Access = { url, caPem: readFileSync(caFile, 'utf8'), token };
   await pause(500);
   const before = memoryMiB('VmRSS');
-  const delays = monitorEventLoopDelay({ resolution: 1 });
-  delays.enable();
-  const began = performance.now();
   const worker = new Worker(new URL(import.meta.url), { workerData: access });
-  const objects = await new Promise<number>((resolve, reject) => worker.once('message', resolve).once('error', reject));
+  const next = () => new Promise<number>((resolve, reject) => worker.once('message', resolve).once('error', reject));
+  await next();
+  const began = performance.now();
+  const busy = performance.eventLoopUtilization();
+  worker.postMessage('begin');
+  const objects = await next();
   const completeMs = performance.now() - began;
   const peakMiB = memoryMiB('VmHWM') - before;
-  const blockMs = delays.max / 1e6;
+  const { active: busyMs } = performance.eventLoopUtilization(busy);
   await pause(3_000);
   const restMiB = memoryMiB('VmRSS') - before;
   await worker.terminate();
-  return { objects, completeMs, peakMiB, restMiB, blockMs };
+  return { objects, completeMs, peakMiB, restMiB, busyMs };
 }
 
 /** Holds the pods, as the thread of Kubernetes does, and tells their number after the first list. */
@@ -54,4 +55,7 @@ function reflectPods({ url, caPem, token }: Access): void {
 }
 
 if (isMainThread) process.stdout.write(`${JSON.stringify(await measure(process.argv.slice(2)))}\n`);
-else reflectPods(workerData as Access);
+else {
+  parentPort?.once('message', () => reflectPods(workerData as Access));
+  parentPort?.postMessage(0);
+}
