@@ -91,8 +91,8 @@ export class ApiSession {
 
   async *#lines(response: IncomingMessage): AsyncGenerator<readonly string[], void> {
     const { silenceMs } = this.deadlines;
-    const silent = new ApiFault('silent', `the server sent nothing for ${seconds(silenceMs)}`);
-    const deadline = setTimeout(() => response.destroy(silent), silenceMs);
+    const quiet = new ApiFault('quiet', `the server sent nothing for ${seconds(silenceMs)}`);
+    const deadline = setTimeout(() => response.destroy(quiet), silenceMs);
     let rest = '';
     try {
       for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {

@@ -21,7 +21,8 @@ export type ReflectorTimes = Deadlines & {
 export const REFLECTOR_TIMES: ReflectorTimes = {
   headersMs: 10_000,
   bodyMs: 60_000,
-  silenceMs: 90_000,
+  // With the deadline for headers, a server that does not respond is noticed within 90 seconds.
+  silenceMs: 75_000,
   watchSeconds: 290,
   relistMs: 30 * 60_000,
   livedMs: 10_000,
@@ -129,6 +130,9 @@ class Reflector<Kept> {
   }
 
   #note({ kind, message }: ApiFault): void {
+    // A server whose objects do not change sends no bookmarks either. The next connection shows whether it
+    // responds.
+    if (kind === 'quiet') return;
     if (kind === 'expired') this.#version = null;
     if (kind === 'too_large') this.#pageSize = Math.max(1, Math.floor(this.#pageSize / 4));
     const isState = kind === 'unauthorized' || kind === 'forbidden' || kind === 'silent';
