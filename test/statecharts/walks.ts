@@ -448,8 +448,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         { type: 'objects.counted', objects: 3 },
       ],
       key: (({ context }: { context: KubernetesContext }) => [
-        context.reflectors['pods'],
-        context.reflectors['nodes'],
+        context.reflectors.pods,
+        context.reflectors.nodes,
       ]) as never,
       regions: {},
     },
