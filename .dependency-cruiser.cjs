@@ -117,6 +117,12 @@ module.exports = {
       ['^src/(contracts|bus|store|files)/'],
       'The cluster moves stored bytes between nodes. It reads no policy and drives no datapath.',
     ),
+    only(
+      'kubernetes-reads-objects',
+      '^src/kubernetes/',
+      ['^src/contracts/', '^src/files/'],
+      'Mirrors objects of Kubernetes API servers. It knows no policy in force and drives no datapath.',
+    ),
     {
       name: 'one-door-to-etcd',
       severity: 'error',

@@ -4,6 +4,7 @@ import { dataplaneChart } from './dataplane.chart.js';
 import { dnsProxyChart } from './dns-proxy.chart.js';
 import { followChart } from './follow.chart.js';
 import { interfacesChart } from './interfaces.chart.js';
+import { kubernetesChart } from './kubernetes.chart.js';
 import { nodeChart } from './node.chart.js';
 import { pendingChangeChart } from './pending-change.chart.js';
 import { performanceModeChart } from './performance-mode.chart.js';
@@ -26,6 +27,7 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   'dns-proxy': dnsProxyChart,
   'service-plane': servicePlaneChart,
   cluster: clusterChart,
+  kubernetes: kubernetesChart,
   'pending-change': pendingChangeChart,
   'performance-mode': performanceModeChart,
   reload: reloadChart,

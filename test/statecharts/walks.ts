@@ -4,6 +4,7 @@ import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
+import { type KubernetesContext, kubernetesChart } from '#statecharts/kubernetes.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { type PendingChangeContext, pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
@@ -145,6 +146,17 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
 ];
 // One queued write is enough for this walk: no guard distinguishes one queued write from two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
+
+const PHASES = [
+  'connecting',
+  'listing',
+  'watching',
+  'silent',
+  'unauthorized',
+  'forbidden',
+  'backing_off',
+  null,
+] as const;
 
 export type NamedWalk = Walk & { readonly regions: Readonly<Record<string, string>> };
 
@@ -426,6 +438,22 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     ]) as never,
     regions: { membership: 'cluster', replication: 'policy_replication' },
   })),
+  kubernetes: [
+    {
+      machine: kubernetesChart,
+      events: [
+        ...['pods', 'nodes'].flatMap((name) =>
+          PHASES.map((phase) => ({ type: 'reflector.changed', name, phase, reason: null, at: '2026-02-01T08:30:00Z' })),
+        ),
+        { type: 'objects.counted', objects: 3 },
+      ],
+      key: (({ context }: { context: KubernetesContext }) => [
+        context.reflectors.pods,
+        context.reflectors.nodes,
+      ]) as never,
+      regions: {},
+    },
+  ],
   performanceMode: [
     {
       machine: performanceModeChart,

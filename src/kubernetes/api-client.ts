@@ -1,0 +1,196 @@
+import type { IncomingMessage } from 'node:http';
+import { Agent, request } from 'node:https';
+import { ApiFault, faultOf, faultOfStatus } from './api-fault.js';
+
+/** The secrets of a connection to the server. `caPem`: the only certificates that the client trusts. */
+export type Credentials = { readonly caPem: string; readonly token: string };
+
+/** A Kubernetes API server. The client reads the credentials again for each connection. */
+export type ApiServer = { readonly url: string; readonly credentials: () => Promise<Credentials> };
+
+export type Deadlines = {
+  /** How long the headers of a response may take, the connection included. */
+  readonly headersMs: number;
+  /** How long a whole response may take, except of a watch. */
+  readonly bodyMs: number;
+  /** How long a watch may send nothing. */
+  readonly silenceMs: number;
+};
+
+const MOST_BODY_BYTES = 64 * 1024 * 1024;
+const MOST_LINE_LENGTH = 16 * 1024 * 1024;
+const MOST_STATUS_BYTES = 64 * 1024;
+const KEEP_ALIVE_MS = 10_000;
+
+/**
+ * One connection to an API server: the requests of a session follow each other. The client uses no proxy of
+ * the environment, and follows no redirect.
+ */
+export class ApiSession {
+  readonly #url: URL;
+  readonly #agent: Agent;
+  readonly #token: string;
+
+  private constructor(
+    server: ApiServer,
+    { caPem, token }: Credentials,
+    readonly deadlines: Deadlines,
+    readonly signal: AbortSignal,
+  ) {
+    this.#url = new URL(server.url);
+    this.#token = token;
+    this.#agent = new Agent({
+      ca: caPem,
+      // The environment variable NODE_TLS_REJECT_UNAUTHORIZED changes only the default.
+      rejectUnauthorized: true,
+      minVersion: 'TLSv1.2',
+      keepAlive: true,
+      keepAliveMsecs: KEEP_ALIVE_MS,
+      maxSockets: 1,
+    });
+  }
+
+  static async open(server: ApiServer, deadlines: Deadlines, signal: AbortSignal): Promise<ApiSession> {
+    try {
+      return new ApiSession(server, await server.credentials(), deadlines, signal);
+    } catch (failure) {
+      throw faultOf(failure);
+    }
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  /** Returns the JSON value of a response. `path` begins with a slash, and may have a query. */
+  async get(path: string): Promise<unknown> {
+    const late = new ApiFault('silent', `the server sent no whole response in ${seconds(this.deadlines.bodyMs)}`);
+    let response: IncomingMessage | undefined;
+    const deadline = setTimeout(() => response?.destroy(late), this.deadlines.bodyMs);
+    try {
+      response = await this.#open(path);
+      return parsed(await textOf(response, MOST_BODY_BYTES));
+    } catch (failure) {
+      throw faultOf(failure);
+    } finally {
+      clearTimeout(deadline);
+    }
+  }
+
+  /**
+   * Opens a watch. Each element of the result holds the whole lines that the server sent together. The result
+   * ends if the server ends the response, and throws an `ApiFault` if the connection breaks or is silent.
+   */
+  async watch(path: string): Promise<AsyncGenerator<readonly string[], void>> {
+    try {
+      return this.#lines(await this.#open(path));
+    } catch (failure) {
+      throw faultOf(failure);
+    }
+  }
+
+  async *#lines(response: IncomingMessage): AsyncGenerator<readonly string[], void> {
+    const { silenceMs } = this.deadlines;
+    const quiet = new ApiFault('quiet', `the server sent nothing for ${seconds(silenceMs)}`);
+    const deadline = setTimeout(() => response.destroy(quiet), silenceMs);
+    let rest = '';
+    try {
+      for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {
+        deadline.refresh();
+        // Without the search, a long line of many chunks would be copied for each of them.
+        const end = text.lastIndexOf('\n');
+        if (end === -1) rest += text;
+        else {
+          const lines = (rest + text.slice(0, end)).split('\n');
+          rest = text.slice(end + 1);
+          yield lines;
+        }
+        if (rest.length > MOST_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
+      }
+      if (rest !== '') throw new ApiFault('failed', 'the server ended the watch within a line');
+    } catch (failure) {
+      throw faultOf(failure);
+    } finally {
+      clearTimeout(deadline);
+      response.destroy();
+    }
+  }
+
+  /** Returns a response with the status 200. Throws an `ApiFault` for any other status. */
+  async #open(path: string): Promise<IncomingMessage> {
+    const response = await this.#respond(path);
+    const { statusCode: code = 0, headers } = response;
+    if (code === 200) return response;
+    if (code >= 300 && code < 400) {
+      response.destroy();
+      throw new ApiFault('failed', `${code}: the server redirects; Weir follows no redirects`);
+    }
+    throw faultOfStatus(code, await messageOf(response, this.deadlines.headersMs), headers['retry-after']);
+  }
+
+  #respond(path: string): Promise<IncomingMessage> {
+    const { headersMs } = this.deadlines;
+    return new Promise((resolve, reject) => {
+      const { hostname, port, pathname } = this.#url;
+      const sent = request({
+        // A URL has brackets around an IPv6 address.
+        hostname: hostname.replace(/^\[(.*)\]$/, '$1'),
+        port: port === '' ? 443 : port,
+        path: pathname.replace(/\/$/, '') + path,
+        agent: this.#agent,
+        signal: this.signal,
+        headers: { accept: 'application/json', authorization: `Bearer ${this.#token}`, 'user-agent': 'weir' },
+      });
+      const late = new ApiFault('silent', `the server did not respond in ${seconds(headersMs)}`);
+      const deadline = setTimeout(() => sent.destroy(late), headersMs);
+      sent.once('response', (response) => {
+        clearTimeout(deadline);
+        resolve(response);
+      });
+      sent.on('error', (failure) => {
+        clearTimeout(deadline);
+        reject(failure);
+      });
+      sent.end();
+    });
+  }
+}
+
+async function textOf(response: IncomingMessage, mostBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > mostBytes) throw new ApiFault('too_large', `the response has more than ${mostBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length).toString('utf8');
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new ApiFault('failed', 'the response is not JSON');
+  }
+}
+
+/** Returns the message of a `Status` object; else the first bytes of the body. */
+async function messageOf(response: IncomingMessage, withinMs: number): Promise<string> {
+  const deadline = setTimeout(() => response.destroy(), withinMs);
+  try {
+    const text = await textOf(response, MOST_STATUS_BYTES);
+    try {
+      const { message } = JSON.parse(text) as { readonly message?: unknown };
+      return typeof message === 'string' ? message : '';
+    } catch {
+      return text;
+    }
+  } catch {
+    return '';
+  } finally {
+    clearTimeout(deadline);
+  }
+}
+
+const seconds = (ms: number): string => `${ms / 1_000} s`;

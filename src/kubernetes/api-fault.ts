@@ -1,0 +1,60 @@
+import { reasonOf } from '#files/system-failure.js';
+
+/**
+ * The kinds of failure of a request.
+ * - `unauthorized`, `forbidden`: the server refused the token (401), or the access (403).
+ * - `silent`: the server sent no response until a deadline.
+ * - `quiet`: a watch sent nothing for too long. The server may have failed, or there may be no change.
+ * - `expired`: the version or the `continue` token is too old (410), or the watch cannot be trusted. Only a
+ *   new list helps.
+ * - `too_large`: the response exceeds its bound.
+ * - `failed`: any other failure, for example a refused connection, an untrusted certificate, 429 or 500.
+ */
+export type FaultKind = 'unauthorized' | 'forbidden' | 'silent' | 'quiet' | 'expired' | 'too_large' | 'failed';
+
+/** A failed request to a Kubernetes API server. The message is one line without control characters. */
+export class ApiFault extends Error {
+  override readonly name = 'ApiFault';
+  constructor(
+    readonly kind: FaultKind,
+    message: string,
+    /** How long the server asks to wait before the next request, in milliseconds. */
+    readonly retryAfterMs = 0,
+  ) {
+    super(oneLine(message));
+  }
+}
+
+const LONGEST_MESSAGE = 300;
+const LONGEST_RETRY_AFTER_MS = 300_000;
+
+export function faultOf(failure: unknown): ApiFault {
+  if (failure instanceof ApiFault) return failure;
+  // Node reports one error for each address of a host name.
+  const first: unknown = failure instanceof AggregateError ? failure.errors[0] : failure;
+  return new ApiFault('failed', reasonOf(first));
+}
+
+/** Returns the fault that a status code and the message of a `Status` object mean. */
+export function faultOfStatus(code: number, message: string, retryAfter?: string): ApiFault {
+  const sentence = `${code}${message === '' ? '' : `: ${message}`}`;
+  if (code === 401) return new ApiFault('unauthorized', sentence);
+  if (code === 403) return new ApiFault('forbidden', sentence);
+  if (code === 410) return new ApiFault('expired', sentence);
+  return new ApiFault('failed', sentence, millisecondsOf(retryAfter));
+}
+
+/**
+ * Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. Bounds it, so that a wrong date does not stop
+ * Weir.
+ */
+function millisecondsOf(retryAfter: string | undefined): number {
+  if (retryAfter === undefined) return 0;
+  const wait = /^\d+$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - Date.now();
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), LONGEST_RETRY_AFTER_MS);
+}
+
+function oneLine(text: string): string {
+  const line = text.replace(/[\p{C}\s]+/gu, ' ').trim();
+  return line.length > LONGEST_MESSAGE ? `${line.slice(0, LONGEST_MESSAGE)}…` : line;
+}

@@ -1,0 +1,225 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Observable, type Subscriber } from 'rxjs';
+import type { ReflectorPhase } from '#contracts/reflector-state.js';
+import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
+import { ApiFault } from './api-fault.js';
+import { listPageOf, watchEventOf } from './api-objects.js';
+import { fieldSelectorOf, pathOf, type Scope } from './scopes.js';
+
+/** The times of a reflector. Tests shorten them. */
+export type ReflectorTimes = Deadlines & {
+  /** The longest watch in seconds: below the five minutes after which many proxies end a request. */
+  readonly watchSeconds: number;
+  /** After this time, the end of a watch leads to a new list. */
+  readonly relistMs: number;
+  /** A watch that lived this long resets the back-off. */
+  readonly livedMs: number;
+  readonly firstBackoffMs: number;
+  readonly mostBackoffMs: number;
+};
+
+export const REFLECTOR_TIMES: ReflectorTimes = {
+  headersMs: 10_000,
+  bodyMs: 60_000,
+  // With the deadline for headers, a server that does not respond is noticed within 90 seconds.
+  silenceMs: 75_000,
+  watchSeconds: 290,
+  relistMs: 30 * 60_000,
+  livedMs: 10_000,
+  firstBackoffMs: 200,
+  mostBackoffMs: 30_000,
+};
+
+export type ReflectorOptions<Kept> = {
+  readonly server: ApiServer;
+  readonly scope: Scope;
+  /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
+  readonly keep: (object: unknown) => Kept | undefined;
+  readonly times?: ReflectorTimes;
+};
+
+/**
+ * `listed`: all objects of the scope at a version. A list that is not complete gives no message, so that the
+ * objects before stay in force until then. Changes and deletions follow in the order of the server.
+ */
+export type ObjectMessage<Kept> =
+  | { readonly type: 'listed'; readonly objects: readonly Kept[]; readonly version: number }
+  | { readonly type: 'changed'; readonly object: Kept }
+  | { readonly type: 'deleted'; readonly uid: string; readonly version: number };
+
+/** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
+export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
+
+const FIRST_PAGE_SIZE = 250;
+/**
+ * A watch lives at least this part of `watchSeconds`, so that the watches of many nodes do not end together.
+ */
+const SHORTEST_WATCH = 0.8;
+
+/**
+ * Lists the objects of a scope, and then watches for changes. Keeps no objects. Tries again after each
+ * failure. Never completes; an error is a bug.
+ */
+export function reflect<Kept>(options: ReflectorOptions<Kept>): Observable<ObjectMessage<Kept> | PhaseMessage> {
+  return new Observable((subscriber) => {
+    const abort = new AbortController();
+    new Reflector(options, abort.signal, subscriber).run().catch((failure: unknown) => subscriber.error(failure));
+    return () => abort.abort();
+  });
+}
+
+class Reflector<Kept> {
+  readonly #options: ReflectorOptions<Kept>;
+  readonly #signal: AbortSignal;
+  readonly #subscriber: Subscriber<ObjectMessage<Kept> | PhaseMessage>;
+  readonly #times: ReflectorTimes;
+  readonly #path: string;
+  readonly #fieldSelector: string | undefined;
+  #phase: ReflectorPhase | null = null;
+  #reason: string | null = null;
+  /** The version from which the next watch begins; null if the next step is a list. */
+  #version: number | null = null;
+  #listedAt = 0;
+  #pageSize = FIRST_PAGE_SIZE;
+  #watchBegan: number | null = null;
+
+  constructor(
+    options: ReflectorOptions<Kept>,
+    signal: AbortSignal,
+    subscriber: Subscriber<ObjectMessage<Kept> | PhaseMessage>,
+  ) {
+    this.#options = options;
+    this.#signal = signal;
+    this.#subscriber = subscriber;
+    this.#times = options.times ?? REFLECTOR_TIMES;
+    this.#path = pathOf(options.scope);
+    this.#fieldSelector = fieldSelectorOf(options.scope);
+  }
+
+  async run(): Promise<void> {
+    this.#enter('connecting', null);
+    for (let failures = 0; !this.#signal.aborted; ) {
+      this.#watchBegan = null;
+      const fault = await this.#connect();
+      if (this.#signal.aborted) return;
+      failures = this.#hasLived() ? 0 : failures + 1;
+      if (fault !== null) this.#note(fault);
+      else if (failures > 0) this.#enter('backing_off', 'the server ended the watch at once');
+      await pause(this.#delay(failures, fault), undefined, { signal: this.#signal }).catch(() => {});
+    }
+  }
+
+  /**
+   * Lists if necessary, and then watches until the watch ends. Returns the fault that ended the connection.
+   */
+  async #connect(): Promise<ApiFault | null> {
+    let session: ApiSession | null = null;
+    try {
+      session = await ApiSession.open(this.#options.server, this.#times, this.#signal);
+      if (this.#version === null || performance.now() - this.#listedAt > this.#times.relistMs)
+        this.#version = await this.#list(session);
+      else await this.#checkVersion(session, this.#version);
+      await this.#watch(session, this.#version);
+      return null;
+    } catch (failure) {
+      if (failure instanceof ApiFault) return failure;
+      throw failure;
+    } finally {
+      session?.close();
+    }
+  }
+
+  #note({ kind, message }: ApiFault): void {
+    // A server whose objects do not change sends no bookmarks either. The next connection shows whether it
+    // responds.
+    if (kind === 'quiet') return;
+    if (kind === 'expired') this.#version = null;
+    if (kind === 'too_large') this.#pageSize = Math.max(1, Math.floor(this.#pageSize / 4));
+    const isState = kind === 'unauthorized' || kind === 'forbidden' || kind === 'silent';
+    this.#enter(isState ? kind : 'backing_off', message);
+  }
+
+  #hasLived(): boolean {
+    return this.#watchBegan !== null && performance.now() - this.#watchBegan >= this.#times.livedMs;
+  }
+
+  /** Returns the milliseconds before the next connection: a random part of the back-off. */
+  #delay(failures: number, fault: ApiFault | null): number {
+    const { firstBackoffMs, mostBackoffMs } = this.#times;
+    const most = Math.min(firstBackoffMs * 2 ** Math.min(Math.max(failures - 1, 0), 30), mostBackoffMs);
+    return Math.max(Math.random() * most, fault?.retryAfterMs ?? 0);
+  }
+
+  /** Reports all objects of a new list. Returns the version of the list. */
+  async #list(session: ApiSession): Promise<number> {
+    const objects: Kept[] = [];
+    for (let next = ''; ; ) {
+      const query = this.#query({ limit: String(this.#pageSize), ...(next === '' ? {} : { continue: next }) });
+      const page = listPageOf(await session.get(this.#path + query));
+      this.#enter('listing', null);
+      for (const { value } of page.objects) {
+        const kept = this.#options.keep(value);
+        if (kept !== undefined) objects.push(kept);
+      }
+      next = page.next;
+      if (next !== '') continue;
+      const { version } = page;
+      this.#listedAt = performance.now();
+      this.#subscriber.next({ type: 'listed', objects, version });
+      return version;
+    }
+  }
+
+  /**
+   * Throws an `ApiFault` if the server is at an older version than this reflector, because etcd was restored
+   * from a backup. A watch from a version of the future would be silent, and would miss changes.
+   */
+  async #checkVersion(session: ApiSession, version: number): Promise<void> {
+    // Without the field selector, because the server reads many objects of etcd to find one that matches.
+    const page = listPageOf(await session.get(`${this.#path}?limit=1`));
+    if (page.version < version)
+      throw new ApiFault('expired', `the server went back from version ${version} to ${page.version}`);
+  }
+
+  async #watch(session: ApiSession, version: number): Promise<void> {
+    const part = SHORTEST_WATCH + (1 - SHORTEST_WATCH) * Math.random();
+    const query = this.#query({
+      watch: '1',
+      allowWatchBookmarks: 'true',
+      resourceVersion: String(version),
+      timeoutSeconds: String(Math.ceil(this.#times.watchSeconds * part)),
+    });
+    const batches = await session.watch(this.#path + query);
+    this.#watchBegan = performance.now();
+    this.#enter('watching', null);
+    for await (const lines of batches) for (const line of lines) this.#take(line);
+  }
+
+  #take(line: string): void {
+    const event = watchEventOf(line);
+    const last = this.#version ?? 0;
+    if (event.type === 'BOOKMARK') {
+      if (event.version < last)
+        throw new ApiFault('expired', `a bookmark went back from version ${last} to ${event.version}`);
+      this.#version = event.version;
+      return;
+    }
+    const { uid, version, value } = event.object;
+    this.#version = Math.max(last, version);
+    const object = event.type === 'DELETED' ? undefined : this.#options.keep(value);
+    this.#subscriber.next(object === undefined ? { type: 'deleted', uid, version } : { type: 'changed', object });
+  }
+
+  #enter(phase: ReflectorPhase, reason: string | null): void {
+    if (phase === this.#phase && reason === this.#reason) return;
+    this.#phase = phase;
+    this.#reason = reason;
+    this.#subscriber.next({ type: 'phase', phase, reason });
+  }
+
+  #query(parameters: Readonly<Record<string, string>>): string {
+    const fieldSelector = this.#fieldSelector;
+    const all = fieldSelector === undefined ? parameters : { ...parameters, fieldSelector };
+    return `?${new URLSearchParams(all).toString()}`;
+  }
+}

@@ -1,0 +1,111 @@
+import { assign, fromEventObservable, setup } from 'xstate';
+import type { ReflectorPhase } from '#contracts/reflector-state.js';
+import { notProvided } from './failure.js';
+
+export type KubernetesContext = {
+  /** The phase of each reflector of the integration, by the name of its scope. */
+  readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
+  /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
+  readonly since: string | null;
+  /** The latest failure of a reflector. It stays after the reflector has recovered. */
+  readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
+  /** The number of objects in force. They stay in force while the server fails. */
+  readonly objects: number;
+};
+
+/** The watch of the integration sends these events. `phase` is null if the reflector has ended. */
+type ReflectorChanged = {
+  readonly type: 'reflector.changed';
+  readonly name: string;
+  readonly phase: ReflectorPhase | null;
+  readonly reason: string | null;
+  readonly at: string;
+};
+export type KubernetesEvent = ReflectorChanged | { readonly type: 'objects.counted'; readonly objects: number };
+
+/** From the most to the least severe phase. An integration is as healthy as its worst reflector. */
+const BY_SEVERITY: readonly ReflectorPhase[] = [
+  'unauthorized',
+  'forbidden',
+  'backing_off',
+  'silent',
+  'connecting',
+  'listing',
+  'watching',
+];
+
+function worstOf({ reflectors }: Pick<KubernetesContext, 'reflectors'>): ReflectorPhase | undefined {
+  const phases = new Set(Object.values(reflectors));
+  return BY_SEVERITY.find((phase) => phases.has(phase));
+}
+
+/**
+ * The chart of one Kubernetes integration. The objects of the last complete list stay in force in each state
+ * but `unused`, in which no selector of the policy names the integration.
+ */
+export const kubernetesChart = setup({
+  types: { context: {} as KubernetesContext, events: {} as KubernetesEvent },
+  actors: {
+    /** Lists and watches the objects that the selectors need. */
+    watch: fromEventObservable<KubernetesEvent, undefined>(notProvided('watch')),
+  },
+  actions: {
+    noteReflector: assign(({ context }, { name, phase, reason, at }: ReflectorChanged) => {
+      const { [name]: _, ...others } = context.reflectors;
+      const reflectors = phase === null ? others : { ...others, [name]: phase };
+      return {
+        reflectors,
+        since: worstOf({ reflectors }) === worstOf(context) ? (context.since ?? at) : at,
+        lastError: reason === null ? context.lastError : { reflector: name, reason, at },
+      };
+    }),
+    noteObjects: assign((_, { objects }: { objects: number }) => ({ objects })),
+    /** Stops this actor with the error of its child, which can only be a bug. */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
+  },
+  guards: {
+    isWorst: ({ context }, { phase }: { phase: ReflectorPhase }) => worstOf(context) === phase,
+  },
+}).createMachine({
+  id: 'kubernetes',
+  context: { reflectors: {}, since: null, lastError: null, objects: 0 },
+  initial: 'unused',
+  invoke: {
+    id: 'watch',
+    src: 'watch',
+    onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
+  },
+  on: {
+    'reflector.changed': {
+      target: '.deciding',
+      actions: { type: 'noteReflector', params: ({ event }) => event },
+    },
+    'objects.counted': { actions: { type: 'noteObjects', params: ({ event }) => event } },
+  },
+  states: {
+    deciding: {
+      always: [
+        { guard: { type: 'isWorst', params: { phase: 'unauthorized' } }, target: 'refused.unauthorized' },
+        { guard: { type: 'isWorst', params: { phase: 'forbidden' } }, target: 'refused.forbidden' },
+        { guard: { type: 'isWorst', params: { phase: 'backing_off' } }, target: 'backing_off' },
+        { guard: { type: 'isWorst', params: { phase: 'silent' } }, target: 'silent' },
+        { guard: { type: 'isWorst', params: { phase: 'connecting' } }, target: 'connecting' },
+        { guard: { type: 'isWorst', params: { phase: 'listing' } }, target: 'listing' },
+        { guard: { type: 'isWorst', params: { phase: 'watching' } }, target: 'watching' },
+        { target: 'unused' },
+      ],
+    },
+    unused: {},
+    connecting: {},
+    listing: {},
+    watching: {},
+    silent: {},
+    backing_off: {},
+    refused: {
+      initial: 'unauthorized',
+      states: { unauthorized: {}, forbidden: {} },
+    },
+  },
+});

@@ -1,0 +1,52 @@
+import { Subject } from 'rxjs';
+import { describe, expect, it } from 'vitest';
+import { createActor } from 'xstate';
+import { kubernetesActor } from '#actors/kubernetes.actor.js';
+import type { ReflectorPhase } from '#contracts/reflector-state.js';
+import type { KubernetesEvent } from '#statecharts/kubernetes.chart.js';
+
+function start() {
+  const events = new Subject<KubernetesEvent>();
+  const actor = createActor(kubernetesActor(events)).start();
+  const enter = (name: string, phase: ReflectorPhase | null, at: string, reason: string | null = null) =>
+    events.next({ type: 'reflector.changed', name, phase, reason, at });
+  return { events, actor, enter, context: () => actor.getSnapshot().context, state: () => actor.getSnapshot().value };
+}
+
+describe('actor of an integration', () => {
+  it('is in the state of its worst reflector, since that state began', () => {
+    const { actor, enter, context, state } = start();
+    expect(state()).toBe('unused');
+    enter('pods', 'connecting', 't1');
+    enter('nodes', 'connecting', 't2');
+    expect([state(), context().since]).toEqual(['connecting', 't1']);
+    enter('pods', 'watching', 't3');
+    expect([state(), context().since]).toEqual(['connecting', 't1']);
+    enter('nodes', 'listing', 't4');
+    expect([state(), context().since]).toEqual(['listing', 't4']);
+    enter('nodes', 'watching', 't5');
+    enter('pods', 'silent', 't6', 'the server sent nothing for 90 s');
+    enter('nodes', 'forbidden', 't7', '403: no');
+    expect([state(), context().since]).toEqual([{ refused: 'forbidden' }, 't7']);
+    enter('nodes', null, 't8');
+    expect([state(), context().since]).toEqual(['silent', 't8']);
+    enter('pods', null, 't9');
+    expect(state()).toBe('unused');
+    actor.stop();
+  });
+
+  it('keeps the latest error after the recovery, and the number of objects', () => {
+    const { events, actor, enter, context, state } = start();
+    enter('pods', 'backing_off', 't1', 'connection refused');
+    expect(state()).toBe('backing_off');
+    enter('pods', 'unauthorized', 't2', '401: Unauthorized');
+    enter('pods', 'watching', 't3');
+    events.next({ type: 'objects.counted', objects: 7 });
+    expect(context()).toMatchObject({
+      lastError: { reflector: 'pods', reason: '401: Unauthorized', at: 't2' },
+      objects: 7,
+    });
+    actor.stop();
+    expect(events.observed).toBe(false);
+  });
+});

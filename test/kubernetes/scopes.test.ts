@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { fieldSelectorOf, nameOf, pathOf, scopesOf, type Wanted } from '#kubernetes/scopes.js';
+
+const wanted = (more: Partial<Wanted>): Wanted => ({
+  ...{ pods: new Set<string>(), nodes: false, namespaces: false, node: null },
+  ...more,
+});
+const namespaces = (count: number) => new Set(Array.from({ length: count }, (_, index) => `ns${index}`));
+const namesOf = (more: Partial<Wanted>) => scopesOf(wanted(more)).map(nameOf);
+
+describe('scopes of an integration', () => {
+  it('are empty if no selector names it', () => {
+    expect(scopesOf(wanted({}))).toEqual([]);
+  });
+
+  it('are the named namespaces, at most eight, and else all pods', () => {
+    expect(namesOf({ pods: new Set(['shop', 'bank']) })).toEqual(['bank/pods', 'shop/pods']);
+    expect(namesOf({ pods: namespaces(8) })).toHaveLength(8);
+    expect(namesOf({ pods: namespaces(9) })).toEqual(['pods']);
+    expect(namesOf({ pods: 'all', nodes: true, namespaces: true })).toEqual(['pods', 'nodes', 'namespaces']);
+  });
+
+  it('hold only the pods of one node, but all nodes and namespaces, with the scope of a node', () => {
+    const scopes = scopesOf(wanted({ pods: 'all', nodes: true, namespaces: true, node: 'n1' }));
+    expect(scopes.map(nameOf)).toEqual(['pods on n1', 'nodes', 'namespaces']);
+    expect(scopes.map(fieldSelectorOf)).toEqual([
+      'status.phase!=Succeeded,status.phase!=Failed,spec.nodeName=n1',
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it('have the paths of the core API', () => {
+    const scopes = scopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
+    expect(scopes.map(pathOf)).toEqual([
+      '/api/v1/namespaces/..%2Fx/pods',
+      '/api/v1/namespaces/shop/pods',
+      '/api/v1/nodes',
+    ]);
+  });
+});
