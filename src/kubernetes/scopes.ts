@@ -8,7 +8,7 @@ export type Scope = {
 
 /** The objects that the selectors of an integration need. */
 export type Wanted = {
-  /** The namespaces whose pods are needed; `all` if a selector names no namespace. */
+  /** The namespaces whose pods are needed; `all` for the pods of all namespaces. */
   readonly pods: ReadonlySet<string> | 'all';
   readonly nodes: boolean;
   readonly namespaces: boolean;

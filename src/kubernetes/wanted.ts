@@ -1,15 +1,6 @@
 import type { Selector } from '#contracts/policy-model.js';
+import type { Wanted } from './scopes.js';
 import { parseSelector } from './selectors.js';
-
-/** The objects that the selectors of an integration need. */
-export type Wanted = {
-  /** The namespaces whose pods are needed; `all` for the pods of all namespaces. */
-  readonly pods: ReadonlySet<string> | 'all';
-  readonly nodes: boolean;
-  readonly namespaces: boolean;
-  /** The only node whose pods are needed (`kubernetes.scope: node`); null for the pods of all nodes. */
-  readonly node: string | null;
-};
 
 /**
  * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.

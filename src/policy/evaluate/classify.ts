@@ -13,12 +13,7 @@ const noNames: ReadonlySet<number> = new Set();
  * program. `names` are the numbers of the hostname patterns for which the destination has a grant. `set` is
  * the index of the set of groups that selects the owner of the source; undefined if the source has no owner.
  */
-export function classify(
-  program: Program,
-  packet: Packet,
-  names: ReadonlySet<number> = noNames,
-  set?: number,
-): number {
+export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames, set?: number): number {
   const { lists, ruleBlocks, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = portMapKey(packet.protocol, low16);
