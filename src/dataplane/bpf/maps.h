@@ -269,6 +269,7 @@ const volatile struct settings settings SEC(".rodata.settings") = {};
  * encoders of user space.
  */
 const struct event event_layout SEC(".layout") = {};
+const enum event_type event_numbers SEC(".layout") = EVENT_FLOW_OPENED;
 const enum verdict verdict_numbers SEC(".layout") = VERDICT_ALLOW;
 const enum priority priority_numbers SEC(".layout") = PRIORITY_PASSED;
 const enum flow_state state_numbers SEC(".layout") = FLOW_TCP_SYN_SENT;
