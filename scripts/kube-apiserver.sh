@@ -27,13 +27,13 @@ done
 [ -w "${cache%/*}" ] || give_up "the user $(id -un) may not write to ${cache%/*}."
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$key" ] || give_up "there is no $key, with which apt checks the packages of Debian."
-mirror=$(apt-get indextargets --format '$(SITE)' 'Label: Debian' | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
+mirror=$(apt-get indextargets --format '$(SITE)' 'Label: Debian' | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }') || mirror=
 [ -n "$mirror" ] || give_up "the sources of apt name no mirror of Debian, or apt-get update has not run."
 
 mkdir -p "$cache"
 # A second call waits for the first one.
 exec 9>"$cache/lock"
-flock 9
+flock -w 1200 9 || give_up "another build has not ended for 20 minutes."
 if built; then exit 0; fi
 [ "$(df --output=avail -k "$cache" | tail -1)" -ge 5000000 ] || give_up "$cache has less than 5 GB of free space."
 
@@ -44,7 +44,7 @@ trap 'rm -rf "$work"' EXIT
 
 get() {
   apt-get -q -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$work/apt/lists" \
-    -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User= "$@"
+    -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User= -o Acquire::http::Timeout=20 -o Acquire::Retries=1 "$@"
 }
 
 download() {

@@ -37,6 +37,8 @@ export class ApiSession {
     readonly deadlines: Deadlines,
     readonly signal: AbortSignal,
   ) {
+    // Node uses the public certificate authorities in place of an empty one.
+    if (!caPem.includes('-----BEGIN CERTIFICATE-----')) throw new Error('the CA of the API server has no certificate');
     this.#url = new URL(server.url);
     this.#token = token;
     this.#agent = new Agent({

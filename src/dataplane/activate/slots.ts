@@ -62,7 +62,8 @@ export class Slots {
   /** The epoch that the next flip puts in force. */
   get nextEpoch(): number {
     const before = (this.#word() || this.#wordBefore) >>> 1;
-    return before === MAX_EPOCH ? 1 : before + 1;
+    // An earlier build could count further.
+    return before >= MAX_EPOCH ? 1 : before + 1;
   }
 
   /**

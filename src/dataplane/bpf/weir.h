@@ -365,6 +365,9 @@ enum event_type {
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
 };
 
+/* The largest epoch. In the judgement of a flow, the next higher bit demands another classification. */
+#define MAX_EPOCH 0x3fffffff
+
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
 #define EVENT_FOREIGN 2
 #define EVENT_OUTGOING 4 /* bit of `flags`: the packet was seen at an egress hook */

@@ -77,7 +77,8 @@ export class FlowRenewal {
     if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
     const place = line * LONGS + JUDGEMENT;
     const before = Atomics.load(this.#judgements, place);
-    if (before === 0n || (before & AGAIN) !== 0n) return false;
+    // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
+    if (before >> 32n === 0n || (before & AGAIN) !== 0n) return false;
     // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
     // period. If another flow takes the cache line, its next packet classifies it once more.
     return Atomics.compareExchange(this.#judgements, place, before, before | AGAIN) === before;

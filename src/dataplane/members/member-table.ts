@@ -62,6 +62,7 @@ export class MemberTable {
 
   *addresses(): Generator<number> {
     for (const { address } of this.#stored()) yield address;
+    yield* this.#refused.keys();
   }
 
   /**

@@ -189,7 +189,7 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 	event->tcp_flags = flow->state;
 	event->flags = (judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
 		       (ended_by == ENDED_BY_CUT ? EVENT_CUT : 0);
-	event->epoch = judgement >> 33;
+	event->epoch = judgement >> 33 & MAX_EPOCH;
 	event->word = judgement;
 	event->hit = tally->hit;
 	event->hit_check = tally->hit_check;
