@@ -166,7 +166,7 @@ export async function runNode(
     });
     // To load the API blocks this thread for some 100 ms, and the observer's thread needs a processor for as
     // long. Connections and lookups may wait meanwhile.
-    void Promise.race([system.started, pause(SETTLES_WITHIN_MS), stopped]).then(isSettled);
+    void Promise.race([system.started, pause(SETTLES_WITHIN_MS, undefined, { ref: false }), stopped]).then(isSettled);
     logFacts(system, log);
     observe(system, observer);
     cluster?.contradiction.subscribe((code) => {

@@ -4,15 +4,19 @@ import type { ToEnforce } from '#policy-write/in-force.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 
 /**
- * Returns a function that is called with the stored policy at the start. If the kernel enforces exactly this
- * policy, the service plane decides by it from then on, while the datapath is still being opened. `found` is
- * the policy that the kernel enforces.
+ * Returns a function that is called with the stored policy at the start. If the kernel enforces a policy of
+ * the same generation and image, the service plane decides by the stored one from then on, while the datapath
+ * is still being opened. `found` is the policy that the kernel enforces. Later calls do nothing: the kernel
+ * may enforce another policy then.
  */
 export function acceptingByEnforced(
   plane: Pick<ServicePlane, 'accept'>,
   found: Promise<Adoption['inForce']>,
 ): (stored: ToEnforce) => Promise<void> {
+  let isFirst = true;
   return async ({ program, inForce: { generation, inspection } }) => {
+    if (!isFirst) return;
+    isFirst = false;
     const inForce = await found;
     // The generation is not enough: another data folder or setting can give it to another policy.
     if (inForce?.generation !== generation || inForce.imageSha256 !== imageSha256(program)) return;

@@ -18,6 +18,7 @@ export class ConnectionEvaluator {
   /** Resolves when `grantsBy` was called, or when its time is over. */
   #grantsCome: Promise<void> = Promise.resolve();
   #grantsCame: () => void = () => {};
+  #isAwaiting = false;
   #lastId = 0;
   readonly #waiting = new Map<number, (patterns: readonly string[] | null) => void>();
 
@@ -37,6 +38,7 @@ export class ConnectionEvaluator {
 
   /** Makes decisions that need grants wait for `grantsBy`, for at most this time. */
   awaitGrants(forMs: number): void {
+    this.#isAwaiting = true;
     this.#grantsCome = new Promise((resolve) => {
       const late = setTimeout(resolve, forMs).unref();
       this.#grantsCame = () => {
@@ -56,7 +58,7 @@ export class ConnectionEvaluator {
 
   /**
    * Returns the rules and defaults that can decide a connection, in the order of evaluation; null before the
-   * first policy. Requests the grants of the destination address only if the result depends on them. With
+   * first policy, and if the time of `awaitGrants` is over. Requests the grants of the destination address only if the result depends on them. With
    * `expiredToo`, an expired grant counts until its removal (D12). If the grants are unavailable, a deny rule
    * by hostname matches, and an allow rule by hostname does not match (D19a).
    */
@@ -72,6 +74,9 @@ export class ConnectionEvaluator {
     };
     const steps = finder.stepsOf(flow, asked);
     if (!isNamed || isSame(steps, finder.stepsOf(flow, EVERY_GRANT))) return steps;
+    await this.#grantsCome;
+    // The datapath has not come in time. As before the first policy, the connection is not decided.
+    if (this.#isAwaiting && this.#grants === null) return null;
     const patterns = await this.#granted(flow.destination, expiredToo);
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));
   }
@@ -81,7 +86,6 @@ export class ConnectionEvaluator {
    * grants, or does not respond in time.
    */
   async #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
-    await this.#grantsCome;
     const port = this.#grants;
     if (port === null) return null;
     const id = ++this.#lastId;

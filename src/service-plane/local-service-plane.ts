@@ -78,11 +78,12 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts before `grantsBy`, by the policy of `use`. From then on, only decisions that need grants wait for
-   * `grantsBy`.
+   * Accepts before `grantsBy`, by this policy. From then on, only decisions that need grants wait for
+   * `grantsBy`. Does nothing if connections do not wait.
    */
-  accept(): void {
+  accept(image: InspectionImage): void {
     if (this.#begin === null) return;
+    this.#plane.evaluator.use(image);
     this.#plane.evaluator.awaitGrants(this.#waitMs);
     this.#begin();
   }

@@ -35,7 +35,7 @@ export type SpliceOrder =
 export type ToPlaneThread =
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   /** See `LocalServicePlane.accept`. */
-  | { readonly kind: 'accept' }
+  | { readonly kind: 'accept'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
   | { readonly kind: 'join_by'; readonly point: SpliceOffload }

@@ -41,7 +41,8 @@ class ServicePlaneThreads implements ServicePlane {
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
   /** Whether the threads accept connections before `grantsBy`. */
-  #acceptsEarly = false;
+  /** The policy of `accept`, until `grantsBy`. */
+  #early: InspectionImage | null = null;
   #faults = NO_FAULTS;
 
   constructor(
@@ -77,7 +78,7 @@ class ServicePlaneThreads implements ServicePlane {
       const opening = threads.map((thread, number) =>
         thread.open(descriptorIn(descriptors, 'plane', socketOf(number)), waitMs),
       );
-      if (this.#acceptsEarly) this.#sendToAll({ kind: 'accept' });
+      if (this.#early !== null) this.#sendToAll({ kind: 'accept', inspection: this.#early });
       await Promise.all(opening);
       if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
     } catch (failure) {
@@ -103,9 +104,8 @@ class ServicePlaneThreads implements ServicePlane {
   }
 
   accept(inspection: InspectionImage): void {
-    this.#acceptsEarly = true;
-    this.use(inspection);
-    this.#sendToAll({ kind: 'accept' });
+    this.#early = inspection;
+    this.#sendToAll({ kind: 'accept', inspection });
   }
 
   useCa(ca: InterceptCa | null): void {
@@ -114,7 +114,7 @@ class ServicePlaneThreads implements ServicePlane {
   }
 
   grantsBy(ports: readonly MessagePort[]): void {
-    this.#acceptsEarly = false;
+    this.#early = null;
     for (const [index, port] of ports.entries()) {
       const thread = this.#threads[index];
       if (thread === undefined) port.close();

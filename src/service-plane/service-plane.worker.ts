@@ -21,7 +21,7 @@ function handle(message: ToPlaneThread): void {
       plane.use(message.inspection);
       return;
     case 'accept':
-      plane.accept();
+      plane.accept(message.inspection);
       return;
     case 'use_ca':
       plane.useCa(message.ca);

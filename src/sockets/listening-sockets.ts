@@ -63,6 +63,10 @@ export class ListeningSockets {
   open(part: ListeningPart, wanted: readonly ListeningSocket[]): { descriptors: SocketDescriptors; isKept: boolean } {
     const descriptors: Record<string, number> = {};
     const opened: string[] = [];
+    // An inherited socket without SO_REUSEPORT would keep the address of a wanted one in use.
+    const names = new Set(wanted.map((socket) => nameOf(part, socket)));
+    for (const [name, fd] of this.inherited)
+      if (name.startsWith(`${part}-`) && !names.has(name)) this.#discard(name, fd);
     try {
       for (const socket of wanted) {
         const name = nameOf(part, socket);

@@ -119,6 +119,15 @@ function held(): Held {
   return counts;
 }
 
+/** Returns '' if the node has closed the descriptor meanwhile. */
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
 /**
  * Returns the number of entries in the BPF map of offloaded connections, which has one entry for each
  * direction.
@@ -127,7 +136,7 @@ function entries(): number {
   const folder = `/proc/${rig.node.pid}/fdinfo`;
   const shape = new RegExp(`^key_size:\\t${JOIN_KEY_BYTES}\\nvalue_size:\\t${JOIN_BYTES}$`, 'm');
   const info = readdirSync(folder)
-    .map((fd) => readFileSync(`${folder}/${fd}`, 'utf8'))
+    .map((fd) => textOf(`${folder}/${fd}`))
     .find((text) => /^map_type:\t1$/m.test(text) && shape.test(text));
   const fd = check(
     'open what is joined',

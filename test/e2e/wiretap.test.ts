@@ -50,6 +50,7 @@ test('a wiretap reader gets a message for an allowed flow and for a denied packe
     interface: 'lan0',
     state: 'tcp_syn_sent',
     foreign: false,
+    translation: null,
   });
   expect(messages.find(({ type }) => type === 'verdict')).toMatchObject({
     verdict: 'deny',

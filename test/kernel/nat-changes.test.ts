@@ -142,10 +142,11 @@ describe.runIf(hasNetfilterPrograms())('the guard', () => {
     node.police(outwards, { objectPath: refusedJudge.path });
     await node.passes('client', outgoing(), 'server', `udp ${client}:${port} > ${server}:${PORT}`);
     await node.translate(dnat(client));
-    expect(() => node.datapath.look()).toThrow(/^load .*EACCES/);
+    node.datapath.look();
+    expect(node.datapath.review().faults.join()).toMatch(/the kernel refuses the forward judge: load .*EACCES/);
     node.enforce(allowAll);
     await node.isDropped('server', incoming(), 'guard');
-    expect(() => node.datapath.attach()).toThrow(/^load .*EACCES/);
+    node.datapath.attach();
     await node.isDropped('server', incoming(), 'guard');
   });
 

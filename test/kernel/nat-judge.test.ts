@@ -111,5 +111,6 @@ test('without a search in conntrack, NAT with a service plane fails the review',
   expect(datapath.review().faults.join()).toContain(
     'the kernel module nf_conntrack was loaded after Weir, so restart Weir',
   );
-  expect(execFileSync('nft', ['list', 'chain', 'inet', 'weir', 'guard'], { encoding: 'utf8' })).toContain('drop');
+  const guard = execFileSync('nft', ['list', 'chain', 'inet', 'weir', 'guard'], { encoding: 'utf8' });
+  expect(guard.match(/accept comment/g)).toHaveLength(1);
 });

@@ -124,11 +124,11 @@ struct packet {
 };
 
 /* Returns the destination in the header of a packet that has its real destination, as address << 16 | port.
- * Returns 0 if the node has not translated the destination.
+ * Returns 0 if the node has not translated the destination (DNAT), and for a reply.
  */
 static __always_inline __u64 wire_destination(const struct packet *packet)
 {
-	return packet->is_translated ? (__u64)packet->wire.destination << 16 | packet->wire.port : 0;
+	return packet->is_translated && !packet->is_nat_reply ? (__u64)packet->wire.destination << 16 | packet->wire.port : 0;
 }
 
 /* Two per-CPU packet buffers: one for the packet, and one for the packet that an ICMP error quotes. A

@@ -35,14 +35,17 @@ let isKernelWatchDue = false;
  * each change once, and the dataplane actor may not listen yet.
  */
 let isAttached = false;
-let missing: readonly Missing[] = [];
+/** Null before `probe`. */
+let missing: readonly Missing[] | null = null;
 
 function probe(): readonly Missing[] {
-  missing = datapath.probe();
-  return missing;
+  const found = datapath.probe();
+  missing = found;
+  return found;
 }
 
 function openIfSupported(): Adoption {
+  if (missing === null) throw new Error('the machine was not probed');
   if (missing.length > 0) throw new Error(missing.map(({ sentence }) => sentence).join(' '));
   return open();
 }

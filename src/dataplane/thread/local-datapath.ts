@@ -192,6 +192,8 @@ export class LocalDatapath {
     this.#hooks.prune();
     this.#unreported.push(...this.#watcher.changesOfNames(interfaces));
     this.#watcher.attached(policed);
+    // Load the judge before the policy is adopted: a failure leaves the predecessor in force.
+    if (upgrade.awaitsFlip) this.#translation.await(upgrade.loaded);
     if (this.#isOnHooks(policed)) upgrade.advance(() => this.#switchHooks());
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
     this.#followTranslation(upgrade);

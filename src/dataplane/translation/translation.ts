@@ -8,6 +8,9 @@ import type { LoadedObject, ObjectOptions } from '#dataplane/object/loaded-objec
 import type { NatSupport } from '#dataplane/review/nat.js';
 import { ForwardJudge } from './forward-judge.js';
 
+/** The datapath loads a judge that the kernel has refused again after this time. */
+const RETRY_MS = 60_000;
+
 /** Returns the guard that the process at these pins has made, to compare it with the rules in the kernel. */
 export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: Pins): Guard {
   const guard = new Guard(options);
@@ -26,6 +29,8 @@ export class Translation {
   readonly #options: Options;
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
+  /** Why the kernel has refused the judge, and when the datapath loads it again. */
+  #refused: { readonly reason: string; readonly untilMs: number } | null = null;
 
   /** `attached` returns the ids of the netfilter programs at the forward hook; undefined if not known. */
   constructor(options: Options, guard: Guard, pins: Pins, attached: () => readonly number[] | undefined) {
@@ -57,8 +62,8 @@ export class Translation {
   }
 
   /**
-   * Switches on or off. The programs of `loaded` must be on the hooks. Without netfilter programs, the guard
-   * drops what only the forward judge could decide.
+   * Switches on or off. The programs of `loaded` must be on the hooks. Without netfilter programs, and if the
+   * kernel refuses the forward judge, the guard drops what only the judge could decide.
    */
   follow(loaded: LoadedObject, translates: boolean): void {
     if (!translates || this.obstacle(loaded.options) !== null) {
@@ -66,8 +71,16 @@ export class Translation {
       return;
     }
     if (loaded.options.judges === true) {
-      const fd = loaded.judgeFd();
-      this.#judge.put(fd, programId(fd));
+      try {
+        const fd = loaded.judgeFd();
+        this.#judge.put(fd, programId(fd));
+        this.#refused = null;
+      } catch (failure) {
+        const reason = `the kernel refuses the forward judge: ${(failure as Error).message}`;
+        this.#refused = { reason, untilMs: performance.now() + RETRY_MS };
+        this.#end(loaded);
+        return;
+      }
     }
     this.#changeGuard(loaded.options.judges === true, this.#inspects);
     loaded.slots.setTranslates(true);
@@ -90,6 +103,7 @@ export class Translation {
    */
   obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
     if (readsConntrack !== true && (judges !== true || this.#inspects)) return noSearchReason();
+    if (this.#refused !== null && performance.now() < this.#refused.untilMs) return this.#refused.reason;
     if (natBit(this.#options.markMask) === 0) return 'dataplane.mark_mask has less than four bits';
     if (this.#options.policeLocal) return 'dataplane.police_local is set';
     return this.#options.forwarding === 'direct' ? 'dataplane.forwarding is direct' : null;

@@ -65,24 +65,17 @@ static __always_inline bool has_new_destination(const struct sk_buff___forward *
 	return BPF_CORE_READ((struct nf_conn *)(connection & ~CONNTRACK_INFO), status) & translated;
 }
 
-/* Stores the destination that the packet had before conntrack translated it, for events. */
+/* Stores the destination before DNAT, for events. */
 static __always_inline void read_wire_destination(const struct sk_buff___forward *skb, struct packet *packet)
 {
 	struct nf_conn *connection = (void *)(skb->_nfct & ~CONNTRACK_INFO);
-	__be32 address;
 	__be16 port;
 
-	if (!has_new_destination(skb))
+	if ((skb->_nfct & CONNTRACK_INFO) >= CONNTRACK_IS_REPLY || !has_new_destination(skb))
 		return;
-	if ((skb->_nfct & CONNTRACK_INFO) >= CONNTRACK_IS_REPLY) {
-		address = BPF_CORE_READ(connection, tuplehash[1].tuple.dst.u3.ip);
-		port = BPF_CORE_READ(connection, tuplehash[1].tuple.dst.u.all);
-	} else {
-		address = BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.ip);
-		port = BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u.all);
-	}
+	port = BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u.all);
 	packet->is_translated = true;
-	packet->wire.destination = bpf_ntohl(address);
+	packet->wire.destination = bpf_ntohl(BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.ip));
 	packet->wire.port = packet->destination_port ? bpf_ntohs(port) : 0;
 }
 
