@@ -58,9 +58,10 @@ export class ConnectionEvaluator {
 
   /**
    * Returns the rules and defaults that can decide a connection, in the order of evaluation; null before the
-   * first policy, and if the time of `awaitGrants` is over. Requests the grants of the destination address only if the result depends on them. With
-   * `expiredToo`, an expired grant counts until its removal (D12). If the grants are unavailable, a deny rule
-   * by hostname matches, and an allow rule by hostname does not match (D19a).
+   * first policy, and if the time of `awaitGrants` is over. Requests the grants of the destination address
+   * only if the result depends on them. With `expiredToo`, an expired grant counts until its removal (D12).
+   * If the grants are unavailable, a deny rule by hostname matches, and an allow rule by hostname does not
+   * match (D19a).
    */
   async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
