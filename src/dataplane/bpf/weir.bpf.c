@@ -132,8 +132,6 @@ static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 	/* Ignore the mark bit of the guard on a packet that the node itself sends. The ingress hook does not mark
 	 * such packets, so conntrack has copied the mark from another packet.
 	 */
-	if (!local && has_skipped_judge(skb))
-		return drop(skb, 0, DROP_OUT_OF_STATE);
 	if (!local && (skb->mark & settings.guard_bit || has_passed_judge(skb)))
 		return OUTCOME_PASS;
 	if (local && is_inspecting() && skb->protocol == bpf_htons(ETH_P_IP) && !may_send(skb)) {

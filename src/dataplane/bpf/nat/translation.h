@@ -341,15 +341,6 @@ static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 	return skb->mark & settings.nat_bit && in_force && READ_ONCE(in_force->translates);
 }
 
-/* Returns whether a forwarded packet has skipped the forward judge. A flowtable forwards such packets. On the
- * way through the forward hook, the kernel replaces the priority.
- */
-static __always_inline bool has_skipped_judge(const struct __sk_buff *skb)
-{
-	return (skb->mark & (settings.nat_bit | settings.guard_bit)) == settings.nat_bit && settings.nat_bit &&
-	       skb->priority == PRIORITY_PENDING;
-}
-
 /* Returns whether a packet goes to a service address while the node translates addresses. */
 static __always_inline bool is_to_service(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
