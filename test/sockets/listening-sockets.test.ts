@@ -3,7 +3,7 @@ import { fstatSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { libc } from '#libc/libc.js';
 import { type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
-import { duplicateSocket, openReceiver } from '#sockets/socket-options.js';
+import { duplicateSocket, isBoundTo, openListener, openReceiver } from '#sockets/socket-options.js';
 
 const LOOPBACK = 0x7f00_0001;
 /** Ports below the range of ephemeral ports, so that the kernel assigns them to no other socket. */
@@ -119,7 +119,15 @@ describe('a socket of the previous process', () => {
     store.store(NAME, left);
     sockets = next([NAME, left]);
     sockets.open('dns', [udpAt(SECOND)]);
-    expect([unused, [...store.stored.keys()], isOpen(left)]).toEqual([[NAME], [OTHER], false]);
+    // The new socket may get the number of the closed descriptor.
+    expect([unused, [...store.stored.keys()], isBoundTo(left, 'udp', udpAt(FIRST))]).toEqual([[NAME], [OTHER], false]);
+  });
+
+  test('is closed before a socket with the same address, but without a number, is opened', () => {
+    const numbered = `dns-tcp-127.0.0.1-${FIRST}-0`;
+    sockets = next([numbered, openListener(tcpAt(FIRST), { mark: 0, isShared: true })]);
+    expect(sockets.open('dns', [tcpAt(FIRST)]).isKept).toBe(false);
+    expect(unused).toEqual([numbered]);
   });
 
   test('is closed, and opened anew, if its address is not that of its name', () => {
