@@ -41,7 +41,7 @@ class ServicePlaneThreads implements ServicePlane {
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
   /** Whether the threads accept connections before `grantsBy`. */
-  /** The policy of `accept`, until `grantsBy`. */
+  /** The policy of `accept`, until `use` or `grantsBy`. */
   #early: InspectionImage | null = null;
   #faults = NO_FAULTS;
 
@@ -100,10 +100,13 @@ class ServicePlaneThreads implements ServicePlane {
 
   use(inspection: InspectionImage): void {
     this.#inspection = inspection;
+    this.#early = null;
     this.#sendToAll({ kind: 'use', inspection });
   }
 
   accept(inspection: InspectionImage): void {
+    // The policy of `use` is newer.
+    if (this.#inspection !== null) return;
     this.#early = inspection;
     this.#sendToAll({ kind: 'accept', inspection });
   }

@@ -93,3 +93,14 @@ test('`change` gives all threads new settings, also at the next `open`; with an 
   await plane.open();
   expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });
 });
+
+test('a policy of `accept` decides nothing unless connections wait, and never replaces a policy of `use`', async () => {
+  plane.accept(DEADLY);
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ connections: 0 });
+  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false });
+  plane.accept(DEADLY);
+  await plane.open({ awaitsGrants: true });
+  expect(await plane.stats()).toMatchObject({ connections: 0 });
+  expect(changes).toEqual([]);
+});
