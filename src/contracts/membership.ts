@@ -54,7 +54,7 @@ export type Membership = { readonly scope: SelectorScope; readonly members: Memb
 export type ListedMembership = { readonly scope: SelectorScope; readonly list: MemberList };
 
 /** A node without integrations: no selector is resolved. */
-const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
+export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
 export const NO_MEMBERSHIP: Membership = { scope: NO_SELECTORS, members: NO_MEMBERS };
 export const NOTHING_LISTED: ListedMembership = {

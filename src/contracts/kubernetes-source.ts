@@ -1,0 +1,106 @@
+import type { ListedMembership, MemberList, MembershipChange, SelectorScope } from './membership.js';
+import type { Prefix, Selector } from './policy-model.js';
+import type { ReflectorPhase } from './reflector-state.js';
+
+/**
+ * This file defines the interface of the Kubernetes thread: it watches the objects of all integrations, and
+ * gives the members of the selectors that policies name.
+ */
+
+/**
+ * An integration as the thread uses it. With `in_cluster`, the address, the CA and the token are read from
+ * the files that Kubernetes mounts for the service account, again for each connection.
+ */
+export type WatchedIntegration = {
+  readonly name: string;
+  readonly access:
+    | { readonly by: 'token'; readonly url: string; readonly caPem: string; readonly token: string }
+    | { readonly by: 'in_cluster' };
+};
+
+export type KubernetesOptions = {
+  /** The networks of pods, in place of the `podCIDRs` of nodes. Undefined: those of the nodes. */
+  readonly podNetworks: readonly Prefix[] | undefined;
+  /** The name of the node whose pods are watched; null for the pods of all nodes. */
+  readonly node: string | null;
+};
+
+/** The name of an object that owns an address. `namespace` is null for a node. */
+export type OwnerName = {
+  readonly integration: string;
+  readonly kind: 'pod' | 'node';
+  readonly namespace: string | null;
+  readonly name: string;
+};
+
+/** An object in the store, in the thread's own format. Null removes it. */
+export type StoredObject = { readonly key: string; readonly value: string | null };
+
+/**
+ * What the thread gives at one time. `replaces`: all members, as the first message after each start of the
+ * thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes selectors
+ * or owners, and then at most one that only adds.
+ * - `owners`: the addresses whose owner has another name now; null if the address has no owner.
+ * - `scope`: the scope after the members; undefined if it is the same as before.
+ * - `stored`: the objects that the store has to keep so that a later process knows the members.
+ */
+export type MembersMessage = {
+  readonly replaces: MemberList | null;
+  readonly changes: readonly MembershipChange[];
+  readonly owners: readonly { readonly address: number; readonly owner: OwnerName | null }[];
+  readonly scope: SelectorScope | undefined;
+  readonly stored: readonly StoredObject[];
+};
+
+/** A reflector of an integration entered a phase; null if the integration no longer has it. `at`: ISO 8601. */
+export type ReflectorChange = {
+  readonly integration: string;
+  readonly name: string;
+  readonly phase: ReflectorPhase | null;
+  readonly reason: string | null;
+  readonly at: string;
+};
+
+/** The objects of an integration. `addresses`: the number of addresses that a selector selects. */
+export type IntegrationFacts = {
+  readonly objects: { readonly pods: number; readonly nodes: number; readonly namespaces: number };
+  readonly selectors: readonly { readonly key: string; readonly resolved: boolean; readonly addresses: number }[];
+  readonly warnings: readonly { readonly code: string; readonly message: string }[];
+};
+
+export type MemberPage = {
+  /** The number of all members, also of those before and after the page. */
+  readonly total: number;
+  readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
+};
+
+export type KubernetesListener = {
+  /** Takes members. The thread sends the next message after the promise has resolved. */
+  readonly members: (message: MembersMessage) => Promise<void>;
+  readonly reflector: (change: ReflectorChange) => void;
+  /** The thread ended by an error, and was started again. The members stay in force until its first message. */
+  readonly failed: (reason: string) => void;
+};
+
+export type KubernetesSource = {
+  /**
+   * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
+   * first message to the listener follows at once if the store has objects or no integration is used;
+   * otherwise when the first lists are complete.
+   */
+  open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
+  /** Sets the integrations. The objects of an integration that is missing are removed, also from the store. */
+  use(integrations: readonly WatchedIntegration[]): void;
+  /** Sets the selectors of the policy in force. */
+  name(selectors: readonly Selector[]): void;
+  /**
+   * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
+   * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
+   * resolves. The selectors stay named until the next call.
+   */
+  membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
+  facts(integration: string): Promise<IntegrationFacts>;
+  /** Returns the members of selectors by ascending address, after the address `after`. */
+  membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
+  close(): Promise<void>;
+};

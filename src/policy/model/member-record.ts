@@ -1,0 +1,38 @@
+import { u32At } from '#arrays/read.js';
+import type { MemberList, Members, MembershipChange, SelectorSet } from '#contracts/membership.js';
+
+/** The members that the changes so far have given. Each thread that decides by members has one. */
+export class MemberRecord implements Members {
+  readonly #sets = new Map<number, SelectorSet>();
+  readonly #owned = new Map<number, SelectorSet>();
+
+  change({ added, addresses, sets, dropped }: MembershipChange): void {
+    for (const set of added) this.#sets.set(set.number, set);
+    for (let at = 0; at < addresses.length; at++) {
+      const set = this.#sets.get(u32At(sets, at));
+      if (set === undefined) this.#owned.delete(u32At(addresses, at));
+      else this.#owned.set(u32At(addresses, at), set);
+    }
+    for (const number of dropped) this.#sets.delete(number);
+  }
+
+  replace(list: MemberList): void {
+    this.#sets.clear();
+    this.#owned.clear();
+    this.change(list);
+  }
+
+  setOf(address: number): SelectorSet | undefined {
+    return this.#owned.get(address);
+  }
+
+  /** All members as the change from no members, with the sets that a later change may name. */
+  list(): MemberList {
+    return {
+      added: [...this.#sets.values()],
+      addresses: Uint32Array.from(this.#owned.keys()),
+      sets: Uint32Array.from(this.#owned.values(), ({ number }) => number),
+      dropped: [],
+    };
+  }
+}
