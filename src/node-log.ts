@@ -1,6 +1,6 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
 import type { LogRing } from '#observe/log-ring.js';
 import { redacted } from '#observe/redaction.js';

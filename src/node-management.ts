@@ -1,5 +1,5 @@
 import { timeExchanges } from '#actors/exchange-times.js';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';

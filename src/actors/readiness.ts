@@ -124,6 +124,7 @@ const SUPERVISED = [
   { name: 'writeThread', check: 'policy_ready', what: 'the thread for writes of policies' },
   { name: 'explainThread', check: 'policy_ready', what: 'the thread that explains the active policy' },
   { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
+  { name: 'kubernetesThread', check: 'policy_ready', what: 'the thread that watches Kubernetes' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
 /** The state of a supervised part. The node stays ready while a part is down. */
