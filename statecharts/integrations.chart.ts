@@ -18,6 +18,10 @@ export const integrationsChart = setup({
   },
   actions: {
     noteNames: assign((_, { names }: { names: readonly string[] }) => ({ names })),
+    /** Stops this actor with the error of its child, which can only be a bug. */
+    die: (_, { failure }: { failure: unknown }) => {
+      throw failure;
+    },
     adjust: enqueueActions(({ context, enqueue }, { names }: { names: readonly string[] }) => {
       for (const gone of context.names) if (!names.includes(gone)) enqueue.stopChild(gone);
       for (const name of names)
@@ -27,7 +31,11 @@ export const integrationsChart = setup({
 }).createMachine({
   id: 'integrations',
   context: { names: [] },
-  invoke: { id: 'follow', src: 'follow' },
+  invoke: {
+    id: 'follow',
+    src: 'follow',
+    onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
+  },
   on: {
     'integrations.changed': {
       actions: [

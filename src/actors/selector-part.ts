@@ -1,4 +1,5 @@
 import type { Fact } from '#bus/bus-messages.js';
+import type { MemberTaker } from './member-follower.js';
 import { MemberDistribution } from './member-distribution.js';
 import { SelectorMembers } from './selector-members.js';
 import type { KubernetesPorts, SystemPorts } from './system-contract.js';
@@ -19,8 +20,8 @@ export function selectorPart(
   const distribution = new MemberDistribution({
     record,
     datapath: dataplane?.datapath ?? null,
-    dns,
-    servicePlane: servicePlane?.plane ?? null,
+    dns: dns as unknown as MemberTaker<unknown> | null,
+    servicePlane: (servicePlane?.plane ?? null) as unknown as MemberTaker<unknown> | null,
     store: (objects) => store.kubernetesObjects.write(objects),
     trouble,
   });
