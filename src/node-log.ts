@@ -37,14 +37,23 @@ export function createLog({ log: settings, node }: Config, ring: LogRing): NodeL
 
 /** Logs what happens to policies, to the dataplane and to the configuration. */
 export function logFacts(system: System, log: Logger): void {
+  let logged: number | null = null;
   system.bus.messages.subscribe((message) => {
     switch (message.type) {
-      case 'policy.activated':
+      case 'policy.activated': {
+        const { generation, record } = message;
+        const isRefresh = generation === logged && message.selectors.length > 0;
+        logged = generation;
         log.info(
-          { generation: message.generation, policy: message.record?.id ?? null },
-          message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
+          { generation, policy: record?.id ?? null },
+          record === null
+            ? 'no policy is active: policy.fallback decides'
+            : isRefresh
+              ? 'policy in force with new members of its selectors'
+              : 'policy in force',
         );
         break;
+      }
       case 'policy.change_ended': {
         const { generation, outcome, reason } = message;
         if (outcome === 'complete') log.info({ generation, reason }, 'policy change completed');

@@ -1,3 +1,4 @@
+import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 import type { Part } from '#statecharts/node.chart.js';
 import {
   CHECKS,
@@ -146,18 +147,39 @@ export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
   });
 }
 
+/** A Kubernetes API server that does not deliver. The members that it delivered last stay in force (D19a). */
+export type StaleIntegration = { readonly name: string; readonly since: string; readonly reason: string };
+
+const STALE_STATES: readonly unknown[] = ['silent', 'backing_off', 'refused'];
+
+export function staleIntegrationsOf({ snapshots: { integrations } }: NodeView): StaleIntegration[] {
+  if (integrations?.status !== 'active') return [];
+  return Object.keys(integrations.children ?? {}).flatMap((name) => {
+    const child = childOf(integrations, name);
+    if (child === undefined || !STALE_STATES.some((state) => child.matches?.(state as never) === true)) return [];
+    const { since, lastError } = child.context as unknown as KubernetesContext;
+    return [{ name, since: since ?? '', reason: lastError?.reason ?? '' }];
+  });
+}
+
 export function reportOf(
   conditions: readonly Condition[],
   parts: readonly PartState[],
+  integrations: readonly StaleIntegration[],
   sinceOf: (name: CheckName | Part) => string,
 ): ReadinessReport {
+  const stale = integrations.map(
+    ({ name, since, reason }) =>
+      `; degraded: the members of integration ${name} are the last known since ${since}: ${reason}`,
+  );
   return {
     ready: conditions.every(({ ok }) => ok),
     checks: conditions.map((condition) => {
       const degraded = parts
         .filter(({ check, state }) => check === condition.name && state === 'down')
         .map(({ name, what, failure }) => `; degraded: ${what} is down since ${sinceOf(name)}: ${failure}`);
-      return { ...condition, detail: condition.detail + degraded.join(''), since: sinceOf(condition.name) };
+      const notes = condition.name === 'policy_ready' ? [...degraded, ...stale] : degraded;
+      return { ...condition, detail: condition.detail + notes.join(''), since: sinceOf(condition.name) };
     }),
   };
 }

@@ -1,6 +1,6 @@
 import type { Fact } from '#bus/bus-messages.js';
-import type { MemberTaker } from './member-follower.js';
 import { MemberDistribution } from './member-distribution.js';
+import type { MemberTaker } from './member-follower.js';
 import { SelectorMembers } from './selector-members.js';
 import type { KubernetesPorts, SystemPorts } from './system-contract.js';
 

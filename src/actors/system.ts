@@ -44,7 +44,7 @@ import type { PolicyStore } from '#store/store-types.js';
 import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
-import { conditionsOf, type NodeView, reportOf, supervisedPartsOf } from './readiness.js';
+import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
 import { selectorPart } from './selector-part.js';
 import { createStateTimes } from './state-times.js';
@@ -341,7 +341,9 @@ export function createSystem(ports: SystemPorts): System {
     readiness: () => {
       noteTimes();
       const seen = view();
-      return reportOf(conditionsOf(seen), supervisedPartsOf(seen), (name) => times.since(name));
+      return reportOf(conditionsOf(seen), supervisedPartsOf(seen), staleIntegrationsOf(seen), (name) =>
+        times.since(name),
+      );
     },
     inForceSince: () => {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;

@@ -1,6 +1,11 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { MemberDistribution } from '#actors/member-distribution.js';
-import type { KubernetesListener, KubernetesSource, MembersMessage } from '#contracts/kubernetes-source.js';
+import type {
+  KubernetesListener,
+  KubernetesSource,
+  MembersMessage,
+  ReflectorChange,
+} from '#contracts/kubernetes-source.js';
 import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { MemberRecord } from '#policy/model/member-record.js';
@@ -71,18 +76,20 @@ function fakeSource() {
     close: async () => {},
   };
   const send = (of: Partial<MembersMessage>) => listener?.members(message(of));
-  return { source, named, send };
+  const reflect = (of: Omit<ReflectorChange, 'integration' | 'name'>) =>
+    listener?.reflector({ integration: 'prod', name: 'pods', ...of });
+  return { source, named, send, reflect };
 }
 
 async function started() {
   const store = await openMemoryStore();
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
-  const { source, named, send } = fakeSource();
+  const { source, named, send, reflect } = fakeSource();
   const kubernetes = { source, inCluster: null, record: new MemberRecord(), trouble: () => {} };
   const running = await startSystem({ store, kubernetes });
   await running.until('dataplane_running', 'enforcing');
-  return { ...running, source, named, send };
+  return { ...running, source, named, send, reflect };
 }
 
 describe('the members of selectors in a running node', () => {
@@ -133,6 +140,19 @@ describe('the members of selectors in a running node', () => {
       ok: true,
       detail: 'a policy is active',
     });
+  });
+
+  it('are reported as the last known while the API server does not deliver', async () => {
+    const { system, send, reflect } = await started();
+    await send({ replaces: changeOf([]) });
+    const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
+    const before = detail();
+    reflect({ phase: 'unauthorized', reason: '401: Unauthorized', at: '2026-01-01T00:00:00.000Z' });
+    expect(detail()).toBe(
+      `${before}; degraded: the members of integration prod are the last known since 2026-01-01T00:00:00.000Z: 401: Unauthorized`,
+    );
+    reflect({ phase: 'watching', reason: null, at: '2026-01-01T00:00:01.000Z' });
+    expect(detail()).toBe(before);
   });
 
   it('decide an explanation by the set of the source', async () => {
