@@ -272,12 +272,15 @@ export class Memberships implements Members {
     }
   }
 
+  /** The owner in the integration with the first name, so that a restart changes no name. */
   #firstOwnerOf(address: number): AddressOwner | undefined {
+    let first: AddressOwner | undefined;
     for (const [integration, { objects }] of this.#integrations) {
       const object = objects.claims.ownerOf(address);
-      if (object !== undefined) return { integration, object };
+      if (object !== undefined && (first === undefined || integration < first.integration))
+        first = { integration, object };
     }
-    return undefined;
+    return first;
   }
 
   /**
