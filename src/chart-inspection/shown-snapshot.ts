@@ -41,7 +41,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   ],
   follow: ['enforced', 'committed', 'withdrawn'],
   cluster: ['configured', 'generation', 'leader', 'isLeader', 'committed', 'apart', 'trouble'],
-  kubernetes: ['reflectors', 'since', 'lastError', 'objects'],
+  kubernetes: ['reflectors', 'since', 'staleSince', 'lastError', 'objects'],
   pendingChange: ['shared', 'change', 'decides'],
   performanceMode: ['mode', 'attempts', 'trouble'],
   reload: ['plan', 'changed', 'unrestored'],
