@@ -158,6 +158,7 @@ export async function runNode(
       activationTimeoutMs: config.policy.activationTimeoutMs,
       cluster,
       nodeId: config.node.id,
+      inCluster: config.kubernetes.inCluster,
       observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
       policyFile,
       reload,
@@ -174,6 +175,7 @@ export async function runNode(
     });
     const management = managementOf({
       ...{ version, system, cluster, interceptCa, authority, work, observer, running },
+      kubernetes: null,
       log: ring,
     });
     try {

@@ -91,6 +91,8 @@ export type SystemPorts = {
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
+  /** The setting `kubernetes.in_cluster.name`. Null or omitted: there is no such integration. */
+  readonly inCluster?: string | null;
   /** The setting `node.id`. */
   readonly nodeId?: string;
   /** The configuration file, for reloads. Null or omitted: the node cannot reload. */
@@ -206,6 +208,7 @@ const FIRST_READ_TIMEOUT_MS = 2_000;
 export function createSystem(ports: SystemPorts): System {
   const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs } = ports;
   const cluster = ports.cluster ?? null;
+  const inCluster = ports.inCluster ?? null;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = ports.writing ?? createThread();
@@ -245,6 +248,9 @@ export function createSystem(ports: SystemPorts): System {
   const logic = nodeActor(bus, {
     policyWrites: {
       ...store,
+      integrations: {
+        list: async () => [...(await store.integrations.list()), ...(inCluster === null ? [] : [{ name: inCluster }])],
+      },
       thread: writing,
       surroundings,
       enforced: dataplane !== null,
@@ -451,6 +457,7 @@ export function createSystem(ports: SystemPorts): System {
         return context?.inForce?.integrations ?? null;
       },
       changes.isPending,
+      inCluster,
     ),
     cluster: clusterRequestsOver({
       cluster,

@@ -30,7 +30,10 @@ export const kubernetesSchema = z
       .strictObject({
         name: z
           .string()
-          .regex(INTEGRATION_NAME, 'must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end')
+          .regex(
+            INTEGRATION_NAME,
+            'must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end',
+          )
           .meta({
             description:
               'Name of this integration in policies. No other integration can have it: an integration that was stored under this name is not used.',
