@@ -247,7 +247,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
   );
 };
 
-/** Returns the stored integration; null if there is none. Throws for an integration that cannot be written. */
+/** Returns the stored integration; null if there is none. Throws for the one of the configuration. */
 async function readWritable(
   integrations: Management['integrations'],
   name: string,

@@ -310,7 +310,7 @@ export type StoredIntegrationView = {
   readonly updated_at: string;
   readonly updated_by: string;
 };
-/** `in_cluster: true`: the configuration of the node defines the integration, so that it cannot be written. */
+/** `in_cluster: true`: the configuration of the node defines the integration, and no write is possible. */
 export type IntegrationView =
   | StoredIntegrationView
   | { readonly name: string; readonly kind: 'kubernetes'; readonly in_cluster: true };

@@ -16,7 +16,7 @@ export type MembersQuery = {
 };
 
 export type GroupMembersPorts = {
-  /** Returns the record of a policy and the JSON text of one source group; null if one of both does not exist. */
+  /** Returns the record of a policy and the JSON text of one source group; null if there is no such group. */
   readonly readGroup: (policy: string, group: string) => Promise<StoredPolicy | Refusal | null>;
   readonly membersOf: KubernetesSource['membersOf'];
 };

@@ -43,7 +43,8 @@ export type Integrations = {
 /**
  * Returns the functions that read and write integrations. `inUse` returns the names of the integrations in
  * the active policy, or null while the active policy is not loaded. An integration in the active policy
- * cannot be removed. `inCluster` is the setting `kubernetes.in_cluster.name`: the store is not read for this name.
+ * cannot be removed. `inCluster` is the setting `kubernetes.in_cluster.name`: a stored integration with this
+ * name is not shown.
  */
 export function integrationsOver(
   store: IntegrationStore,

@@ -22,7 +22,7 @@ export type KubernetesRequests = {
   stats(): Promise<KubernetesStats | null>;
 };
 
-/** Returns the requests of the API about Kubernetes. `parts` is null if the node does not watch Kubernetes. */
+/** Returns the requests of the API about Kubernetes. `parts`: null if the node does not watch Kubernetes. */
 export function kubernetesRequestsOver(
   integrations: Pick<Integrations, 'list' | 'read'>,
   readGroup: GroupMembersPorts['readGroup'],

@@ -15,7 +15,7 @@ export function expiryWarnings(token: string, nowMs: number): readonly Warning[]
   return [{ pointer: '/service_account_token', code, message }];
 }
 
-/** Returns the claim `exp` of a JWT in milliseconds. Null for a token without one, such as an opaque token. */
+/** Returns the claim `exp` of a JWT in milliseconds; null for a token without one. */
 function expiryOf(token: string): number | null {
   const [, payload = ''] = token.split('.');
   try {
