@@ -9,6 +9,8 @@ export type KubernetesContext = KubernetesInput & {
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
   /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
   readonly since: string | null;
+  /** The time since when the objects in force can be older than those of the server; null if they are not. */
+  readonly staleSince: string | null;
   /** The latest failure of a reflector. It stays after the reflector has recovered. */
   readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
 };
@@ -52,9 +54,11 @@ export const kubernetesChart = setup({
     noteReflector: assign(({ context }, { name, phase, reason, at }: KubernetesEvent) => {
       const { [name]: _, ...others } = context.reflectors;
       const reflectors = phase === null ? others : { ...others, [name]: phase };
+      const worst = worstOf({ reflectors });
       return {
         reflectors,
-        since: worstOf({ reflectors }) === worstOf(context) ? (context.since ?? at) : at,
+        since: worst === worstOf(context) ? (context.since ?? at) : at,
+        staleSince: worst === undefined || worst === 'watching' ? null : (context.staleSince ?? at),
         lastError: reason === null ? context.lastError : { reflector: name, reason, at },
       };
     }),
@@ -68,7 +72,7 @@ export const kubernetesChart = setup({
   },
 }).createMachine({
   id: 'kubernetes',
-  context: ({ input }) => ({ ...input, reflectors: {}, since: null, lastError: null }),
+  context: ({ input }) => ({ ...input, reflectors: {}, since: null, staleSince: null, lastError: null }),
   initial: 'unused',
   invoke: {
     id: 'watch',

@@ -43,7 +43,7 @@ export class MemberDistribution {
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
   #compilations = 0;
-  #counts: Pick<MembersChanged, 'members' | 'refused'> = { members: 0, refused: 0 };
+  #counts: Pick<MembersChanged, 'members' | 'refused'> | null = null;
 
   constructor(ports: DistributionPorts) {
     this.#ports = ports;
@@ -120,8 +120,11 @@ export class MemberDistribution {
     return { scope, list: { ...list, addresses: Uint32Array.from(addresses), sets: Uint32Array.from(sets) } };
   }
 
-  /** The number of addresses in the datapath, and of those that are closed because a table is full. */
-  get counts(): Pick<MembersChanged, 'members' | 'refused'> {
+  /**
+   * The number of addresses in the datapath, and of those that are closed because a table is full; null before
+   * the first change.
+   */
+  get counts(): Pick<MembersChanged, 'members' | 'refused'> | null {
     return this.#counts;
   }
 

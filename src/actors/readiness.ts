@@ -150,15 +150,12 @@ export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
 /** A Kubernetes API server that does not deliver. The members that it delivered last stay in force (D19a). */
 export type StaleIntegration = { readonly name: string; readonly since: string; readonly reason: string };
 
-const STALE_STATES: readonly unknown[] = ['silent', 'backing_off', 'refused'];
-
 export function staleIntegrationsOf({ snapshots: { integrations } }: NodeView): StaleIntegration[] {
   if (integrations?.status !== 'active') return [];
   return Object.keys(integrations.children ?? {}).flatMap((name) => {
-    const child = childOf(integrations, name);
-    if (child === undefined || !STALE_STATES.some((state) => child.matches?.(state as never) === true)) return [];
-    const { since, lastError } = child.context as unknown as KubernetesContext;
-    return [{ name, since: since ?? '', reason: lastError?.reason ?? '' }];
+    const context = childOf(integrations, name)?.context as KubernetesContext | undefined;
+    const { staleSince = null, lastError = null } = context ?? {};
+    return staleSince === null || lastError === null ? [] : [{ name, since: staleSince, reason: lastError.reason }];
   });
 }
 

@@ -14,8 +14,14 @@ export type SelectorPart = {
 };
 
 export function selectorPart(
-  { source, inCluster, record, trouble }: KubernetesPorts,
-  { store, dataplane, dns, servicePlane }: Pick<SystemPorts, 'store' | 'dataplane' | 'dns' | 'servicePlane'>,
+  { source, record, trouble }: KubernetesPorts,
+  {
+    store,
+    dataplane,
+    dns,
+    servicePlane,
+    inCluster = null,
+  }: Pick<SystemPorts, 'store' | 'dataplane' | 'dns' | 'servicePlane' | 'inCluster'>,
 ): SelectorPart {
   const distribution = new MemberDistribution({
     record,

@@ -19,6 +19,7 @@ import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import type { ClusterRequests } from '#requests/cluster-requests.js';
 import type { ExplainQuestion } from '#requests/explanation.js';
 import type { Integrations } from '#requests/integrations.js';
+import type { KubernetesParts } from '#requests/kubernetes-requests.js';
 import type { Traffic } from '#requests/live-traffic.js';
 import type { NodeLookups } from '#requests/node-lookups.js';
 import type { PendingChanges } from '#requests/pending-changes.js';
@@ -33,8 +34,6 @@ import type { ServicePlanePorts } from './service-plane.actor.js';
 
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
-  /** The name of the integration of the cluster in which this node runs; null if it has none. */
-  readonly inCluster: string | null;
   /** The members of the node. DNS proxy and service plane read it when their threads start. */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
@@ -67,6 +66,8 @@ export type SystemPorts = {
   readonly dns: DnsProxy | null;
   /** The service plane; null if the configuration has no `service_plane` section. */
   readonly servicePlane: ServicePlanePorts | null;
+  /** The setting `kubernetes.in_cluster.name`. Null or omitted: there is no such integration. */
+  readonly inCluster?: string | null;
   /** The Kubernetes thread. Null or omitted: no selector is resolved. */
   readonly kubernetes?: KubernetesPorts | null;
   /** The cluster; null if the configuration has no `cluster` section. */
@@ -142,6 +143,8 @@ export type System = {
     lastReload(): LastReload | null;
   };
   readonly integrations: Integrations;
+  /** Null if the node does not watch Kubernetes. */
+  readonly kubernetes: KubernetesParts | null;
   readonly pendingChange: PendingChanges;
   readonly cluster: ClusterRequests;
   readiness(): ReadinessReport;

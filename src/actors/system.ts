@@ -26,6 +26,7 @@ import {
   WAITING_PER_SUBJECT,
 } from '#requests/explanation.js';
 import { FairQueue, inTurn } from '#requests/fair-queue.js';
+import type { IntegrationSnapshot } from '#requests/integration-status.js';
 import { integrationsOver } from '#requests/integrations.js';
 import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#requests/live-traffic.js';
 import { deniedBy, failedChecks } from '#requests/node-health.js';
@@ -67,6 +68,7 @@ const FIRST_READ_TIMEOUT_MS = 2_000;
 export function createSystem(ports: SystemPorts): System {
   const { store, dataplane, dns, servicePlane, fallback, activationTimeoutMs } = ports;
   const cluster = ports.cluster ?? null;
+  const inCluster = ports.inCluster ?? null;
   const now = ports.now ?? (() => new Date());
   const createThread = ports.createThread ?? createPolicyThread;
   const writing = ports.writing ?? createThread();
@@ -107,6 +109,9 @@ export function createSystem(ports: SystemPorts): System {
   const logic = nodeActor(bus, {
     policyWrites: {
       ...store,
+      integrations: {
+        list: async () => [...(await store.integrations.list()), ...(inCluster === null ? [] : [{ name: inCluster }])],
+      },
       thread: writing,
       membership: async (named, withinMs) => selectors?.members.membership(named, withinMs) ?? NOTHING_LISTED,
       surroundings,
@@ -330,6 +335,7 @@ export function createSystem(ports: SystemPorts): System {
         return context?.inForce?.integrations ?? null;
       },
       changes.isPending,
+      inCluster,
     ),
     cluster: clusterRequestsOver({
       cluster,
@@ -345,6 +351,19 @@ export function createSystem(ports: SystemPorts): System {
         times.since(name),
       );
     },
+    kubernetes:
+      selectors === null || ports.kubernetes == null
+        ? null
+        : {
+            source: ports.kubernetes.source,
+            store: store.integrations,
+            snapshotOf: (name) => {
+              const children = snapshotOf('integrations')?.children as Record<string, AnyActorRef | undefined>;
+              return children[name]?.getSnapshot() as IntegrationSnapshot | undefined;
+            },
+            members: () => selectors.distribution.counts,
+            now,
+          },
     inForceSince: () => {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
       return sinceMs === null ? null : new Date(sinceMs).toISOString();

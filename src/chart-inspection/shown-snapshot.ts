@@ -45,7 +45,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   follow: ['enforced', 'committed', 'withdrawn'],
   cluster: ['configured', 'generation', 'leader', 'isLeader', 'committed', 'apart', 'trouble'],
   integrations: ['names'],
-  kubernetes: ['name', 'reflectors', 'since', 'lastError'],
+  kubernetes: ['name', 'reflectors', 'since', 'staleSince', 'lastError'],
   pendingChange: ['shared', 'change', 'decides'],
   performanceMode: ['mode', 'attempts', 'trouble'],
   reload: ['plan', 'changed', 'unrestored'],

@@ -6,7 +6,7 @@ import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy
 import { inRecord, storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
-import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
+import type { PolicyStore } from '#store/store-types.js';
 import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
 import { prepareIn, type ThreadPorts } from './prepare-in-thread.js';
@@ -32,7 +32,8 @@ const MEMBER_WAIT_MS = 2_000;
 
 export type PrepareWritePorts = PendingWritePorts &
   ThreadPorts & {
-    readonly integrations: IntegrationStore;
+    /** The integrations that a policy may name. */
+    readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
     readonly surroundings: PolicySurroundings;
     /** Whether this node has a dataplane that enforces policies. */
     readonly enforced: boolean;

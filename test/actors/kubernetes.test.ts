@@ -42,6 +42,26 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
+  it('has stale objects from the time when it stops to watch until it watches again or is unused', () => {
+    const { actor, enter, context } = start();
+    expect(context().staleSince).toBeNull();
+    enter('pods', 'connecting', 't1');
+    enter('pods', 'listing', 't2');
+    expect(context().staleSince).toBe('t1');
+    enter('pods', 'watching', 't3');
+    expect(context().staleSince).toBeNull();
+    enter('pods', 'backing_off', 't4', 'connection refused');
+    enter('pods', 'connecting', 't5');
+    enter('nodes', 'watching', 't6');
+    expect(context().staleSince).toBe('t4');
+    enter('pods', null, 't7');
+    expect(context().staleSince).toBeNull();
+    enter('nodes', 'silent', 't8');
+    enter('nodes', null, 't9');
+    expect(context().staleSince).toBeNull();
+    actor.stop();
+  });
+
   it('keeps the latest error after the recovery', () => {
     const { actor, reflectors, enter, context, state } = start();
     enter('pods', 'backing_off', 't1', 'connection refused');

@@ -86,7 +86,7 @@ async function started() {
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
   const { source, named, send, reflect } = fakeSource();
-  const kubernetes = { source, inCluster: null, record: new MemberRecord(), trouble: () => {} };
+  const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
   const running = await startSystem({ store, kubernetes });
   await running.until('dataplane_running', 'enforcing');
   return { ...running, source, named, send, reflect };

@@ -1,7 +1,7 @@
-import { NO_SELECTORS } from '#contracts/membership.js';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
 import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
