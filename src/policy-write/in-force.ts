@@ -1,5 +1,6 @@
 import { lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
@@ -23,8 +24,8 @@ export function inForceBy(
   const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
   const inspection: InspectionImage =
     inspected === null
-      ? { generation, program, policy: null, intercepts: false }
-      : { generation, program: null, ...inspected };
+      ? { generation, program, policy: null, intercepts: false, scope: NO_SELECTORS }
+      : { generation, program: null, ...inspected, scope: NO_SELECTORS };
   const lookups = lookupsOf(program, generation);
   return { program, inForce: { record, generation, needs, integrations, lookups, inspection } };
 }
@@ -43,7 +44,7 @@ export function withoutPolicy(fallback: Action, generation: number): ToEnforce &
     needs,
     integrations: [],
     lookups: lookupsOf(program, generation),
-    inspection: { generation, program, policy: null, intercepts: false },
+    inspection: { generation, program, policy: null, intercepts: false, scope: NO_SELECTORS },
   };
   return { program, sample: sampleOf(policy), inForce };
 }
