@@ -301,7 +301,7 @@ export class LocalDatapath {
 
   flip(): Flipped {
     const upgrade = this.#opened();
-    const { slots, grants } = upgrade.loaded;
+    const { slots, grants, members } = upgrade.loaded;
     const changesHands = upgrade.awaitsFlip;
     if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
@@ -309,7 +309,7 @@ export class LocalDatapath {
     const trafficStatistics = this.#statisticsOf();
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
-    const flipped = flipProgram({ slots, grants, trafficStatistics }, upgrade.enforced());
+    const flipped = flipProgram({ slots, grants, members, trafficStatistics }, upgrade.enforced());
     if (changesHands) {
       upgrade.complete(() => {
         this.#putOnHooks(this.#hooks.interfaces().policed);
