@@ -124,11 +124,12 @@ export async function runNode(
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
+    const members = new MemberRecord();
+    const listMembers = () => (members.isKnown ? members.list() : null);
+    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets, listMembers);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
-    const members = new MemberRecord();
     const made: Api[] = [];
     const observer = createObserver(config, log, () => system);
     let isSettled = (): void => {};
@@ -156,7 +157,7 @@ export async function runNode(
     const system: System = createSystem({
       store,
       dataplane,
-      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets),
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets, listMembers),
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
