@@ -22,7 +22,11 @@ export class MemberRecord implements Members {
     for (const number of dropped) this.#sets.delete(number);
   }
 
+  /** Whether all members are known: after the first call of `replace`. */
+  isKnown = false;
+
   replace(list: MemberList): void {
+    this.isKnown = true;
     this.#sets.clear();
     this.#owned.clear();
     this.change(list);
