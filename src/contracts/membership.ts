@@ -21,8 +21,8 @@ export const CLOSED_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
 /**
  * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
  * or 0 if no object owns the address any more. A number that no change has added means `CLOSED_MEMBER`.
- * `added` are the sets that no earlier change has named. `dropped` are the numbers of sets that no address has
- * after the change. A dropped number never occurs again.
+ * `added` are the sets that no earlier change has named. `dropped` are the numbers of sets that no address
+ * has after the change. A dropped number never occurs again.
  * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
  * A scope that resolves more selectors comes after the changes with the members of these selectors.
  */
