@@ -110,7 +110,7 @@ export class Members {
   #set(address: number, named: number, changed: Set<number>): void {
     const set = this.#named.get(named);
     const before = this.#table.numberOf(address);
-    // A set that no change has named is a fault of the sender. The address is closed then.
+    // No change names `CLOSED_MEMBER`. Any other set without a name is a fault of the sender: closed too.
     const number = named === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.numberOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
     if (set !== undefined && number === CLOSED_SET) this.#beginWait(address, set);
