@@ -1,5 +1,5 @@
 import { timeExchanges } from '#actors/exchange-times.js';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
@@ -14,6 +14,7 @@ import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { PolicyPhase, WorkMetrics } from '#observe/work-metrics.js';
 import type { InterceptCaSetting } from '#requests/intercept-ca.js';
+import { kubernetesRequestsOver } from '#requests/kubernetes-requests.js';
 import type { Authority } from '#store/authority.js';
 import { createSupport } from './support.js';
 
@@ -33,11 +34,17 @@ export type NodeParts = {
 export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
   const { version, system, cluster, interceptCa, authority, work, observer, running, log } = parts;
   const { config } = running;
+  const kubernetes = kubernetesRequestsOver(
+    system.integrations,
+    (policy, group) => system.policies.readGroup(policy, group),
+    system.kubernetes,
+  );
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
     dns: await system.lookups.stats(),
     servicePlane: await system.inspecting.stats(),
+    kubernetes: await kubernetes.stats(),
     cluster: await clusterStats(system),
     observer: await observer.stats().catch(() => null),
   });
@@ -73,6 +80,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     performanceMode,
     configuration: system.configuration,
     integrations,
+    kubernetes,
     interceptCa,
     pendingChange: system.pendingChange,
     cluster: system.cluster,

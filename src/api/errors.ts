@@ -164,6 +164,18 @@ export const ERRORS = {
     'The active policy uses this integration.',
     'Write a policy that does not use it, then delete the integration.',
   ),
+  integration_read_only: entry(
+    409,
+    'Integration read-only',
+    'The configuration of the node defines this integration in `kubernetes.in_cluster`; nothing was changed.',
+    'Use another name, or change the configuration of the node.',
+  ),
+  policy_not_active: entry(
+    409,
+    'Policy not active',
+    'The request is possible for the active policy only.',
+    'Activate the policy, or send the request for the active policy.',
+  ),
   capacity_exceeded: entry(
     409,
     'Capacity exceeded',

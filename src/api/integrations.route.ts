@@ -5,7 +5,7 @@ import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import type { IntegrationView } from './management.js';
+import type { IntegrationView, Management, StoredIntegrationView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
 import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
 
@@ -44,6 +44,7 @@ const IntegrationReplaceSchema = z
 const shownMembers = {
   name: z.string(),
   kind: z.literal('kubernetes'),
+  in_cluster: z.literal(false),
   api_server_url: z.string(),
   ca_cert_pem: z.string(),
   revision: z.int().min(1),
@@ -57,17 +58,19 @@ const IntegrationSchema = z
 const WrittenIntegrationSchema = z
   .object({ ...shownMembers, warnings: z.array(WarningSchema), dry_run: dryRunMember })
   .meta({ id: 'WrittenIntegration', description: 'The integration as it was written.' });
-const IntegrationListSchema = z.object({ items: z.array(IntegrationSchema) }).meta({ id: 'IntegrationList' });
-
-const UNRESOLVED = {
-  pointer: '',
-  code: 'selector_unresolved',
-  message: 'The integration is stored. Selectors that name it do not resolve to addresses yet.',
-};
+const InClusterIntegrationSchema = z
+  .object({ name: z.string(), kind: z.literal('kubernetes'), in_cluster: z.literal(true) })
+  .meta({
+    id: 'InClusterIntegration',
+    description:
+      'The integration of `kubernetes.in_cluster` in the configuration of the node. The API cannot change it. It has no ETag.',
+  });
+const AnyIntegrationSchema = z.union([IntegrationSchema, InClusterIntegrationSchema]);
+const IntegrationListSchema = z.object({ items: z.array(AnyIntegrationSchema) }).meta({ id: 'IntegrationList' });
 
 const PATH = '/api/v1/integrations';
 const byName = z.object({ name: z.string().min(1, NOT_EMPTY) });
-const etagOf = ({ name, revision }: IntegrationView) => `"${name}.${revision}"`;
+const etagOf = ({ name, revision }: StoredIntegrationView) => `"${name}.${revision}"`;
 
 export const integrationsResource: Resource = (api, { integrations }) => {
   api.get(
@@ -97,7 +100,13 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         response: {
           200: WrittenIntegrationSchema,
           201: WrittenIntegrationSchema,
-          ...errorAnswers(...errorsOf.body, 'invalid_header', 'already_exists', 'precondition_failed'),
+          ...errorAnswers(
+            ...errorsOf.body,
+            'invalid_header',
+            'already_exists',
+            'integration_read_only',
+            'precondition_failed',
+          ),
         },
       },
     },
@@ -105,7 +114,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
       const { name } = request.body;
       const taken = () => new ApiError('already_exists', `there is an integration named ${name} already`);
       const preconditions = preconditionsOf(request);
-      const before = await integrations.read(name);
+      const before = await readWritable(integrations, name);
       checkPreconditions(preconditions, before === null ? null : etagOf(before));
       if (before !== null) throw taken();
       const dryRun = request.query.dry_run === true;
@@ -116,9 +125,10 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         dryRun,
       });
       if (written.kind === 'refused') throw written.code === 'precondition_failed' ? taken() : refused(written);
-      if (dryRun) return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED], dry_run: true });
+      if (dryRun)
+        return reply.send({ ...shownStored(written.integration), warnings: [...written.warnings], dry_run: true });
       reply.header('etag', etagOf(written.integration)).header('location', `${PATH}/${name}`);
-      return reply.code(201).send({ ...shown(written.integration), warnings: [UNRESOLVED] });
+      return reply.code(201).send({ ...shownStored(written.integration), warnings: [...written.warnings] });
     },
   );
 
@@ -132,7 +142,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         params: byName,
         querystring: noQuery,
         response: {
-          200: IntegrationSchema,
+          200: AnyIntegrationSchema,
           304: empty,
           ...errorAnswers(...errorsOf.read, 'invalid_url', 'not_found', 'store_unavailable'),
         },
@@ -141,7 +151,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
     async (request, reply) => {
       const integration = await integrations.read(request.params.name);
       if (integration === null) throw new ApiError('not_found', 'there is no such integration');
-      if (isUnchanged(request, reply, etagOf(integration))) return reply.code(304).send();
+      if (!integration.in_cluster && isUnchanged(request, reply, etagOf(integration))) return reply.code(304).send();
       return reply.send(shown(integration));
     },
   );
@@ -159,7 +169,13 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         response: {
           200: WrittenIntegrationSchema,
           201: WrittenIntegrationSchema,
-          ...errorAnswers(...errorsOf.body, 'invalid_url', 'invalid_header', 'precondition_failed'),
+          ...errorAnswers(
+            ...errorsOf.body,
+            'invalid_url',
+            'invalid_header',
+            'integration_read_only',
+            'precondition_failed',
+          ),
         },
       },
     },
@@ -171,7 +187,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         ]);
       }
       const preconditions = preconditionsOf(request);
-      const before = await integrations.read(name);
+      const before = await readWritable(integrations, name);
       checkPreconditions(preconditions, before === null ? null : etagOf(before));
       const dryRun = request.query.dry_run === true;
       const written = await integrations.write({
@@ -181,10 +197,11 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         dryRun,
       });
       if (written.kind === 'refused') throw refused(written);
-      if (dryRun) return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED], dry_run: true });
+      if (dryRun)
+        return reply.send({ ...shownStored(written.integration), warnings: [...written.warnings], dry_run: true });
       reply.header('etag', etagOf(written.integration));
       if (written.created) reply.code(201).header('location', `${PATH}/${name}`);
-      return reply.send({ ...shown(written.integration), warnings: [UNRESOLVED] });
+      return reply.send({ ...shownStored(written.integration), warnings: [...written.warnings] });
     },
   );
 
@@ -205,6 +222,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
             'invalid_header',
             'not_found',
             'integration_in_use',
+            'integration_read_only',
             'change_pending',
             'precondition_failed',
           ),
@@ -214,7 +232,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
     async (request, reply) => {
       const { name } = request.params;
       const preconditions = preconditionsOf(request);
-      const before = await integrations.read(name);
+      const before = await readWritable(integrations, name);
       if (before === null) throw new ApiError('not_found', 'there is no such integration');
       checkPreconditions(preconditions, etagOf(before));
       const dryRun = request.query.dry_run === true;
@@ -229,13 +247,30 @@ export const integrationsResource: Resource = (api, { integrations }) => {
   );
 };
 
+/** Returns the stored integration; null if there is none. Throws for the one of the configuration. */
+async function readWritable(
+  integrations: Management['integrations'],
+  name: string,
+): Promise<StoredIntegrationView | null> {
+  const found = await integrations.read(name);
+  if (found?.in_cluster !== true) return found;
+  const detail = `the integration ${name} is defined by kubernetes.in_cluster of the configuration`;
+  throw new ApiError('integration_read_only', detail);
+}
+
+function shown(integration: IntegrationView): z.infer<typeof AnyIntegrationSchema> {
+  if (!integration.in_cluster) return shownStored(integration);
+  return { name: integration.name, kind: integration.kind, in_cluster: true };
+}
+
 /**
  * Copies the members of an integration one by one. A spread would also copy secret members, which must never
  * be in a response.
  */
-function shown(integration: IntegrationView): z.infer<typeof IntegrationSchema> {
-  const { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } = integration;
-  return { name, kind, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by };
+function shownStored(integration: StoredIntegrationView): z.infer<typeof IntegrationSchema> {
+  const { name, kind, in_cluster, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } =
+    integration;
+  return { name, kind, in_cluster, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by };
 }
 
 function isServerUrl(text: string): boolean {

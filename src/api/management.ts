@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
+import type { GroupMembers, IntegrationStatus } from '#contracts/integration-status.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
@@ -62,6 +63,20 @@ export type Management = {
     read(name: string): Promise<IntegrationView | null>;
     write(write: IntegrationWrite): Promise<IntegrationWritten | Refusal>;
     remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
+  };
+  readonly kubernetes: {
+    /** Returns the state of an integration on this node; null if there is no such integration. */
+    status(integration: string): Promise<IntegrationStatus | Refusal | null>;
+    /**
+     * Returns a page of the addresses that the selectors of a source group select. `after`: only addresses
+     * after this address. Null if there is no such policy or group.
+     */
+    members(query: {
+      readonly policy: string;
+      readonly group: string;
+      readonly after: number | null;
+      readonly limit: number;
+    }): Promise<GroupMembers | Refusal | null>;
   };
   readonly interceptCa: {
     read(): Promise<InterceptCaView | null>;
@@ -283,17 +298,22 @@ type PerformanceModeWrite = {
   readonly expectedRevision?: number;
 };
 
-/** An integration in API responses, without its service account token. */
-export type IntegrationView = {
+/** A stored integration in API responses, without its service account token. */
+export type StoredIntegrationView = {
   readonly name: string;
   readonly kind: 'kubernetes';
   readonly api_server_url: string;
   readonly ca_cert_pem: string;
+  readonly in_cluster: false;
   readonly revision: number;
   readonly created_at: string;
   readonly updated_at: string;
   readonly updated_by: string;
 };
+/** `in_cluster: true`: the configuration of the node defines the integration, and no write is possible. */
+export type IntegrationView =
+  | StoredIntegrationView
+  | { readonly name: string; readonly kind: 'kubernetes'; readonly in_cluster: true };
 type IntegrationWrite = {
   readonly integration: {
     readonly name: string;
@@ -315,7 +335,8 @@ type IntegrationWrite = {
 type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
-  readonly integration: IntegrationView;
+  readonly integration: StoredIntegrationView;
+  readonly warnings: readonly Warning[];
 };
 /** The intercept CA in API responses, without its private key. Times are in ISO 8601, UTC. */
 export type InterceptCaView = {

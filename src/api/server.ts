@@ -19,8 +19,10 @@ import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { explainResource } from './explain.route.js';
 import { flowsResource } from './flows.route.js';
+import { groupMembersResource } from './group-members.route.js';
 import { healthResource } from './health.route.js';
 import { hitsResource } from './hits.route.js';
+import { integrationStatusResource } from './integration-status.route.js';
 import { integrationsResource } from './integrations.route.js';
 import { joinResource } from './join.route.js';
 import { endAfter } from './last-request.js';
@@ -58,10 +60,12 @@ const RESOURCES = [
   explainResource,
   policiesResource,
   sourceGroupsResource,
+  groupMembersResource,
   performanceModeResource,
   configReloadResource,
   tlsInterceptCaResource,
   integrationsResource,
+  integrationStatusResource,
   clusterResource,
   clusterNodesResource,
   tokensResource,

@@ -68,6 +68,8 @@ export type RefusalCode =
   | 'would_deactivate' // HTTP 409: `?activate=false` is not possible for the active record
   | 'cannot_activate' // HTTP 409: the stored record is disabled or no longer valid
   | 'integration_in_use' // HTTP 409: the active policy uses the integration
+  | 'integration_read_only' // HTTP 409: the configuration defines the integration
+  | 'policy_not_active' // HTTP 409: the request is possible for the active policy only
   | 'already_exists' // HTTP 409: an object with this id or name exists
   | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
   | 'rollout_in_progress' // HTTP 409: a roll-out must end before the next policy write

@@ -43,6 +43,8 @@ const FIXES: Readonly<Record<string, string>> = {
   not_found: '`weir policy list` shows the stored policies',
   name_taken: 'give another --name; `weir policy list` shows the names',
   already_exists: 'give --replace',
+  integration_read_only: 'give another name, or change `kubernetes.in_cluster` in the configuration of the node',
+  policy_not_active: 'name a source group of the active policy',
   would_deactivate: 'omit --no-activate, or store the policy under another --name',
   cannot_activate: 'write the policy with `weir policy apply` in the mode audit or enforce',
   capacity_exceeded: 'make the policy smaller; the message names the table, the need and the limit',

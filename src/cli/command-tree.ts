@@ -10,6 +10,7 @@ import { type End, EXIT_CODES } from './exit-codes.js';
 import { addFindingsCommand } from './findings.command.js';
 import { addFlowsCommands } from './flows.command.js';
 import { addHitsCommand } from './hits.command.js';
+import { addIntegrationCommands } from './integration/integration.command.js';
 import { addNodeCommands } from './node.command.js';
 import { addPerformanceModeCommand } from './performance-mode.command.js';
 import { addPolicyCommands } from './policy/policy.command.js';
@@ -49,6 +50,7 @@ export function commandTree(
   addDnsCacheCommand(program, terminal);
   addPerformanceModeCommand(program, terminal);
   addSysdumpCommand(program, terminal);
+  addIntegrationCommands(program, terminal);
   addCaCommands(program, terminal);
   addTokenCommands(program, terminal);
   addClusterCommands(program, terminal);

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { z } from 'zod';
+import { kubernetesSchema } from './kubernetes-schema.js';
 import {
   absolutePath,
   duration,
@@ -417,6 +418,7 @@ export const configSchema = z.strictObject({
   wiretap,
   metrics,
   service_plane: servicePlane,
+  kubernetes: kubernetesSchema,
   cluster,
 });
 

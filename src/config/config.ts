@@ -36,6 +36,7 @@ export type Config = {
   /** `sourceGroups`: the maximum number of source groups with metrics of their own. */
   readonly metrics: { readonly sourceGroups: number };
   readonly servicePlane: ServicePlaneConfig | null;
+  readonly kubernetes: KubernetesConfig;
   readonly cluster: ClusterConfig | null;
 };
 
@@ -107,6 +108,15 @@ type ServicePlaneConfig = {
   readonly deniedHttp: '403' | 'reset';
 };
 
+type KubernetesConfig = {
+  /** The name of the Kubernetes node whose pods are watched; null for the pods of all nodes. */
+  readonly node: string | null;
+  /** The networks of pods; undefined for the `podCIDRs` of the nodes. */
+  readonly podNetworks: readonly Ipv4Prefix[] | undefined;
+  /** The name of the integration with the cluster in which the node runs; null if there is none. */
+  readonly inCluster: string | null;
+};
+
 type ClusterConfig = {
   readonly etcd: {
     readonly endpoints: readonly string[];
@@ -124,7 +134,7 @@ type ClusterConfig = {
 };
 
 export function configOf(parsed: ParsedConfig): Config {
-  const { node, log, api, dataplane, policy, dns, wiretap, metrics, service_plane, cluster } = parsed;
+  const { node, log, api, dataplane, policy, dns, wiretap, metrics, service_plane, kubernetes, cluster } = parsed;
   return frozen({
     node: { id: node.id, dataDir: node.data_dir },
     log,
@@ -192,6 +202,11 @@ export function configOf(parsed: ParsedConfig): Config {
             upstreamCa: service_plane.upstream_ca,
             deniedHttp: service_plane.denied_http,
           },
+    kubernetes: {
+      node: kubernetes.scope === 'node' ? (kubernetes.node_name ?? node.id) : null,
+      podNetworks: podNetworksOf(kubernetes.pod_cidrs),
+      inCluster: kubernetes.in_cluster?.name ?? null,
+    },
     cluster:
       cluster === undefined
         ? null
@@ -212,6 +227,10 @@ function findingsOf({ retention, max_entries, file, webhook }: ParsedConfig['fin
     webhook:
       webhook === null ? null : { url: webhook.url, secretFile: webhook.secret_file, timeoutMs: webhook.timeout },
   };
+}
+
+function podNetworksOf(texts: readonly string[]): readonly Ipv4Prefix[] | undefined {
+  return texts.length === 0 ? undefined : texts.flatMap((text) => prefixIn(text) ?? []);
 }
 
 function etcdOf({

@@ -73,6 +73,11 @@ export const RELOADED_BY = {
   'service_plane.max_connections_per_source': 'service_plane',
   'service_plane.upstream_ca': 'service_plane',
   'service_plane.denied_http': 'service_plane',
+  // The scopes of all lists and watches.
+  'kubernetes.scope': 'restart',
+  'kubernetes.node_name': 'restart',
+  'kubernetes.pod_cidrs': 'restart',
+  'kubernetes.in_cluster.name': 'restart',
   'cluster.etcd.endpoints': 'restart',
   'cluster.etcd.tls.ca': 'restart',
   'cluster.etcd.tls.cert': 'restart',

@@ -90,6 +90,8 @@ export const WARNING_CODES = {
   ca_not_valid_yet: 'The intercept CA is not valid yet: intercepted connections fail until its validity begins.',
   ca_bound_to_names:
     'The name constraints of the intercept CA permit only some names: clients reject certificates for other names.',
+  token_expires: 'The token of an integration expires within a day.',
+  token_expired: 'The token of an integration has expired: the API server refuses it.',
   unconfirmed: 'The write goes back by itself unless it is confirmed in time.',
   rolling_out: 'Only some nodes of the cluster enforce the write at first.',
   nodes_behind: 'Some nodes of the cluster did not report in time, and put the policy in force later.',

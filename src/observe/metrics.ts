@@ -3,6 +3,7 @@ import type { GroupTraffic } from '#contracts/datapath.js';
 import { clusterMetrics } from './cluster-metrics.js';
 import { dnsMetrics } from './dns-metrics.js';
 import { familiesOf } from './families.js';
+import { kubernetesMetrics } from './kubernetes-metrics.js';
 import { nodeMetrics } from './node-metrics.js';
 import { observerMetrics } from './observer-metrics.js';
 import { servicePlaneMetrics } from './service-plane-metrics.js';
@@ -56,6 +57,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
   const servicePlane = servicePlaneMetrics(families);
   const observer = observerMetrics(families);
   const cluster = clusterMetrics(families);
+  const kubernetes = kubernetesMetrics(families);
   const sourceGroups = sourceGroupMetrics(families);
 
   return {
@@ -69,6 +71,7 @@ export function createMetrics(sources: MetricSources, work = createWorkMetrics()
       servicePlane.stats(stats?.servicePlane ?? null);
       observer.stats(stats?.observer ?? null);
       cluster.stats(stats?.cluster ?? null);
+      kubernetes.stats(stats?.kubernetes ?? null);
       sourceGroups.traffic((await sources.groupTraffic?.().catch(() => null)) ?? null);
       return registry.metrics();
     },

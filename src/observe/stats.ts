@@ -1,3 +1,5 @@
+import type { KubernetesStats } from '#contracts/integration-status.js';
+
 /**
  * A packet counter and a byte counter of the datapath. Both values are 64 bits wide, so they need `bigint`.
  */
@@ -174,6 +176,7 @@ export type NodeStats = {
   readonly dataplane: DataplaneStats | null;
   readonly dns: DnsStats | null;
   readonly servicePlane: ServicePlaneStats | null;
+  readonly kubernetes: KubernetesStats | null;
   readonly cluster: ClusterStats | null;
   readonly observer: ObserverStats | null;
 };

@@ -1,13 +1,18 @@
 import type { Refusal } from '#bus/policy-requests.js';
+import type { Warning } from '#contracts/policy-problem.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { Integration, IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { orRefusal } from './or-refusal.js';
+import { expiryWarnings } from './token-expiry.js';
 
 /**
- * An integration (connection to a Kubernetes API server) as the API returns it. The service-account token is
- * omitted, because it is secret.
+ * A stored integration (connection to a Kubernetes API server) as the API returns it. The service-account
+ * token is omitted, because it is secret.
  */
-type IntegrationView = Omit<IntegrationRecord, 'service_account_token'>;
+type StoredIntegrationView = Omit<IntegrationRecord, 'service_account_token'> & { readonly in_cluster: false };
+/** The integration of the setting `kubernetes.in_cluster`. It cannot be written. */
+type InClusterView = { readonly name: string; readonly kind: 'kubernetes'; readonly in_cluster: true };
+type IntegrationView = StoredIntegrationView | InClusterView;
 
 type IntegrationWrite = {
   readonly integration: Integration;
@@ -23,7 +28,8 @@ type IntegrationWrite = {
 type IntegrationWritten = {
   readonly kind: 'written';
   readonly created: boolean;
-  readonly integration: IntegrationView;
+  readonly integration: StoredIntegrationView;
+  readonly warnings: readonly Warning[];
 };
 type IntegrationRemoval = { readonly name: string; readonly expectedRevision?: number; readonly dryRun?: boolean };
 
@@ -37,33 +43,44 @@ export type Integrations = {
 /**
  * Returns the functions that read and write integrations. `inUse` returns the names of the integrations in
  * the active policy, or null while the active policy is not loaded. An integration in the active policy
- * cannot be removed.
+ * cannot be removed. `inCluster` is the setting `kubernetes.in_cluster.name`: a stored integration with this
+ * name is not shown.
  */
 export function integrationsOver(
   store: IntegrationStore,
   inUse: () => readonly string[] | null,
   isChangePending: () => Promise<boolean>,
+  inCluster: string | null,
 ): Integrations {
   return {
-    list: async () => (await store.list()).map(viewOf),
+    list: async () => {
+      const stored = (await store.list()).filter(({ name }) => name !== inCluster).map(viewOf);
+      const all = inCluster === null ? stored : [...stored, inClusterView(inCluster)];
+      return all.sort((a, b) => (a.name < b.name ? -1 : 1));
+    },
     read: async (name) => {
+      if (name === inCluster) return inClusterView(name);
       const record = await store.get(name);
       return record === null ? null : viewOf(record);
     },
     write: ({ integration, author, expectedRevision, dryRun }) =>
       orRefusal(async () => {
+        if (integration.name === inCluster) return readOnly(inCluster);
+        const warnings = expiryWarnings(integration.service_account_token, Date.now());
         if (dryRun) {
           const before = await store.get(integration.name);
           const at = new Date().toISOString();
           const revision = (before?.revision ?? 0) + 1;
           const stamps = { revision, created_at: before?.created_at ?? at, updated_at: at, updated_by: author };
-          return { kind: 'written', created: before === null, integration: viewOf({ ...integration, ...stamps }) };
+          const view = viewOf({ ...integration, ...stamps });
+          return { kind: 'written', created: before === null, integration: view, warnings };
         }
         const record = await store.put(integration, author, expectedRevision);
-        return { kind: 'written', created: record.revision === 1, integration: viewOf(record) };
+        return { kind: 'written', created: record.revision === 1, integration: viewOf(record), warnings };
       }),
     remove: ({ name, expectedRevision, dryRun }) =>
       orRefusal(async () => {
+        if (name === inCluster) return readOnly(name);
         const names = inUse();
         if (names === null)
           return refusal('feature_unavailable', 'the node has not read yet which integrations the stored policy uses');
@@ -78,6 +95,11 @@ export function integrationsOver(
   };
 }
 
-function viewOf({ service_account_token: _token, ...shown }: IntegrationRecord): IntegrationView {
-  return shown;
+function viewOf({ service_account_token: _token, ...shown }: IntegrationRecord): StoredIntegrationView {
+  return { ...shown, in_cluster: false };
 }
+
+const inClusterView = (name: string): InClusterView => ({ name, kind: 'kubernetes', in_cluster: true });
+
+const readOnly = (name: string): Refusal =>
+  refusal('integration_read_only', `the integration ${name} is defined by kubernetes.in_cluster of the configuration`);

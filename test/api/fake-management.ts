@@ -1,6 +1,7 @@
 import type { ChangeView, InterceptCaView, Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic-json.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
+import type { IntegrationStatus } from '#contracts/integration-status.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -59,8 +60,28 @@ export const STATS: NodeStats = {
   },
   dns: null,
   servicePlane: null,
+  kubernetes: null,
   cluster: null,
   observer: null,
+};
+
+/** The integration of `kubernetes.in_cluster`. */
+const IN_CLUSTER = { name: 'local', kind: 'kubernetes', in_cluster: true } as const;
+export const STATUS: IntegrationStatus = {
+  name: 'local',
+  state: 'refused.forbidden',
+  since: SINCE,
+  lastError: { reflector: 'nodes', reason: '403: nodes is forbidden', at: SINCE },
+  objects: { pods: 3, nodes: 0, namespaces: 2 },
+  selectors: [
+    {
+      selector: { integration: 'local', pod_selector: { match_labels: { app: 'web' } } },
+      resolved: true,
+      addresses: 2,
+    },
+  ],
+  warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
+  stale: true,
 };
 
 const CHANGE: NonNullable<ChangeView['pending']> = {
@@ -85,6 +106,7 @@ export type FakeManagement = Management & {
     flows: Awaited<ReturnType<Traffic['flows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
     readonly asked: unknown[];
+    members: Awaited<ReturnType<Management['kubernetes']['members']>>;
     names: Awaited<ReturnType<Management['lookups']['names']>>;
     /** Results of `findings.query`, one for each call. The last result is repeated. */
     findings: Awaited<ReturnType<Management['findings']['query']>>[];
@@ -108,6 +130,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
+    members: { total: 0, members: [], next: null },
     findings: [{ items: [], next: null }],
     names: { kind: 'refused', code: 'feature_unavailable', detail: 'no name is looked up on this node' },
   };
@@ -128,7 +151,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
   const changed = (call: string, argument: unknown) => {
     changes.push({ call, with: argument });
   };
-  const integrations = new Map<string, { readonly secret: string; readonly view: IntegrationView }>();
+  const integrations = new Map<string, { readonly secret: string; readonly view: StoredIntegrationView }>();
   let ca: InterceptCaView | null = null;
   let caWrites = 0;
   const writeCa = (subject: string, cert_pem: string, updated_by: string) => {
@@ -246,21 +269,35 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       nodeWith: async () => null,
     },
     integrations: {
-      list: async () => [...integrations.values()].map(({ view }) => view),
-      read: async (name) => integrations.get(name)?.view ?? null,
+      list: async () => [IN_CLUSTER, ...[...integrations.values()].map(({ view }) => view)],
+      read: async (name) => (name === IN_CLUSTER.name ? IN_CLUSTER : (integrations.get(name)?.view ?? null)),
       async write(write) {
         changed('integrations.write', write);
         const { service_account_token: secret, ...shown } = write.integration;
         const before = integrations.get(shown.name);
         const revision = (before?.view.revision ?? 0) + 1;
-        const view = { ...shown, revision, created_at: SINCE, updated_at: SINCE, updated_by: write.author };
+        const view = {
+          ...shown,
+          in_cluster: false as const,
+          revision,
+          created_at: SINCE,
+          updated_at: SINCE,
+          updated_by: write.author,
+        };
         integrations.set(shown.name, { secret, view });
-        return { kind: 'written', created: before === undefined, integration: view };
+        return { kind: 'written', created: before === undefined, integration: view, warnings: [] };
       },
       async remove(removal) {
         changed('integrations.remove', removal);
         integrations.delete(removal.name);
         return { kind: 'deleted' };
+      },
+    },
+    kubernetes: {
+      status: async (name) => (name === STATUS.name ? STATUS : null),
+      async members(query) {
+        reads.asked.push(query);
+        return reads.members;
       },
     },
     interceptCa: {
@@ -336,3 +373,4 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
 }
 
 type IntegrationView = NonNullable<Awaited<ReturnType<Management['integrations']['read']>>>;
+type StoredIntegrationView = Extract<IntegrationView, { readonly in_cluster: false }>;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { CERTIFICATE } from './certificate.js';
-import { fakeManagement, SINCE, TOKENS } from './fake-management.js';
+import { fakeManagement, SINCE, STATUS, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 describe('performance mode', () => {
@@ -105,15 +105,16 @@ describe('routes of Kubernetes integrations', () => {
     service_account_token: 'secret-of-the-cluster',
   };
   const { service_account_token: _, ...visible } = integration;
-  const shown = { name: 'prod', ...visible, revision: 1, created_at: SINCE, updated_at: SINCE, updated_by: 'alice' };
-  const warnings = [
-    {
-      pointer: '',
-      code: 'selector_unresolved',
-      message: 'The integration is stored. Selectors that name it do not resolve to addresses yet.',
-    },
-  ];
-
+  const local = { name: 'local', kind: 'kubernetes', in_cluster: true };
+  const shown = {
+    name: 'prod',
+    ...visible,
+    in_cluster: false,
+    revision: 1,
+    created_at: SINCE,
+    updated_at: SINCE,
+    updated_by: 'alice',
+  };
   test('create, read, replace and delete an integration, and return no service account token', async () => {
     const { ask, node } = await rig();
     const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
@@ -121,12 +122,12 @@ describe('routes of Kubernetes integrations', () => {
       201,
       '/api/v1/integrations/prod',
       '"prod.1"',
-      { ...shown, warnings },
+      { ...shown, warnings: [] },
     ]);
     const read = await ask('GET', `${PATH}/prod`, { token: TOKENS.readonly });
     expect([read.json(), read.headers.etag]).toEqual([shown, '"prod.1"']);
     const list = await ask('GET', PATH);
-    expect(list.json()).toEqual({ items: [shown] });
+    expect(list.json()).toEqual({ items: [local, shown] });
     const replaced = await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-match': '"prod.1"' } });
     expect([replaced.statusCode, replaced.headers.etag, replaced.headers.location]).toEqual([
       200,
@@ -179,6 +180,48 @@ describe('routes of Kubernetes integrations', () => {
     await ask('PUT', `${PATH}/prod`, { body: integration });
     const answer = await ask('DELETE', `${PATH}/prod`);
     expect([answer.statusCode, answer.json().error]).toEqual([409, 'group lan names it.']);
+  });
+
+  test('show the integration of the configuration without an ETag, and refuse to write it before preconditions', async () => {
+    const { ask, node } = await rig();
+    const read = await ask('GET', `${PATH}/local`);
+    expect([read.statusCode, read.json(), read.headers.etag]).toEqual([200, local, undefined]);
+    const answers = [
+      await ask('POST', PATH, { body: { name: 'local', ...integration } }),
+      await ask('PUT', `${PATH}/local`, { body: integration, headers: { 'if-match': '"local.1"' } }),
+      await ask('PUT', `${PATH}/local?dry_run=true`, { body: integration }),
+      await ask('DELETE', `${PATH}/local`),
+    ];
+    for (const answer of answers)
+      expect([answer.statusCode, answer.json().type, answer.json().detail]).toEqual([
+        409,
+        'urn:weir:error:integration_read_only',
+        'the integration local is defined by kubernetes.in_cluster of the configuration',
+      ]);
+    expect(node.changes).toEqual([]);
+  });
+
+  test('show the status of an integration, or 404 for an unknown one', async () => {
+    const { ask } = await rig();
+    const { lastError, ...status } = STATUS;
+    const answer = await ask('GET', `${PATH}/local/status`, { token: TOKENS.readonly });
+    expect([answer.statusCode, answer.json()]).toEqual([200, { ...status, last_error: lastError }]);
+    expect((await ask('GET', `${PATH}/other/status`)).statusCode).toBe(404);
+  });
+
+  test('return the warnings of a write, and 503 for the status on a node that does not watch Kubernetes', async () => {
+    const warnings = [{ pointer: '/service_account_token', code: 'token_expires', message: 'Soon.' }] as const;
+    const { integrations } = fakeManagement();
+    const write: typeof integrations.write = async (wanted) => {
+      const written = await integrations.write(wanted);
+      return written.kind === 'refused' ? written : { ...written, warnings };
+    };
+    const status = async () => ({ kind: 'refused', code: 'feature_unavailable', detail: 'no' }) as const;
+    const node = fakeManagement({ integrations: { ...integrations, write } });
+    const { ask } = await rig({}, { ...node, kubernetes: { ...node.kubernetes, status } });
+    for (const query of ['', '?dry_run=true'])
+      expect((await ask('PUT', `${PATH}/prod${query}`, { body: integration })).json().warnings).toEqual(warnings);
+    expect((await ask('GET', `${PATH}/prod/status`)).json().type).toBe('urn:weir:error:feature_unavailable');
   });
 
   test('refuse a write if the name in the body differs from the name in the path', async () => {

@@ -127,3 +127,29 @@ test('a write of a source group requires the role admin, and a group id in the p
   expect(nameless.json().type).toBe('urn:weir:error:invalid_url');
   expect(node.changes).toEqual([]);
 });
+
+test('GET of the members of a source group returns a page of addresses and the objects that own them', async () => {
+  const { ask, node } = await rig();
+  const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-1' } as const;
+  node.reads.members = { total: 7, members: [{ address: 0x0af4_0107, owner }], next: 0x0af4_0107 };
+  const answer = await ask('GET', `${PATH}/members?limit=1&after=10.244.1.6`, { token: TOKENS.readonly });
+  expect([answer.statusCode, answer.json()]).toEqual([
+    200,
+    { items: [{ address: '10.244.1.7', ...owner }], total: 7, next: '10.244.1.7' },
+  ]);
+  await ask('GET', `${PATH}/members`);
+  expect(node.reads.asked).toEqual([
+    { policy: RECORD.id, group: 'lan', after: 0x0af4_0106, limit: 1 },
+    { policy: RECORD.id, group: 'lan', after: null, limit: 100 },
+  ]);
+});
+
+test('GET of the members refuses an invalid page, a policy that is not active, and an unknown group', async () => {
+  const { ask, node } = await rig();
+  for (const query of ['limit=0', 'limit=1001', 'after=10.0.0', 'after=fd00::1', 'cursor=1'])
+    expect((await ask('GET', `${PATH}/members?${query}`)).json().type).toBe('urn:weir:error:invalid_query');
+  node.reads.members = { kind: 'refused', code: 'policy_not_active', detail: 'no' };
+  expect((await ask('GET', `${PATH}/members`)).statusCode).toBe(409);
+  node.reads.members = null;
+  expect((await ask('GET', `${PATH}/members`)).json().type).toBe('urn:weir:error:not_found');
+});

@@ -145,6 +145,13 @@ describe('completion of values from the node', () => {
     ['group', policy, ['flows', '--group', ''], '/api/v1/policy', ['lan', 'guests', 'empty']],
     ['rule', policy, ['flows', '--rule', ''], '/api/v1/policy', ['web', 'dns', 'mail']],
     ['rule', policy, ['flows', '--group', 'guests', '--rule', ''], '/api/v1/policy', ['web', 'mail']],
+    [
+      'integration',
+      { items: [{ name: 'prod' }, { name: 'lab' }] },
+      ['integration', 'remove', 'p'],
+      '/api/v1/integrations',
+      ['prod'],
+    ],
     ['token-id', { items: [{ id: 'ab12' }, { id: 'cd34' }] }, ['token', 'revoke', 'c'], '/api/v1/tokens', ['cd34']],
     [
       'hostname',

@@ -41,6 +41,7 @@ const defaults = {
   wiretap: { replayMs: 30_000 },
   metrics: { sourceGroups: 0 },
   servicePlane: null,
+  kubernetes: { node: null, podNetworks: undefined, inCluster: null },
   cluster: null,
 };
 const dataplane = {
@@ -127,6 +128,7 @@ findings:
 wiretap: { replay: 1m }
 metrics: { source_groups: 50 }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
+kubernetes: { scope: node, node_name: n1, pod_cidrs: [10.244.0.0/16], in_cluster: { name: local } }
 cluster:
   etcd:
     endpoints: ["https://10.0.0.1:2379"]
@@ -199,6 +201,11 @@ cluster:
         upstreamCa: pem,
         deniedHttp: '403',
       },
+      kubernetes: {
+        node: 'n1',
+        podNetworks: [{ address: 0x0af4_0000, length: 16 }],
+        inCluster: 'local',
+      },
       cluster: {
         etcd: {
           endpoints: ['https://10.0.0.1:2379'],
@@ -261,6 +268,30 @@ log:
       'invalid_value weir.yaml:15:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
       'missing_key weir.yaml:15:1: dns.upstreams: is required',
       'unknown_key weir.yaml:2:1: nodes: there is no such key',
+    ]);
+  });
+
+  it('watches the pods of the Kubernetes node with the name `node.id`, if `kubernetes` has a scope and no name', () => {
+    const { kubernetes } = parse('version: 1\nnode: { id: n2 }\nkubernetes: { scope: node }');
+    expect(kubernetes).toEqual({ node: 'n2', podNetworks: undefined, inCluster: null });
+    expect(parse('version: 1\nkubernetes: { node_name: n1 }').kubernetes.node).toBeNull();
+  });
+
+  it('is refused if a pod network is not IPv4, or if the integration in the cluster has no valid name', () => {
+    const yaml = `version: 1
+kubernetes:
+  scope: pod
+  pod_cidrs: [10.244.0.0/16, "fd00::/64", 10.244.0.1/16]
+  in_cluster: { name: Local }
+`;
+    expect(problemsOf(yaml)).toEqual([
+      'invalid_value weir.yaml:3:10: kubernetes.scope: must be one of cluster, node',
+      'invalid_value weir.yaml:4:30: kubernetes.pod_cidrs.1: must be an IPv4 network, such as 10.96.0.0/12',
+      'invalid_value weir.yaml:4:43: kubernetes.pod_cidrs.2: must be an IPv4 network, such as 10.96.0.0/12',
+      'invalid_value weir.yaml:5:23: kubernetes.in_cluster.name: must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end',
+    ]);
+    expect(problemsOf('version: 1\nkubernetes: { in_cluster: {} }')).toEqual([
+      'missing_key weir.yaml:2:15: kubernetes.in_cluster.name: is required',
     ]);
   });
 

@@ -44,6 +44,7 @@ const BASE: Tree = {
   wiretap: {},
   metrics: {},
   service_plane: {},
+  kubernetes: { scope: 'node', in_cluster: { name: 'local' } },
   cluster: {
     etcd: { endpoints: ['https://a:2379'], tls: { ...mutualTls }, user: 'a', password_file: named('password') },
     peer: { listen: '127.0.0.1:7946', advertise: 'a:7946', tls: { ...mutualTls } },
@@ -110,6 +111,10 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'service_plane.max_connections_per_source': 17,
   'service_plane.upstream_ca': OTHER_FILE,
   'service_plane.denied_http': 'reset',
+  'kubernetes.scope': 'cluster',
+  'kubernetes.node_name': 'other',
+  'kubernetes.pod_cidrs': ['10.244.0.0/16'],
+  'kubernetes.in_cluster.name': 'other',
   'cluster.etcd.endpoints': ['https://b:2379'],
   'cluster.etcd.tls.ca': OTHER_FILE,
   'cluster.etcd.tls.cert': OTHER_FILE,

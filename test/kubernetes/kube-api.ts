@@ -10,7 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ApiServer } from '#kubernetes/api-client.js';
-import { makeCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
+import { makeCertificate, makeClientCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/kube-apiserver.sh', import.meta.url));
 const BIN = execFileSync('bash', [SCRIPT, '--folder'], { encoding: 'utf8' }).trim();
@@ -143,6 +143,11 @@ export class KubeApi {
     return (status as { readonly token: string }).token;
   }
 
+  /** Makes a client certificate of an administrator. */
+  newAdminCertificate(): { readonly certPem: string; readonly keyPem: string } {
+    return makeClientCertificate(this.folder, '/O=system:masters/CN=operator');
+  }
+
   /** Runs kubectl as administrator. Returns its standard output. */
   async kubectl(...args: string[]): Promise<string> {
     const access = [
@@ -160,6 +165,7 @@ export class KubeApi {
       ...[`--etcd-servers=http://127.0.0.1:${etcd}`, '--bind-address=127.0.0.1', `--secure-port=${port}`],
       ...['--insecure-port=0', `--cert-dir=${this.folder}`, '--tls-cert-file=server.pem'],
       ...['--tls-private-key-file=server.key', '--token-auth-file=tokens.csv', '--authorization-mode=RBAC'],
+      '--client-ca-file=ca.pem',
       ...['--service-account-issuer=https://kubernetes.default.svc', '--service-account-key-file=sa.key'],
       ...['--service-account-signing-key-file=sa.key', '--service-cluster-ip-range=10.96.0.0/24'],
       ...['--disable-admission-plugins=ServiceAccount,TaintNodesByCondition', '--etcd-compaction-interval=0'],

@@ -67,6 +67,14 @@ const EVERY_PART: NodeStats = {
     findings: { merged: 61, entries: 7, gaps: 1, overflowed: 2 },
     sinks: [{ name: 'syslog', delivered: 50, failed: 6, dropped: 7, waiting: 8 }],
   },
+  kubernetes: {
+    integrations: [
+      { name: 'prod', state: 'silent', objects: { pods: 70, nodes: 71, namespaces: 72 }, staleSeconds: 73 },
+      { name: 'lab', state: 'failed', objects: null, staleSeconds: 0 },
+    ],
+    members: 74,
+    membersRefused: 75,
+  },
   cluster: {
     ...{ isLeader: true, leader: 'node-a', members: ['node-a', 'node-b'], revision: 42, appliedRevision: 40, lag: 2 },
     ...{ connected: true, isContradicted: false, isFull: true },

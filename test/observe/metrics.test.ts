@@ -162,10 +162,12 @@ describe('the Prometheus metrics', () => {
         'map',
         'method',
         'outcome',
+        'integration',
         'phase',
         'quantile',
         'reason',
         'route',
+        'resource',
         'scope',
         'sink',
         'source_group',
@@ -185,6 +187,23 @@ describe('the Prometheus metrics', () => {
       .families()
       .filter(({ name, type }) => (type === 'counter') !== name.endsWith('_total'));
     expect(wrong).toEqual([]);
+  });
+
+  it('show the state, the objects and the age of each integration, and the members in the kernel', async () => {
+    const lines = (await metricsOfEveryPart().scrape()).split('\n');
+    const found = lines.filter((line) => line.startsWith('weir_kubernetes_') && !line.endsWith('} 0'));
+    expect(found.sort()).toEqual([
+      'weir_kubernetes_integration_state{integration="lab",state="failed"} 1',
+      'weir_kubernetes_integration_state{integration="prod",state="silent"} 1',
+      'weir_kubernetes_members 74',
+      'weir_kubernetes_members_refused 75',
+      'weir_kubernetes_objects{integration="prod",resource="namespaces"} 72',
+      'weir_kubernetes_objects{integration="prod",resource="nodes"} 71',
+      'weir_kubernetes_objects{integration="prod",resource="pods"} 70',
+      'weir_kubernetes_stale_seconds{integration="prod"} 73',
+    ]);
+    const states = lines.filter((line) => line.startsWith('weir_kubernetes_integration_state{integration="prod"'));
+    expect(states).toHaveLength(9);
   });
 
   it('are all listed in docs/metrics.md', async () => {

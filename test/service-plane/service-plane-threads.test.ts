@@ -13,7 +13,7 @@ import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
 /** An invalid policy image. Each service-plane thread that receives the image ends with an error. */
-const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
+const DEADLY = { generation: 1, policy: {}, intercepts: false, scope: NO_SELECTORS } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
 let upstreamCa: string;

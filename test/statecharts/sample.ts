@@ -43,10 +43,10 @@ export const LOOKUPS: Lookups = lookupsOf(PROGRAM, 1);
 
 export const INSPECTION: InspectionImage = {
   generation: 1,
+  scope: NO_SELECTORS,
   program: PROGRAM,
   policy: null,
   intercepts: false,
-  scope: NO_SELECTORS,
 };
 
 export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };

@@ -22,7 +22,15 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Placeholders in help texts of flags and arguments whose values only the node knows. */
-export const NODE_VALUES = ['policy-name', 'policy-id', 'group', 'rule', 'token-id', 'hostname'] as const;
+export const NODE_VALUES = [
+  'policy-name',
+  'policy-id',
+  'group',
+  'rule',
+  'token-id',
+  'hostname',
+  'integration',
+] as const;
 export type NodeValue = (typeof NODE_VALUES)[number];
 
 /**
@@ -33,6 +41,7 @@ const MOST = 1_000;
 
 const idSchema = z.object({ items: z.array(z.object({ id: z.string(), name: z.string().nullish() })) });
 const namesSchema = z.object({ items: z.array(z.object({ hostname: z.string() })) });
+const integrationsSchema = z.object({ items: z.array(z.object({ name: z.string() })) });
 const ruleSchema = z.object({ id: z.string() });
 const policySchema = z.object({
   source_groups: z.array(z.object({ id: z.string(), rules: z.array(ruleSchema).optional() })).optional(),
@@ -62,6 +71,10 @@ async function everyValue(kind: NodeValue, client: Client, groups: readonly stri
     case 'hostname': {
       const { items } = parseReply(namesSchema, await client.request('/api/v1/dns-cache'));
       return items.map(({ hostname }) => hostname);
+    }
+    case 'integration': {
+      const { items } = parseReply(integrationsSchema, await client.request('/api/v1/integrations'));
+      return items.map(({ name }) => name);
     }
     case 'group':
     case 'rule': {

@@ -13,13 +13,14 @@ import { addApplyCommand } from './apply.command.js';
 import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
+import { addMembersCommand } from './members.command.js';
 import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
 import { addSchemaCommand } from './schema.command.js';
 
 /**
- * Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete | pending |
- * confirm | revert`.
+ * Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete | members |
+ * pending | confirm | revert`.
  */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
@@ -31,6 +32,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addExplainCommand(policy, terminal);
   addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);
+  addMembersCommand(policy, terminal);
   addPendingCommands(policy, terminal);
 }
 

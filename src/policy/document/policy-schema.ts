@@ -267,7 +267,7 @@ const labelSelectorFields = (what: string) => ({
     .meta({ description: `Conditions on labels, all of which a ${what} must meet.` }),
 });
 
-const kubernetesSourceSchema = z
+export const kubernetesSourceSchema = z
   .strictObject({
     integration: z.string().meta({ description: 'The name of an integration.' }),
     pod_selector: z

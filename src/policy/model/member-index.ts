@@ -6,7 +6,7 @@ import {
   type MemberTrees,
   type SelectorTables,
 } from '#contracts/member-tables.js';
-import type { SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 import { valueAt } from './interval-search.js';
 
@@ -31,7 +31,9 @@ export class GroupSetIndex {
   indexOf(set: SelectorSet): number {
     const known = this.#known.get(set);
     if (known !== undefined) return known;
-    const index = this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? CLOSED_INDEX;
+    const isClosed = set.number === CLOSED_MEMBER.number;
+    const groups = isClosed ? undefined : groupsOfSet(set, this.#selectors);
+    const index = groups === undefined ? CLOSED_INDEX : (this.#indexes.get(groups.join(' ')) ?? CLOSED_INDEX);
     this.#known.set(set, index);
     return index;
   }

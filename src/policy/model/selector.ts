@@ -16,3 +16,8 @@ function sorted(value: unknown): unknown {
   // Object.fromEntries defines a property, so a label key `__proto__` stays a label key.
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, entry]) => [key, sorted(entry)]));
 }
+
+/** Returns the selector of a key, with sorted object keys. */
+export function sourceOf(key: string): KubernetesSource {
+  return JSON.parse(key) as KubernetesSource;
+}

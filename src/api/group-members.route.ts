@@ -1,0 +1,86 @@
+import { z } from 'zod';
+import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { errorAnswers, errorsOf } from './answer.schema.js';
+import type { Resource } from './api.js';
+import { refused } from './error-answer.js';
+import { ApiError } from './errors.js';
+import { NOT_EMPTY, pageLimit } from './query-parameters.js';
+
+const MemberSchema = z
+  .object({
+    address: z.ipv4(),
+    integration: z.string(),
+    kind: z.enum(['pod', 'node']),
+    namespace: z.string().nullable().describe('Null for a node.'),
+    name: z.string(),
+  })
+  .meta({
+    id: 'GroupMember',
+    description: 'An address, and the object that owns it.',
+    examples: [{ address: '10.244.1.7', integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' }],
+  });
+const GroupMembersSchema = z
+  .object({
+    items: z.array(MemberSchema).describe('Sorted by address.'),
+    total: z.int().min(0).describe('The number of all members, also of those on other pages.'),
+    next: z.ipv4().nullable().describe('The value of `after` for the next page; null on the last page.'),
+  })
+  .meta({ id: 'GroupMembers' });
+
+export const groupMembersResource: Resource = (api, { kubernetes }) => {
+  api.get(
+    '/api/v1/policies/:id/source-groups/:group_id/members',
+    {
+      schema: {
+        operationId: 'getSourceGroupMembers',
+        tags: ['policies'],
+        summary: 'List the addresses that the Kubernetes selectors of a source group select on this node',
+        description:
+          'Only groups of the active policy have members. Addresses of `cidrs` and `ips`, and the `podCIDRs` of nodes, are no members.',
+        params: z.object({
+          id: z.string().min(1, NOT_EMPTY).describe('Identifier of the policy.'),
+          group_id: z.string().min(1, NOT_EMPTY).describe('Id of the source group, percent-encoded.'),
+        }),
+        querystring: z.strictObject({
+          limit: pageLimit(100, 1_000).describe('The maximum number of members in the response.'),
+          after: z
+            .string()
+            .refine((text) => parseAddress(text) !== undefined, { error: 'Must be an IPv4 address.' })
+            .optional()
+            .describe('Returns only addresses after this address.')
+            .meta({ format: 'ipv4' }),
+        }),
+        response: {
+          200: GroupMembersSchema,
+          ...errorAnswers(
+            ...errorsOf.read,
+            'invalid_url',
+            'not_found',
+            'policy_not_active',
+            'store_unavailable',
+            'feature_unavailable',
+          ),
+        },
+      },
+    },
+    async ({ params, query }) => {
+      const after = query.after === undefined ? null : (parseAddress(query.after) ?? null);
+      const found = await kubernetes.members({
+        policy: params.id,
+        group: params.group_id,
+        after,
+        limit: query.limit,
+      });
+      if (found === null) throw new ApiError('not_found', 'there is no such policy, or it has no such source group');
+      if ('kind' in found) throw refused(found);
+      return {
+        items: found.members.map(({ address, owner: { integration, kind, namespace, name } }) => ({
+          address: formatAddress(address),
+          ...{ integration, kind, namespace, name },
+        })),
+        total: found.total,
+        next: found.next === null ? null : formatAddress(found.next),
+      };
+    },
+  );
+};

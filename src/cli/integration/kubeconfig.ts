@@ -1,0 +1,141 @@
+import { dirname, resolve } from 'node:path';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { reasonOf } from '#files/system-failure.js';
+import { CliError } from '../command-error.js';
+
+/** The server of a kubeconfig. `caPem`: the certificates that its certificate must be signed with. */
+export type KubeServer = { readonly url: string; readonly caPem: string };
+
+/** How the user of a kubeconfig proves its identity. `other`: in a way that only kubectl can follow. */
+export type KubeUser =
+  | { readonly by: 'token'; readonly token: string }
+  | { readonly by: 'certificate'; readonly certPem: string; readonly keyPem: string }
+  | { readonly by: 'other'; readonly way: string };
+
+export type Kubeconfig = { readonly context: string; readonly server: KubeServer; readonly user: KubeUser };
+
+const named = <T extends z.ZodType>(name: string, value: T) =>
+  z.array(z.looseObject({ name: z.string(), [name]: value })).default([]);
+const clusterSchema = z.looseObject({
+  server: z.string(),
+  'certificate-authority': z.string().optional(),
+  'certificate-authority-data': z.string().optional(),
+  'insecure-skip-tls-verify': z.boolean().optional(),
+  'tls-server-name': z.string().optional(),
+  'proxy-url': z.string().optional(),
+});
+const userSchema = z
+  .looseObject({
+    token: z.string().optional(),
+    tokenFile: z.string().optional(),
+    'client-certificate': z.string().optional(),
+    'client-certificate-data': z.string().optional(),
+    'client-key': z.string().optional(),
+    'client-key-data': z.string().optional(),
+  })
+  .nullish()
+  .transform((user) => user ?? {});
+const fileSchema = z.looseObject({
+  'current-context': z.string().optional(),
+  contexts: named('context', z.looseObject({ cluster: z.string(), user: z.string().default('') })),
+  clusters: named('cluster', clusterSchema),
+  users: named('user', userSchema),
+});
+type File = z.infer<typeof fileSchema>;
+type Cluster = z.infer<typeof clusterSchema>;
+type User = z.infer<typeof userSchema>;
+
+/** Reads a context of a kubeconfig file; without `context`, the current one. */
+export function readKubeconfig(file: string, context: string | undefined): Kubeconfig {
+  const content = fileSchema.safeParse(parsed(file));
+  if (!content.success) {
+    const [issue] = content.error.issues;
+    throw new CliError(`${file} is no kubeconfig: ${issue?.path.join('.')}: ${issue?.message}`);
+  }
+  const { name, cluster, user } = contextOf(content.data, context, file);
+  const folder = dirname(file);
+  return { context: name, server: serverOf(cluster, folder, file), user: userOf(user, folder) };
+}
+
+function parsed(file: string): unknown {
+  const text = contentOf(file, MOST_BYTES.config);
+  try {
+    return parse(text) as unknown;
+  } catch (cause) {
+    const [line] = cause instanceof Error ? cause.message.split('\n') : [String(cause)];
+    throw new CliError(`${file} is no YAML: ${line}`, { cause });
+  }
+}
+
+function contextOf(content: File, wanted: string | undefined, file: string) {
+  const name = wanted ?? content['current-context'] ?? '';
+  const known = content.contexts.map((entry) => entry.name);
+  const fix = known.length === 0 ? undefined : `give --context with one of: ${known.join(', ')}`;
+  const context = entryOf(content.contexts, 'context', name);
+  if (name === '') throw new CliError(`${file} has no current context`, { fix });
+  if (context === undefined) throw new CliError(`${file} has no context ${name}`, { fix });
+  const { cluster: clusterName, user: userName } = context as { readonly cluster: string; readonly user: string };
+  const cluster = entryOf(content.clusters, 'cluster', clusterName) as Cluster | undefined;
+  if (cluster === undefined)
+    throw new CliError(`${file} has no cluster ${clusterName}, which the context ${name} names`);
+  return { name, cluster, user: (entryOf(content.users, 'user', userName) as User | undefined) ?? {} };
+}
+
+function entryOf(entries: readonly Readonly<Record<string, unknown>>[], key: string, name: string): unknown {
+  return entries.find((entry) => entry.name === name)?.[key];
+}
+
+function serverOf(cluster: Cluster, folder: string, file: string): KubeServer {
+  const { server: url } = cluster;
+  if (!/^https:/i.test(url))
+    throw new CliError(`${file}: ${url} is not an https:// URL; Weir sends no token without TLS`);
+  const refused = (reason: string, fix: string) => new CliError(`${file}: ${reason}`, { fix });
+  if (cluster['insecure-skip-tls-verify'] === true)
+    throw refused(
+      'the cluster has insecure-skip-tls-verify; Weir always verifies the API server',
+      'give the cluster a certificate-authority in place of insecure-skip-tls-verify',
+    );
+  if (cluster['proxy-url'] !== undefined)
+    throw refused(
+      'the cluster has a proxy-url; the node connects to the API server without a proxy',
+      'remove proxy-url if the node can reach the API server directly',
+    );
+  if (cluster['tls-server-name'] !== undefined)
+    throw refused(
+      'the cluster has a tls-server-name; the node verifies the name in the URL of the server',
+      'give a server URL with a name of the certificate',
+    );
+  const caPem = dataOrFile(cluster['certificate-authority-data'], cluster['certificate-authority'], folder);
+  if (caPem === undefined)
+    throw refused(
+      'the cluster has no certificate-authority; the node trusts only the CA of an integration',
+      'add the CA that signs the certificate of the API server as certificate-authority',
+    );
+  return { url, caPem };
+}
+
+function userOf(user: User, folder: string): KubeUser {
+  const token = user.token ?? (user.tokenFile === undefined ? undefined : contentOf(resolve(folder, user.tokenFile)));
+  if (token !== undefined) return { by: 'token', token: token.trim() };
+  const certPem = dataOrFile(user['client-certificate-data'], user['client-certificate'], folder);
+  const keyPem = dataOrFile(user['client-key-data'], user['client-key'], folder);
+  if (certPem !== undefined && keyPem !== undefined) return { by: 'certificate', certPem, keyPem };
+  const way = ['exec', 'auth-provider', 'username'].find((key) => key in user);
+  return { by: 'other', way: way ?? 'no token and no client certificate' };
+}
+
+/** Returns the text of a member with base64 data, or of the file that the other member names. */
+function dataOrFile(data: string | undefined, file: string | undefined, folder: string): string | undefined {
+  if (data !== undefined) return Buffer.from(data, 'base64').toString();
+  return file === undefined ? undefined : contentOf(resolve(folder, file), MOST_BYTES.certificates);
+}
+
+function contentOf(file: string, maxBytes: number = MOST_BYTES.secret): string {
+  try {
+    return readPipeOrFile(file, maxBytes).toString();
+  } catch (cause) {
+    throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
+  }
+}

@@ -1,0 +1,46 @@
+import { z } from 'zod';
+import { relativeTime } from '../relative-time.js';
+import { styleOf } from '../style.js';
+import { table } from '../table.js';
+import type { Terminal } from '../terminal.js';
+
+const count = z.number();
+export const statusSchema = z.object({
+  name: z.string(),
+  state: z.string(),
+  since: z.string().nullable(),
+  last_error: z.object({ reflector: z.string(), reason: z.string(), at: z.string() }).nullable(),
+  objects: z.object({ pods: count, nodes: count, namespaces: count }),
+  selectors: z.array(
+    z.object({ selector: z.looseObject({ integration: z.string() }), resolved: z.boolean(), addresses: count }),
+  ),
+  warnings: z.array(z.object({ code: z.string(), message: z.string() })),
+  stale: z.boolean(),
+});
+export type IntegrationStatus = z.infer<typeof statusSchema>;
+
+/** Returns the status of integrations as a table. With `details`, selectors and warnings follow. */
+export function statusText(items: readonly IntegrationStatus[], details: boolean, terminal: Terminal): string {
+  const style = styleOf(terminal);
+  const rows = items.map(({ name, state, since, stale, objects, selectors, last_error: error }) => [
+    name,
+    state === 'watching' ? style.good(state) : state === 'unused' ? state : style.bad(state),
+    since === null ? '-' : relativeTime(since),
+    stale ? style.warn('stale') : 'fresh',
+    String(objects.pods),
+    `${selectors.filter(({ resolved }) => resolved).length}/${selectors.length}`,
+    error === null ? '-' : `${relativeTime(error.at)}, ${error.reflector}: ${error.reason}`,
+  ]);
+  const overview = table(['NAME', 'STATE', 'SINCE', 'OBJECTS', 'PODS', 'RESOLVED', 'LAST ERROR'], rows);
+  return details ? overview + items.map(detailsOf).join('') : overview;
+}
+
+function detailsOf({ selectors, warnings }: IntegrationStatus): string {
+  const rows = selectors.map(({ selector: { integration: _, ...selector }, resolved, addresses }) => [
+    resolved ? 'resolved' : 'not resolved',
+    String(addresses),
+    JSON.stringify(selector),
+  ]);
+  const listed = rows.length === 0 ? '' : `\n${table(['SELECTOR', 'ADDRESSES', ''], rows)}`;
+  return listed + warnings.map(({ message }) => `warning: ${message}\n`).join('');
+}

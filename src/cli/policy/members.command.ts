@@ -1,0 +1,63 @@
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createClient } from '../client.js';
+import { CliError } from '../command-error.js';
+import { wholeNumber } from '../number.js';
+import { type Output, parseReply, print, remote, withQuery } from '../remote.js';
+import { table } from '../table.js';
+import type { Terminal } from '../terminal.js';
+import { listPolicies } from './policy-records.js';
+
+const MOST_OF_PAGE = 1_000;
+const pageSchema = z.object({
+  items: z.array(
+    z.object({
+      address: z.string(),
+      integration: z.string(),
+      kind: z.string(),
+      namespace: z.string().nullable(),
+      name: z.string(),
+    }),
+  ),
+  total: z.number(),
+  next: z.string().nullable(),
+});
+type Member = z.infer<typeof pageSchema>['items'][number];
+
+/** Adds the command `weir policy members`. */
+export function addMembersCommand(policy: Command, terminal: Terminal): void {
+  remote(policy.command('members'))
+    .description('list the addresses that the Kubernetes selectors of a source group select, and their objects')
+    .argument('<group>', 'a source group of the active policy')
+    .option('--limit <n>', 'at most so many addresses', wholeNumber, MOST_OF_PAGE)
+    .action(async (group: string, { limit, ...options }: Output & { readonly limit: number }) => {
+      const client = createClient(options, terminal);
+      const active = (await listPolicies(client)).find((record) => record.active);
+      if (active === undefined) throw new CliError('no policy is active, so that no source group has members');
+      const path = `/api/v1/policies/${active.id}/source-groups/${encodeURIComponent(group)}/members`;
+      const items: Member[] = [];
+      let total = 0;
+      let after: string | null = null;
+      do {
+        const query = withQuery(path, { limit: Math.min(limit - items.length, MOST_OF_PAGE), after });
+        const page: z.infer<typeof pageSchema> = parseReply(pageSchema, await client.request(query));
+        items.push(...page.items);
+        total = page.total;
+        after = page.next;
+      } while (after !== null && items.length < limit);
+      print(terminal, options.output, { items, total }, () =>
+        table(
+          ['ADDRESS', 'KIND', 'NAMESPACE', 'NAME', 'INTEGRATION'],
+          items.map(({ address, kind, namespace, name, integration }) => [
+            address,
+            kind,
+            namespace ?? '-',
+            name,
+            integration,
+          ]),
+        ),
+      );
+      if (items.length < total && options.output === 'table')
+        terminal.err(`${items.length} of ${total} addresses; --limit shows more\n`);
+    });
+}

@@ -1,0 +1,62 @@
+import type { IntegrationFacts, OwnerName } from './kubernetes-source.js';
+import type { KubernetesSource } from './policy-document.js';
+
+/**
+ * The states of an integration: those of `statecharts/kubernetes.chart.ts`, and `failed` after a bug.
+ * `unused`: no selector of the policy names the integration.
+ */
+export const INTEGRATION_STATES = [
+  'unused',
+  'connecting',
+  'listing',
+  'watching',
+  'silent',
+  'backing_off',
+  'refused.unauthorized',
+  'refused.forbidden',
+  'failed',
+] as const;
+export type IntegrationState = (typeof INTEGRATION_STATES)[number];
+
+export type IntegrationStatus = {
+  readonly name: string;
+  readonly state: IntegrationState;
+  /** The time when the state began: ISO 8601, UTC. Null before the first event. */
+  readonly since: string | null;
+  /** The latest failure. It stays after the integration has recovered. */
+  readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
+  readonly objects: IntegrationFacts['objects'];
+  readonly selectors: readonly {
+    readonly selector: KubernetesSource;
+    readonly resolved: boolean;
+    readonly addresses: number;
+  }[];
+  readonly warnings: readonly { readonly code: string; readonly message: string }[];
+  /** Whether objects are in force that can be older than those of the server. */
+  readonly stale: boolean;
+};
+
+/** The addresses that the selectors of a source group select. */
+export type GroupMembers = {
+  readonly total: number;
+  /** Sorted by address. */
+  readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
+  /** The last address of the page, if more addresses follow; else null. */
+  readonly next: number | null;
+};
+
+/** The integrations of a node, and the members in its kernel. */
+export type KubernetesStats = {
+  readonly integrations: readonly {
+    readonly name: string;
+    readonly state: IntegrationState;
+    /** Null if the Kubernetes thread does not respond. */
+    readonly objects: IntegrationFacts['objects'] | null;
+    /** The time in seconds for which the objects can be older than those of the server; 0 if they are not. */
+    readonly staleSeconds: number;
+  }[];
+  /** The number of addresses that an object owns. */
+  readonly members: number;
+  /** The number of these addresses that are closed because the table of members is full. */
+  readonly membersRefused: number;
+};

@@ -1,0 +1,42 @@
+import type { Refusal } from '#bus/policy-requests.js';
+import type { MembersChanged } from '#contracts/datapath.js';
+import type { GroupMembers, IntegrationStatus, KubernetesStats } from '#contracts/integration-status.js';
+import type { KubernetesSource } from '#contracts/kubernetes-source.js';
+import { refusal } from '#statecharts/refusal.js';
+import { type GroupMembersPorts, groupMembersOver, type MembersQuery } from './group-members.js';
+import { type IntegrationStatusPorts, integrationStatusOver } from './integration-status.js';
+import type { Integrations } from './integrations.js';
+import { kubernetesStatsOver } from './kubernetes-stats.js';
+
+/** The Kubernetes thread of a node, the actors of the integrations, and the members in the kernel. */
+export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf'> & {
+  readonly source: Pick<KubernetesSource, 'facts' | 'membersOf'>;
+  /** Returns the state after the last change of members; null before the first change. */
+  readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
+  readonly now: () => Date;
+};
+
+export type KubernetesRequests = {
+  status(integration: string): Promise<IntegrationStatus | Refusal | null>;
+  members(query: MembersQuery): Promise<GroupMembers | Refusal | null>;
+  stats(): Promise<KubernetesStats | null>;
+};
+
+/** Returns the requests of the API about Kubernetes. `parts`: null if the node does not watch Kubernetes. */
+export function kubernetesRequestsOver(
+  integrations: Pick<Integrations, 'list' | 'read'>,
+  readGroup: GroupMembersPorts['readGroup'],
+  parts: KubernetesParts | null,
+): KubernetesRequests {
+  if (parts === null) {
+    const refused = refusal('feature_unavailable', 'this node does not watch Kubernetes');
+    return { status: async () => refused, members: async () => refused, stats: async () => null };
+  }
+  const { source, store, snapshotOf, members, now } = parts;
+  const facts: KubernetesSource['facts'] = (name) => source.facts(name);
+  return {
+    status: integrationStatusOver({ integrations, store, snapshotOf, facts, now }),
+    members: groupMembersOver({ readGroup, membersOf: (keys, after, limit) => source.membersOf(keys, after, limit) }),
+    stats: kubernetesStatsOver({ integrations, snapshotOf, facts, members, now }),
+  };
+}
