@@ -10,8 +10,8 @@ export type MemberTables = MemberTrees &
     /** Maps a population to the number of its list in `lists`. */
     readonly lists: Uint32Array;
     /**
-     * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are the
-     * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
+     * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are
+     * the elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
      */
     readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
   };

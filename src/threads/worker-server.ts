@@ -15,7 +15,7 @@ type Handlers<A extends ThreadRequests<A>> = {
   ) => RequestResult<A, Kind> | Promise<RequestResult<A, Kind>>;
 };
 
-/** The functions of which an urgent handler must call one, once. The reply is sent before the call returns. */
+/** An urgent handler must call one of these functions, once. The reply is sent before the call returns. */
 export type UrgentReply<T> = { readonly done: (value: T) => void; readonly failed: (failure: unknown) => void };
 
 type UrgentHandlers<A extends ThreadRequests<A>, Urgent extends keyof A> = {

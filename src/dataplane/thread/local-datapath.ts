@@ -47,7 +47,6 @@ import { programId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import { MemberChanges } from '#dataplane/members/member-changes.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
 import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
@@ -61,6 +60,7 @@ import { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
+import { MemberChanges } from './member-changes.js';
 import { objectOptions } from './object-options.js';
 import { flipProgram, stageProgram } from './staging.js';
 

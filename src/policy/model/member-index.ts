@@ -29,10 +29,11 @@ export class GroupSetIndex {
 
   /** Returns the index of the set of groups that a set of selectors selects. */
   indexOf(set: SelectorSet): number {
-    if (set.number === CLOSED_MEMBER.number) return CLOSED_INDEX;
     const known = this.#known.get(set);
     if (known !== undefined) return known;
-    const index = this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? CLOSED_INDEX;
+    const isClosed = set.number === CLOSED_MEMBER.number;
+    const groups = isClosed ? undefined : groupsOfSet(set, this.#selectors);
+    const index = groups === undefined ? CLOSED_INDEX : (this.#indexes.get(groups.join(' ')) ?? CLOSED_INDEX);
     this.#known.set(set, index);
     return index;
   }

@@ -3,8 +3,8 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { awaitGracePeriod, awaitGracePeriodBeside } from '#dataplane/loader/grace-period.js';
+import type { Members } from '#dataplane/members/members.js';
 import type { UrgentReply } from '#threads/worker-server.js';
-import type { Members } from './members.js';
 
 type Loaded = { readonly members: Members; readonly slots: Slots };
 type Reply = UrgentReply<MembersChanged>;
