@@ -1,6 +1,6 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
 import type { LogRing } from '#observe/log-ring.js';
 import { redacted } from '#observe/redaction.js';
@@ -37,14 +37,23 @@ export function createLog({ log: settings, node }: Config, ring: LogRing): NodeL
 
 /** Logs what happens to policies, to the dataplane and to the configuration. */
 export function logFacts(system: System, log: Logger): void {
+  let logged: number | null = null;
   system.bus.messages.subscribe((message) => {
     switch (message.type) {
-      case 'policy.activated':
+      case 'policy.activated': {
+        const { generation, record } = message;
+        const isRefresh = generation === logged && message.selectors.length > 0;
+        logged = generation;
         log.info(
-          { generation: message.generation, policy: message.record?.id ?? null },
-          message.record === null ? 'no policy is active: policy.fallback decides' : 'policy in force',
+          { generation, policy: record?.id ?? null },
+          record === null
+            ? 'no policy is active: policy.fallback decides'
+            : isRefresh
+              ? 'policy in force with new members of its selectors'
+              : 'policy in force',
         );
         break;
+      }
       case 'policy.change_ended': {
         const { generation, outcome, reason } = message;
         if (outcome === 'complete') log.info({ generation, reason }, 'policy change completed');

@@ -1,5 +1,5 @@
 import { timeExchanges } from '#actors/exchange-times.js';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
@@ -14,7 +14,7 @@ import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { PolicyPhase, WorkMetrics } from '#observe/work-metrics.js';
 import type { InterceptCaSetting } from '#requests/intercept-ca.js';
-import { type KubernetesParts, kubernetesRequestsOver } from '#requests/kubernetes-requests.js';
+import { kubernetesRequestsOver } from '#requests/kubernetes-requests.js';
 import type { Authority } from '#store/authority.js';
 import { createSupport } from './support.js';
 
@@ -23,8 +23,6 @@ export type NodeParts = {
   readonly system: System;
   readonly cluster: Cluster | null;
   readonly interceptCa: InterceptCaSetting;
-  /** Null if the node does not watch Kubernetes. */
-  readonly kubernetes: KubernetesParts | null;
   readonly authority: Authority;
   readonly work: WorkMetrics;
   readonly observer: Observer;
@@ -39,7 +37,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
   const kubernetes = kubernetesRequestsOver(
     system.integrations,
     (policy, group) => system.policies.readGroup(policy, group),
-    parts.kubernetes,
+    system.kubernetes,
   );
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),

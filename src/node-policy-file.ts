@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import { FollowedPolicyFile, readPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';

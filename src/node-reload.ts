@@ -1,5 +1,5 @@
 import type { ReloadPorts } from '#actors/reload.actor.js';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { Config } from '#config/config.js';
 import { ConfigError, withPointer } from '#config/config-problem.js';

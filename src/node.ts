@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { givingUpToOther } from '#actors/other-process.js';
-import { createSystem, type System } from '#actors/system.js';
+import { createSystem } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Api } from '#api/api.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
@@ -12,10 +13,12 @@ import { RunningConfig } from '#config/running-config.js';
 import type { ListenAddress } from '#config/value.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
+import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
 import { LogRing } from '#observe/log-ring.js';
 import { Observer } from '#observe/observer.js';
 import { createWorkMetrics } from '#observe/work-metrics.js';
+import { MemberRecord } from '#policy/model/member-record.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
@@ -125,6 +128,7 @@ export async function runNode(
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
+    const members = new MemberRecord();
     const made: Api[] = [];
     const observer = createObserver(config, log, () => system);
     let isSettled = (): void => {};
@@ -159,6 +163,11 @@ export async function runNode(
       cluster,
       nodeId: config.node.id,
       inCluster: config.kubernetes.inCluster,
+      kubernetes: {
+        source: createKubernetesSource(config.kubernetes),
+        record: members,
+        trouble: (message, failure) => log.error({ err: failure }, message),
+      },
       observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
       policyFile,
       reload,
@@ -175,7 +184,6 @@ export async function runNode(
     });
     const management = managementOf({
       ...{ version, system, cluster, interceptCa, authority, work, observer, running },
-      kubernetes: null,
       log: ring,
     });
     try {

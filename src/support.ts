@@ -1,4 +1,4 @@
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import type { Config } from '#config/config.js';
 import type { RunningConfig } from '#config/running-config.js';

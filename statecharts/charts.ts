@@ -3,6 +3,7 @@ import { clusterChart } from './cluster.chart.js';
 import { dataplaneChart } from './dataplane.chart.js';
 import { dnsProxyChart } from './dns-proxy.chart.js';
 import { followChart } from './follow.chart.js';
+import { integrationsChart } from './integrations.chart.js';
 import { interfacesChart } from './interfaces.chart.js';
 import { kubernetesChart } from './kubernetes.chart.js';
 import { nodeChart } from './node.chart.js';
@@ -27,6 +28,7 @@ export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   'dns-proxy': dnsProxyChart,
   'service-plane': servicePlaneChart,
   cluster: clusterChart,
+  integrations: integrationsChart,
   kubernetes: kubernetesChart,
   'pending-change': pendingChangeChart,
   'performance-mode': performanceModeChart,

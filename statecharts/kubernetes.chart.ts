@@ -2,7 +2,9 @@ import { assign, fromEventObservable, setup } from 'xstate';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import { notProvided } from './failure.js';
 
-export type KubernetesContext = {
+export type KubernetesInput = { readonly name: string };
+
+export type KubernetesContext = KubernetesInput & {
   /** The phase of each reflector of the integration, by the name of its scope. */
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
   /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
@@ -11,19 +13,16 @@ export type KubernetesContext = {
   readonly staleSince: string | null;
   /** The latest failure of a reflector. It stays after the reflector has recovered. */
   readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
-  /** The number of objects in force. They stay in force while the server fails. */
-  readonly objects: number;
 };
 
 /** The watch of the integration sends these events. `phase` is null if the reflector has ended. */
-type ReflectorChanged = {
+export type KubernetesEvent = {
   readonly type: 'reflector.changed';
   readonly name: string;
   readonly phase: ReflectorPhase | null;
   readonly reason: string | null;
   readonly at: string;
 };
-export type KubernetesEvent = ReflectorChanged | { readonly type: 'objects.counted'; readonly objects: number };
 
 /** From the most to the least severe phase. An integration is as healthy as its worst reflector. */
 const BY_SEVERITY: readonly ReflectorPhase[] = [
@@ -46,13 +45,13 @@ function worstOf({ reflectors }: Pick<KubernetesContext, 'reflectors'>): Reflect
  * but `unused`, in which no selector of the policy names the integration.
  */
 export const kubernetesChart = setup({
-  types: { context: {} as KubernetesContext, events: {} as KubernetesEvent },
+  types: { context: {} as KubernetesContext, input: {} as KubernetesInput, events: {} as KubernetesEvent },
   actors: {
     /** Lists and watches the objects that the selectors need. */
-    watch: fromEventObservable<KubernetesEvent, undefined>(notProvided('watch')),
+    watch: fromEventObservable<KubernetesEvent, KubernetesInput>(notProvided('watch')),
   },
   actions: {
-    noteReflector: assign(({ context }, { name, phase, reason, at }: ReflectorChanged) => {
+    noteReflector: assign(({ context }, { name, phase, reason, at }: KubernetesEvent) => {
       const { [name]: _, ...others } = context.reflectors;
       const reflectors = phase === null ? others : { ...others, [name]: phase };
       const worst = worstOf({ reflectors });
@@ -63,7 +62,6 @@ export const kubernetesChart = setup({
         lastError: reason === null ? context.lastError : { reflector: name, reason, at },
       };
     }),
-    noteObjects: assign((_, { objects }: { objects: number }) => ({ objects })),
     /** Stops this actor with the error of its child, which can only be a bug. */
     die: (_, { failure }: { failure: unknown }) => {
       throw failure;
@@ -74,11 +72,12 @@ export const kubernetesChart = setup({
   },
 }).createMachine({
   id: 'kubernetes',
-  context: { reflectors: {}, since: null, staleSince: null, lastError: null, objects: 0 },
+  context: ({ input }) => ({ ...input, reflectors: {}, since: null, staleSince: null, lastError: null }),
   initial: 'unused',
   invoke: {
     id: 'watch',
     src: 'watch',
+    input: ({ context }) => context,
     onError: { actions: { type: 'die', params: ({ event }) => ({ failure: event.error }) } },
   },
   on: {
@@ -86,7 +85,6 @@ export const kubernetesChart = setup({
       target: '.deciding',
       actions: { type: 'noteReflector', params: ({ event }) => event },
     },
-    'objects.counted': { actions: { type: 'noteObjects', params: ({ event }) => event } },
   },
   states: {
     deciding: {

@@ -30,6 +30,8 @@ export const PARTS = [
   'writeThread',
   'explainThread',
   'draftThread',
+  'kubernetesThread',
+  'integrations',
 ] as const;
 export type Part = (typeof PARTS)[number];
 
@@ -94,6 +96,8 @@ const node = setup({
     writeThread: fromPromise<void, SupervisedPartInput>(notProvided('writeThread')) as AnyActorLogic,
     explainThread: fromPromise<void, SupervisedPartInput>(notProvided('explainThread')) as AnyActorLogic,
     draftThread: fromPromise<void, SupervisedPartInput>(notProvided('draftThread')) as AnyActorLogic,
+    kubernetesThread: fromPromise<void, SupervisedPartInput>(notProvided('kubernetesThread')) as AnyActorLogic,
+    integrations: fromPromise<void>(notProvided('integrations')) as AnyActorLogic,
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
@@ -157,9 +161,11 @@ function inputOf(part: Part, context: NodeContext): unknown {
       return { shared: configured.cluster } satisfies PendingChangeInput;
     case 'performanceMode':
     case 'reload':
+    case 'integrations':
       return undefined;
     case 'observer':
     case 'policyFile':
+    case 'kubernetesThread':
       return { beginsAtOnce: true } satisfies SupervisedPartInput;
     case 'writeThread':
     case 'explainThread':
@@ -267,5 +273,7 @@ export const nodeChart = node.createMachine({
     writeThread: supervised('writeThread'),
     explainThread: supervised('explainThread'),
     draftThread: supervised('draftThread'),
+    kubernetesThread: supervised('kubernetesThread'),
+    integrations: supervised('integrations'),
   },
 });

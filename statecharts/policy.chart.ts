@@ -1,5 +1,6 @@
 import type { Message } from '#bus/bus-messages.js';
 import type { PolicyOutcome, Refusal } from '#bus/policy-requests.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { sentenceOf } from './failure.js';
 import type { FollowInput } from './follow.chart.js';
@@ -48,8 +49,8 @@ const desired = ({ context: { replay } }: InContext): Published => ({
 });
 const activated = ({ context: { inForce, epoch } }: InContext): Published => {
   if (inForce === null) return { message: null };
-  const { record, generation, needs, lookups, inspection } = inForce;
-  return { message: { type: 'policy.activated', record, generation, epoch, needs, lookups, inspection } };
+  const { record, generation, needs, selectors, lookups, inspection } = inForce;
+  return { message: { type: 'policy.activated', record, generation, epoch, needs, selectors, lookups, inspection } };
 };
 
 /**
@@ -92,7 +93,10 @@ export const policyChart = policy.createMachine({
     draining: false,
     dataplaneLost: null,
     attempts: 0,
+    isStale: false,
+    refreshAttempts: 0,
     trouble: {},
+    notices: {},
   }),
   states: {
     standing: {
@@ -170,7 +174,7 @@ export const policyChart = policy.createMachine({
               target: 'unresolved',
               actions: {
                 type: 'noteTrouble',
-                params: ({ context }) => ({ trouble: `integration ${context.inForce?.integrations.join(', ')}` }),
+                params: ({ context }) => ({ trouble: selectorsIn(context.inForce?.unresolved ?? []) }),
               },
             },
             { guard: 'isActive', target: 'active' },
@@ -225,6 +229,7 @@ export const policyChart = policy.createMachine({
         },
         'node.draining': { actions: 'noteDraining' },
         'policy.committed': { actions: { type: 'noteCommitted', params: ({ event }) => event } },
+        'membership.changed': { actions: 'noteStale' },
         'policy.proposed': { actions: { type: 'noteProposal', params: ({ event }) => event } },
         'policy.proposal_ended': {
           guard: { type: 'isProposed', params: ({ event }) => event },
@@ -248,7 +253,39 @@ export const policyChart = policy.createMachine({
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
+            { guard: 'mustRefresh', target: 'refreshing', actions: 'noteFresh' },
           ],
+        },
+        refreshing: {
+          invoke: {
+            id: 'refresh',
+            src: 'follow',
+            input: ({ context }): FollowInput => ({ proposal: null, enforced: context.enforced }),
+            onDone: [
+              {
+                guard: { type: 'hasFollowed', params: ({ event }) => event },
+                target: 'idle',
+                actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'noteRefreshed', 'announceSettled'],
+              },
+              {
+                target: 'idle',
+                actions: [
+                  {
+                    type: 'noteRefreshFailure',
+                    params: ({ event: { output } }) => ({ reason: 'reason' in output ? output.reason : output.kind }),
+                  },
+                  'demandRefresh',
+                ],
+              },
+            ],
+            onError: {
+              target: 'idle',
+              actions: [
+                { type: 'noteRefreshFailure', params: ({ event }) => ({ reason: sentenceOf(event.error) }) },
+                'demandRefresh',
+              ],
+            },
+          },
         },
         following: {
           exit: 'endRehearsal',
@@ -391,6 +428,14 @@ export const policyChart = policy.createMachine({
     },
   },
 });
+
+/** Names selectors in a sentence: the first of them, and the number of the others. */
+function selectorsIn([first, ...others]: readonly Selector[]): string {
+  if (first === undefined) return '';
+  const { integration, ...selector } = first.source;
+  const more = others.length === 0 ? '' : `, and ${others.length} more`;
+  return `integration ${integration}: ${JSON.stringify(selector)}${more}`;
+}
 
 function present<T>(value: T | null): T {
   if (value === null) throw new Error('a write begins that is not there');

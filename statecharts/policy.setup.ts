@@ -62,7 +62,11 @@ export type PolicyContext = PolicyInput & {
   /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
   readonly dataplaneLost: string | null;
   readonly attempts: number;
+  /** Whether the members of selectors have changed in a way that needs a compilation. */
+  readonly isStale: boolean;
+  readonly refreshAttempts: number;
   readonly trouble: Troubles;
+  readonly notices: Troubles;
 };
 
 type PolicyEvent =
@@ -78,7 +82,8 @@ type PolicyEvent =
           | 'node.draining'
           | 'policy.committed'
           | 'policy.proposed'
-          | 'policy.proposal_ended';
+          | 'policy.proposal_ended'
+          | 'membership.changed';
       }
     >
   /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` for itself. */
@@ -184,6 +189,14 @@ export const policySetup = setup({
             trouble: {},
           },
     ),
+    noteStale: assign({ isStale: true }),
+    noteFresh: assign({ isStale: false }),
+    noteRefreshed: assign({ refreshAttempts: 0, notices: {} }),
+    noteRefreshFailure: assign(({ context }, { reason }: { reason: string }) => ({
+      refreshAttempts: context.refreshAttempts + 1,
+      notices: { [READY]: `degraded: new members of selectors are closed, because a compilation failed: ${reason}` },
+    })),
+    demandRefresh: raise({ type: 'membership.changed' }, { delay: 'refreshBackoff' }),
     noteUnfollowed: assign(({ context }) => ({ unfollowed: context.committed })),
     announceSettled: raise({ type: 'policy.settled' }),
     demandReplay: raise({ type: 'replay.needed' }),
@@ -191,9 +204,12 @@ export const policySetup = setup({
   guards: {
     isEnforced: ({ context }) => context.enforced,
     isActive: ({ context }) => context.inForce?.record != null,
-    // This version resolves no Kubernetes selectors. So every source group that uses an integration has
-    // unresolved selectors.
-    hasUnresolvedSelectors: ({ context }) => context.inForce?.record != null && context.inForce.integrations.length > 0,
+    hasUnresolvedSelectors: ({ context }) => (context.inForce?.unresolved.length ?? 0) > 0,
+    mustRefresh: and([
+      ({ context }) => context.isStale && (context.inForce?.selectors.length ?? 0) > 0,
+      not(stateIn({ standing: 'replaying' })),
+      not(stateIn({ standing: 'unenforced' })),
+    ]),
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
       context.replay?.inForce.generation === params.generation,
@@ -241,6 +257,7 @@ export const policySetup = setup({
   delays: {
     activationTimeout: ({ context }) => context.activationTimeoutMs,
     replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
+    refreshBackoff: ({ context }) => backoffMs(context.refreshAttempts - 1, 500, 30_000),
     /**
      * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
      * dataplane to put the policy in force.

@@ -11,6 +11,7 @@ import type {
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { PendingWrite } from '#contracts/pending-change.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
@@ -31,6 +32,9 @@ export type PolicyInForce = {
   readonly inspection: InspectionImage;
   /** Names of the integrations that selectors of the policy use. */
   readonly integrations: readonly string[];
+  readonly selectors: readonly Selector[];
+  /** The selectors that were never resolved when the policy was compiled (D19a). */
+  readonly unresolved: readonly Selector[];
 };
 
 /** The changes that one write makes in the store. The store applies them as one atomic batch. */

@@ -10,6 +10,7 @@ import { type Adopted, dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
+import type { MemberDistribution } from './member-distribution.js';
 import { settingsActor } from './settings.js';
 
 export type DataplanePorts = {
@@ -27,6 +28,8 @@ export type DataplanePorts = {
    * So the datapath thread can still add the last decisions of proxy and plane to the hits.
    */
   readonly beforeClose?: () => Promise<unknown>;
+  /** Gives the members of selectors to a datapath that was opened; null on a node without Kubernetes. */
+  readonly members?: Pick<MemberDistribution, 'datapathOpened'> | null;
 };
 
 /**
@@ -81,6 +84,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
             ports?.openFailed?.(failure);
             throw failure;
           });
+        await ports?.members?.datapathOpened();
         return { generation: inForce?.generation ?? 0, sinceMs: inForce?.sinceMs ?? null };
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>

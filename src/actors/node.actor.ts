@@ -11,6 +11,7 @@ import { clusterActor } from './cluster.actor.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';
+import { type IntegrationsPorts, integrationsActor } from './integrations.actor.js';
 import { pendingChangeActor } from './pending-change.actor.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
@@ -30,10 +31,14 @@ export type NodePorts = {
   readonly settings: SettingsStore;
   readonly health: Pick<CanaryHealth, 'observe'>;
   readonly supervised: Readonly<
-    Record<'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread', SupervisedPart | null>
+    Record<
+      'observer' | 'policyFile' | 'writeThread' | 'explainThread' | 'draftThread' | 'kubernetesThread',
+      SupervisedPart | null
+    >
   >;
   /** The configuration file; null on a node that was started without one. */
   readonly reload: ReloadPorts | null;
+  readonly integrations: IntegrationsPorts;
   readonly events: EventSwitch;
   readonly now: () => Date;
 };
@@ -57,6 +62,8 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
       writeThread: supervisedPartActor(supervised.writeThread),
       explainThread: supervisedPartActor(supervised.explainThread),
       draftThread: supervisedPartActor(supervised.draftThread),
+      kubernetesThread: supervisedPartActor(supervised.kubernetesThread),
+      integrations: integrationsActor(ports.integrations),
     },
   });
 }

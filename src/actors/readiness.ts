@@ -1,3 +1,4 @@
+import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 import type { Part } from '#statecharts/node.chart.js';
 import {
   CHECKS,
@@ -124,6 +125,7 @@ const SUPERVISED = [
   { name: 'writeThread', check: 'policy_ready', what: 'the thread for writes of policies' },
   { name: 'explainThread', check: 'policy_ready', what: 'the thread that explains the active policy' },
   { name: 'draftThread', check: 'policy_ready', what: 'the thread that explains drafts' },
+  { name: 'kubernetesThread', check: 'policy_ready', what: 'the thread that watches Kubernetes' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
 /** The state of a supervised part. The node stays ready while a part is down. */
@@ -145,18 +147,36 @@ export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
   });
 }
 
+/** A Kubernetes API server that does not deliver. The members that it delivered last stay in force (D19a). */
+export type StaleIntegration = { readonly name: string; readonly since: string; readonly reason: string };
+
+export function staleIntegrationsOf({ snapshots: { integrations } }: NodeView): StaleIntegration[] {
+  if (integrations?.status !== 'active') return [];
+  return Object.keys(integrations.children ?? {}).flatMap((name) => {
+    const context = childOf(integrations, name)?.context as KubernetesContext | undefined;
+    const { staleSince = null, lastError = null } = context ?? {};
+    return staleSince === null || lastError === null ? [] : [{ name, since: staleSince, reason: lastError.reason }];
+  });
+}
+
 export function reportOf(
   conditions: readonly Condition[],
   parts: readonly PartState[],
+  integrations: readonly StaleIntegration[],
   sinceOf: (name: CheckName | Part) => string,
 ): ReadinessReport {
+  const stale = integrations.map(
+    ({ name, since, reason }) =>
+      `; degraded: the members of integration ${name} are the last known since ${since}: ${reason}`,
+  );
   return {
     ready: conditions.every(({ ok }) => ok),
     checks: conditions.map((condition) => {
       const degraded = parts
         .filter(({ check, state }) => check === condition.name && state === 'down')
         .map(({ name, what, failure }) => `; degraded: ${what} is down since ${sinceOf(name)}: ${failure}`);
-      return { ...condition, detail: condition.detail + degraded.join(''), since: sinceOf(condition.name) };
+      const notes = condition.name === 'policy_ready' ? [...degraded, ...stale] : degraded;
+      return { ...condition, detail: condition.detail + notes.join(''), since: sinceOf(condition.name) };
     }),
   };
 }

@@ -29,6 +29,7 @@ export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'dataplane.release_requested': ['dataplane'],
   'policy.activated': ['node', 'dataplane', 'dnsProxy', 'servicePlane', 'cluster'],
   'policy.committed': ['policy', 'cluster'],
+  'membership.changed': ['policy'],
   'policy.change_ended': [],
   'policy.proposed': ['policy'],
   'policy.proposal_ended': ['policy'],

@@ -1,196 +1,56 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { NEVER } from 'rxjs';
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
 import { ask } from '#bus/ask.js';
-import { type Bus, createBus } from '#bus/bus.js';
-import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
+import { createBus } from '#bus/bus.js';
+import type { Message } from '#bus/bus-messages.js';
 import { isRefusal } from '#bus/refused.js';
-import type { Statecharts } from '#bus/statecharts.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
-import type { Cluster } from '#cluster/cluster.js';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
-import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
-import type { Adoption, Datapath, DatapathStats } from '#contracts/datapath.js';
-import type { EventSource } from '#contracts/event-source.js';
+import type { LastReload } from '#contracts/config-reload.js';
+import type { DatapathStats } from '#contracts/datapath.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
-import type { SupervisedPart } from '#contracts/supervised-part.js';
-import type { DnsProxy } from '#dns/dns-proxy.js';
+import type { StoredPolicy } from '#contracts/policy-record.js';
 import { ownAddresses } from '#dns/own-addresses.js';
-import type { Explanation } from '#policy/explain/explain.js';
-import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
+import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
-import { type ClusterRequests, clusterRequestsOver } from '#requests/cluster-requests.js';
+import { clusterRequestsOver } from '#requests/cluster-requests.js';
 import { enforcedBy } from '#requests/enforced-by.js';
 import {
   ACTIVE_BUDGET_MS,
   DRAFT_BUDGET_MS,
-  type ExplainQuestion,
   explainLane,
   explainPolicy,
   WAITING_PER_SUBJECT,
 } from '#requests/explanation.js';
 import { FairQueue, inTurn } from '#requests/fair-queue.js';
-import { type Integrations, integrationsOver } from '#requests/integrations.js';
-import { arrivalOf, grantedFor, openFlowOf, type Traffic, trafficOver, translationOf } from '#requests/live-traffic.js';
+import type { IntegrationSnapshot } from '#requests/integration-status.js';
+import { integrationsOver } from '#requests/integrations.js';
+import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#requests/live-traffic.js';
 import { deniedBy, failedChecks } from '#requests/node-health.js';
-import { lookupsOver, type NodeLookups } from '#requests/node-lookups.js';
-import { type PendingChanges, pendingChangesOver } from '#requests/pending-changes.js';
-import { describePolicy, type PolicyDescription } from '#requests/policy-description.js';
+import { lookupsOver } from '#requests/node-lookups.js';
+import { pendingChangesOver } from '#requests/pending-changes.js';
+import { describePolicy } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
-import { type ServicePlaneState, servicePlaneStateOver } from '#requests/service-plane-state.js';
+import { servicePlaneStateOver } from '#requests/service-plane-state.js';
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
-import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
-import type { DataplanePorts } from './dataplane.actor.js';
+import type { PolicyStore } from '#store/store-types.js';
 import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
-import { conditionsOf, type NodeView, type ReadinessReport, reportOf, supervisedPartsOf } from './readiness.js';
-import type { ReloadPorts } from './reload.actor.js';
+import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
-import type { ServicePlanePorts } from './service-plane.actor.js';
+import { selectorPart } from './selector-part.js';
 import { createStateTimes } from './state-times.js';
 
-export type SystemPorts = {
-  readonly store: {
-    readonly policies: PolicyStore;
-    readonly settings: SettingsStore;
-    readonly integrations: IntegrationStore;
-  };
-  /** The datapath and its settings; null if the configuration has no `dataplane` section. */
-  readonly dataplane: {
-    readonly datapath: Datapath;
-    readonly interfaces: readonly string[];
-    /** Whether the datapath also classifies packets to and from the node itself. */
-    readonly policeLocal?: boolean;
-    /** The setting `dns.transparent`: whether the datapath redirects DNS lookups to the DNS proxy. */
-    readonly divertsDns?: boolean;
-    readonly reversePath?: ExplainNode['reversePath'];
-    readonly openFailed?: DataplanePorts['openFailed'];
-    /** The policy that the kernel enforces when the process starts, see `BegunDatapath.found`. */
-    readonly found?: Promise<Adoption['inForce']>;
-  } | null;
-  /** The setting `policy.fallback`: the action for packets if the policy has no `default_policy`. */
-  readonly fallback: PolicySurroundings['fallback'];
-  readonly activationTimeoutMs: number;
-  /** The DNS proxy; null if the configuration has no `dns` section. */
-  readonly dns: DnsProxy | null;
-  /** The service plane; null if the configuration has no `service_plane` section. */
-  readonly servicePlane: ServicePlanePorts | null;
-  /** The cluster; null if the configuration has no `cluster` section. */
-  readonly cluster?: Cluster | null;
-  /**
-   * `observer`: the observer thread. `policyFile`: the part that applies `policy.file` and its changes. The
-   * node actor starts these parts. Null or omitted: the node does not have the part.
-   */
-  readonly observer?: SupervisedPart | null;
-  readonly policyFile?: SupervisedPart | null;
-  /** The setting `kubernetes.in_cluster.name`. Null or omitted: there is no such integration. */
-  readonly inCluster?: string | null;
-  /** The setting `node.id`. */
-  readonly nodeId?: string;
-  /** The configuration file, for reloads. Null or omitted: the node cannot reload. */
-  readonly reload?: ReloadPorts | null;
-  readonly now?: () => Date;
-  /**
-   * Creates a policy thread. The system uses three threads: one for writes, one to explain the active policy,
-   * and one to explain drafts.
-   */
-  readonly createThread?: () => PolicyThread;
-  /** The thread for writes, if the caller has begun it before. */
-  readonly writing?: PolicyThread;
-};
-
-type PolicyChoice =
-  | { readonly by: 'active' }
-  | { readonly by: 'id'; readonly id: string }
-  | { readonly by: 'name'; readonly name: string };
-
-/** All functions of the running node that the API uses. */
-export type System = {
-  /** Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. */
-  readonly started: Promise<void>;
-  readonly bus: Bus<Message>;
-  readonly policies: {
-    /**
-     * Writes a policy. An invalid request does not reject the promise; the promise resolves with a `Refusal`.
-     */
-    write(write: PolicyWrite): Promise<PolicyOutcome>;
-    read(which: PolicyChoice): Promise<StoredPolicy | null>;
-    /**
-     * Returns the record of a policy and the JSON text of one source group; null if the policy or the group
-     * does not exist.
-     */
-    readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
-    list(): Promise<readonly PolicyRecord[]>;
-    history(id: string): Promise<readonly PolicyRecord[]>;
-    /** Returns the generation in force; 0 before the first activation. */
-    generation(): number;
-    /** Waits until the generation in force is `wanted` or a later one. Returns false after `withinMs`. */
-    reaches(wanted: number, withinMs: number): Promise<boolean>;
-  };
-  /**
-   * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
-   * different subjects alternate in the queue.
-   */
-  explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
-  /**
-   * Returns a description of the active policy; null if no policy is active. A separate thread reads and
-   * compiles the policy again.
-   */
-  describe(signal: AbortSignal): Promise<PolicyDescription | null>;
-  readonly performanceMode: {
-    /** Where a written performance mode is stored. */
-    readonly source: SettingsStore['source'];
-    read(): Promise<PerformanceMode>;
-    write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
-  };
-  readonly configuration: {
-    /** Reloads the configuration file. After a failure, the promise resolves with a `Refusal`. */
-    reload(request: ReloadRequest): Promise<ReloadReport | Refusal>;
-    /** The last reload that was no dry run; null if there was none. */
-    lastReload(): LastReload | null;
-  };
-  readonly integrations: Integrations;
-  readonly pendingChange: PendingChanges;
-  readonly cluster: ClusterRequests;
-  readiness(): ReadinessReport;
-  /**
-   * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
-   * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
-   */
-  inForceSince(): string | null;
-  /** Returns the counters of the datapath; null while the datapath is not open. */
-  datapathStats(): Promise<DatapathStats | null>;
-  /**
-   * Passes the event source of the datapath to `taker`, see `Datapath.takeEvents`. Has no effect on a node
-   * without a dataplane.
-   */
-  takeEvents(taker: (source: EventSource) => void): void;
-  /**
-   * Sets whether the BPF program also sends flow events while performance mode is enabled. Initially, it
-   * sends them.
-   */
-  setFlowsWanted(wanted: boolean): Promise<void>;
-  readonly traffic: Traffic;
-  readonly lookups: NodeLookups;
-  readonly inspecting: ServicePlaneState;
-  /** The recorded state transitions of all actors. The record contains no secrets. */
-  readonly debug: Statecharts;
-  /** Returns the XState snapshots of all running actors; the key is the name of the actor. */
-  snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
-  /**
-   * Finishes the current policy write and closes the datapath. The BPF programs in the kernel continue to
-   * enforce. A repeated call has no further effect.
-   */
-  shutdown(): Promise<void>;
-};
+import type { PolicyChoice, System, SystemPorts } from './system-contract.js';
 
 /**
  * The time for which a policy write waits for its response, in addition to the activation timeout. A commit
@@ -241,6 +101,7 @@ export function createSystem(ports: SystemPorts): System {
     failedChecks: () => failedChecks(conditionsOf(view())),
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
+  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports);
   const acceptByEnforced =
     servicePlane === null || dataplane?.found === undefined
       ? async () => {}
@@ -252,6 +113,7 @@ export function createSystem(ports: SystemPorts): System {
         list: async () => [...(await store.integrations.list()), ...(inCluster === null ? [] : [{ name: inCluster }])],
       },
       thread: writing,
+      membership: async (named, withinMs) => selectors?.members.membership(named, withinMs) ?? NOTHING_LISTED,
       surroundings,
       enforced: dataplane !== null,
       now,
@@ -261,7 +123,8 @@ export function createSystem(ports: SystemPorts): System {
       compiled: (stored) => void acceptByEnforced(stored),
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
-    dataplane: dataplane === null ? null : { ...dataplane, beforeClose: closePlanes },
+    dataplane:
+      dataplane === null ? null : { ...dataplane, beforeClose: closePlanes, members: selectors?.distribution ?? null },
     dns,
     servicePlane,
     cluster,
@@ -274,7 +137,9 @@ export function createSystem(ports: SystemPorts): System {
       writeThread: writing,
       explainThread: explaining,
       draftThread: drafting,
+      kubernetesThread: selectors?.members ?? null,
     },
+    integrations: selectors?.members ?? { names: NEVER, reflectors: NEVER },
     events,
     now,
   });
@@ -344,6 +209,7 @@ export function createSystem(ports: SystemPorts): System {
     if (message.type === 'policy.activated') {
       generation = message.generation;
       cluster?.describe(generation);
+      selectors?.activated(message);
     }
     if (message.type === 'config.reloaded') {
       const { type: _, failure, ...reload } = message;
@@ -354,6 +220,7 @@ export function createSystem(ports: SystemPorts): System {
       void changes.adopted(message.generation);
     }
   });
+  const outdated = selectors?.distribution.outdated.subscribe(() => bus.publish({ type: 'membership.changed' }));
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
   const followed = store.policies.followed.subscribe((generation) =>
     bus.publish({ type: 'policy.committed', generation }),
@@ -378,9 +245,10 @@ export function createSystem(ports: SystemPorts): System {
     node.stop();
     caSeen?.unsubscribe();
     followed.unsubscribe();
+    outdated?.unsubscribe();
     sampling?.unsubscribe();
     proposed?.unsubscribe();
-    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes()]);
+    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes(), selectors?.close()]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -401,6 +269,11 @@ export function createSystem(ports: SystemPorts): System {
       flow: ofDraft || packet.sourcePort === 0 ? null : await openFlowOf(traffic, packet),
       translation: await translationOf(traffic, packet),
     };
+  };
+  // A draft is explained with the scope of now, and the active policy with the scope of its compilation.
+  const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
+    const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
+    return selectors?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED;
   };
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
@@ -426,8 +299,13 @@ export function createSystem(ports: SystemPorts): System {
       reaches,
     },
     pendingChange: changes,
-    explain: (question, subject) => explainPolicy({ ...explainPorts, surroundings, node: nodeNow }, question, subject),
-    describe: (signal) => describePolicy({ policies: store.policies, createThread, surroundings }, signal),
+    explain: (question, subject) =>
+      explainPolicy({ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor }, question, subject),
+    describe: (signal) =>
+      describePolicy(
+        { policies: store.policies, createThread, surroundings, membership: selectors?.distribution.listed() },
+        signal,
+      ),
     performanceMode: {
       source: store.settings.source,
       read: async () => {
@@ -469,8 +347,23 @@ export function createSystem(ports: SystemPorts): System {
     readiness: () => {
       noteTimes();
       const seen = view();
-      return reportOf(conditionsOf(seen), supervisedPartsOf(seen), (name) => times.since(name));
+      return reportOf(conditionsOf(seen), supervisedPartsOf(seen), staleIntegrationsOf(seen), (name) =>
+        times.since(name),
+      );
     },
+    kubernetes:
+      selectors === null || ports.kubernetes == null
+        ? null
+        : {
+            source: ports.kubernetes.source,
+            store: store.integrations,
+            snapshotOf: (name) => {
+              const children = snapshotOf('integrations')?.children as Record<string, AnyActorRef | undefined>;
+              return children[name]?.getSnapshot() as IntegrationSnapshot | undefined;
+            },
+            members: () => selectors.distribution.counts,
+            now,
+          },
     inForceSince: () => {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
       return sinceMs === null ? null : new Date(sinceMs).toISOString();

@@ -7,6 +7,7 @@ import type {
 } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { Selector } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
@@ -127,9 +128,12 @@ export type Fact =
       /** The epoch that the activation has in the kernel; null on a node without a dataplane. */
       readonly epoch: number | null;
       readonly needs: Needs;
+      readonly selectors: readonly Selector[];
       readonly lookups: Lookups;
       readonly inspection: InspectionImage;
     }
+  /** The members of selectors have changed in a way that the policy in force must be compiled again. */
+  | { readonly type: 'membership.changed' }
   /**
    * The dataplane must enforce this program from now on. The dataplane actor accepts this message in each of
    * its states.

@@ -1,3 +1,4 @@
+import type { SelectorScope } from './membership.js';
 import type { Policy } from './policy-model.js';
 import type { Program } from './program.js';
 
@@ -17,6 +18,7 @@ export type Inspection = PolicyOrProgram<Policy> & { readonly generation: number
 /** The form in which an `Inspection` is sent to a service-plane thread. */
 export type InspectionImage = PolicyOrProgram<PolicyImage> & {
   readonly generation: number;
+  readonly scope: SelectorScope;
   /** Whether at least one rule of the policy intercepts TLS. */
   readonly intercepts: boolean;
 };

@@ -30,6 +30,8 @@ export class ApiSession {
   readonly #url: URL;
   readonly #agent: Agent;
   readonly #token: string;
+  /** The number of characters in the responses to `get`. */
+  received = 0;
 
   private constructor(
     server: ApiServer,
@@ -53,10 +55,18 @@ export class ApiSession {
   }
 
   static async open(server: ApiServer, deadlines: Deadlines, signal: AbortSignal): Promise<ApiSession> {
+    const late = new ApiFault('failed', `the credentials were not read in ${seconds(deadlines.headersMs)}`);
+    let deadline: NodeJS.Timeout | undefined;
+    // A file can lie on a network file system that does not respond.
+    const isLate = new Promise<never>((_, reject) => {
+      deadline = setTimeout(() => reject(late), deadlines.headersMs);
+    });
     try {
-      return new ApiSession(server, await server.credentials(), deadlines, signal);
+      return new ApiSession(server, await Promise.race([server.credentials(), isLate]), deadlines, signal);
     } catch (failure) {
       throw faultOf(failure);
+    } finally {
+      clearTimeout(deadline);
     }
   }
 
@@ -71,7 +81,9 @@ export class ApiSession {
     const deadline = setTimeout(() => response?.destroy(late), this.deadlines.bodyMs);
     try {
       response = await this.#open(path);
-      return parsed(await textOf(response, MOST_BODY_BYTES));
+      const text = await textOf(response, MOST_BODY_BYTES);
+      this.received += text.length;
+      return parsed(text);
     } catch (failure) {
       throw faultOf(failure);
     } finally {

@@ -12,6 +12,9 @@ const KEPT_ENDED = 8192;
 /** The bounds of the resource version at which an object claimed its new addresses. */
 export type ClaimTime = { readonly earliest: number; readonly latest: number };
 
+/** A claim in force: the address, and the bounds of the version of the claim. */
+export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
+
 /**
  * Decides which object owns an address in one integration: the last object that claimed it. A claim ends the
  * older claim to the same address. The older claim does not come back when the owner goes.
@@ -24,10 +27,13 @@ export class Claims {
    */
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();
-  readonly #changed: (address: number) => void;
+  readonly #changed: (address: number, displaced?: KubernetesObject) => void;
 
-  /** Calls `changed` for each address whose owner changes, or whose owner has changed. */
-  constructor(changed: (address: number) => void) {
+  /**
+   * Calls `changed` for each address whose owner changes, or whose owner has changed. `displaced`: the object
+   * whose claim a later claim has ended.
+   */
+  constructor(changed: (address: number, displaced?: KubernetesObject) => void) {
     this.#changed = changed;
   }
 
@@ -67,6 +73,22 @@ export class Claims {
       const owner = this.#owners.get(address);
       if (owner !== undefined ? !isLater(claim, owner) : claim.latest < this.#endedAt(address)) continue;
       this.#owners.set(address, claim);
+      this.#changed(address, owner?.object);
+    }
+  }
+
+  /** Returns the claims of an object that are in force. */
+  of(object: KubernetesObject): readonly OwnedAddress[] {
+    return claimedAddresses(object).flatMap((address): OwnedAddress[] => {
+      const claim = this.#owners.get(address);
+      return claim?.object.uid === object.uid ? [[address, claim.earliest, claim.latest]] : [];
+    });
+  }
+
+  /** Makes the claims of an object as `of` has returned them in an earlier process. */
+  restore(object: KubernetesObject, owned: readonly OwnedAddress[]): void {
+    for (const [address, earliest, latest] of owned) {
+      this.#owners.set(address, { object, earliest, latest });
       this.#changed(address);
     }
   }

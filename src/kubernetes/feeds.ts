@@ -1,3 +1,4 @@
+import type { CompleteScope, OwningObject } from './integration-objects.js';
 import type { Memberships } from './memberships.js';
 import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
 
@@ -8,9 +9,12 @@ export type FeedScope = {
   readonly node?: string | undefined;
 };
 
-/** The lists and watches of these scopes begin, or one of them delivers objects. */
+/**
+ * The lists and watches of these scopes begin, or one of them delivers objects. Only the versions of feeds with
+ * the same `cluster` can be compared.
+ */
 export type FeedEvent =
-  | { readonly type: 'begun'; readonly feed: number; readonly scopes: readonly FeedScope[] }
+  | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: FeedScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
@@ -23,12 +27,23 @@ type Waiting = { readonly scope: Scope; version: number | undefined; objects: Ma
 export class Feeds {
   readonly #integration: string;
   readonly #memberships: Memberships;
-  #current: { readonly feed: number; readonly scopes: readonly Scope[] } = { feed: 0, scopes: [] };
-  #next: { readonly feed: number; readonly waiting: readonly Waiting[] } | undefined;
+  #current: { readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] } | undefined;
+  #next: { readonly feed: number; readonly cluster: string; readonly waiting: readonly Waiting[] } | undefined;
 
   constructor(integration: string, memberships: Memberships) {
     this.#integration = integration;
     this.#memberships = memberships;
+  }
+
+  /** The cluster whose objects are in effect; undefined before the first complete feed. */
+  get cluster(): string | undefined {
+    return this.#current?.cluster;
+  }
+
+  /** Takes the objects that an earlier process has stored, as those of a complete feed. Call it first. */
+  restore(cluster: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
+    this.#memberships.restore(this.#integration, objects, complete);
+    this.#current = { feed: 0, cluster, scopes: complete.map(({ scope }) => scope) };
   }
 
   /** Takes an event. An event of a feed that was replaced has no effect. */
@@ -36,12 +51,12 @@ export class Feeds {
     const { feed } = event;
     if (event.type === 'begun') {
       const waiting = event.scopes.map((scope) => ({ scope: scopeOf(scope), version: undefined, objects: new Map() }));
-      this.#next = { feed, waiting };
+      this.#next = { feed, cluster: event.cluster, waiting };
       this.#completeNext();
       return;
     }
     const scope = scopeOf(event.scope);
-    if (feed === this.#current.feed) this.#memberships.objects(this.#integration, scope, event.message);
+    if (feed === this.#current?.feed) this.#memberships.objects(this.#integration, scope, event.message);
     else if (feed === this.#next?.feed) {
       const waiting = this.#next.waiting.find((candidate) => isSame(candidate.scope, scope));
       if (waiting !== undefined) wait(waiting, event.message);
@@ -58,13 +73,17 @@ export class Feeds {
       if (version === undefined) return;
       lists.push({ scope, version, objects: [...objects.values()] });
     }
+    const { feed, cluster } = next;
+    const before = this.#current?.cluster === cluster ? this.#current.scopes : [];
+    // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
+    if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
     for (const { scope, version, objects } of lists) {
       this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
     }
-    for (const scope of this.#current.scopes) {
+    for (const scope of before) {
       if (!lists.some((list) => isSame(list.scope, scope))) this.#memberships.ended(this.#integration, scope);
     }
-    this.#current = { feed: next.feed, scopes: lists.map(({ scope }) => scope) };
+    this.#current = { feed, cluster, scopes: lists.map(({ scope }) => scope) };
     this.#next = undefined;
   }
 }

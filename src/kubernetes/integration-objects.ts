@@ -1,10 +1,12 @@
-import { Claims } from './claims.js';
+import { Claims, type OwnedAddress } from './claims.js';
 import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName, Scope } from './objects.js';
 
 /** The functions that are called after a change. They must not call back. */
 export type ObjectListener = {
   /** The owner of an address is another object, or the owner has changed. */
   readonly addressChanged: (address: number) => void;
+  /** An object or its claims have changed, or the object was removed. */
+  readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** A namespace was added or removed, or its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
   /** A scope is complete or has ended, or nodes, their labels or their pod networks have changed. */
@@ -12,7 +14,11 @@ export type ObjectListener = {
 };
 
 /** A scope with a complete list. `version`: the last resource version that was received. */
-type CompleteScope = { readonly scope: Scope; version: number };
+type ScopeState = { readonly scope: Scope; version: number };
+export type CompleteScope = Readonly<ScopeState>;
+
+/** An object, and its claims that are in force. */
+export type OwningObject = { readonly object: KubernetesObject; readonly owned: readonly OwnedAddress[] };
 
 /** The objects of one integration. */
 export class IntegrationObjects {
@@ -27,10 +33,13 @@ export class IntegrationObjects {
   readonly #namespaceLabels = new Map<string, Labels>();
   readonly #listener: ObjectListener;
   readonly #maxObjects: number;
-  #complete: readonly CompleteScope[] = [];
+  #complete: readonly ScopeState[] = [];
 
   constructor(listener: ObjectListener, maxObjects: number) {
-    this.claims = new Claims(listener.addressChanged);
+    this.claims = new Claims((address, displaced) => {
+      listener.addressChanged(address);
+      if (displaced !== undefined) listener.objectChanged(displaced.resource, displaced.uid);
+    });
     this.#listener = listener;
     this.#maxObjects = maxObjects;
   }
@@ -38,6 +47,10 @@ export class IntegrationObjects {
   /** The scopes whose objects are known. */
   get scopes(): readonly Scope[] {
     return this.#complete.map(({ scope }) => scope);
+  }
+
+  get complete(): readonly CompleteScope[] {
+    return this.#complete;
   }
 
   get nodes(): Iterable<NodeRecord> {
@@ -48,8 +61,38 @@ export class IntegrationObjects {
     return this.#objects.pods.values();
   }
 
+  *all(): Generator<KubernetesObject> {
+    for (const resource of RESOURCES) yield* this.#ofResource(resource);
+  }
+
   count(resource: ResourceName): number {
     return this.#objects[resource].size;
+  }
+
+  /** Returns an object for the store; undefined if there is no such object. */
+  owning(resource: ResourceName, uid: string): OwningObject | undefined {
+    const object = this.#objects[resource].get(uid);
+    return object === undefined ? undefined : { object, owned: this.claims.of(object) };
+  }
+
+  /** Takes the objects and scopes of an earlier process. There must be no objects before. */
+  restore(objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
+    for (const { object, owned } of objects) {
+      const known: Map<string, KubernetesObject> = this.#objects[object.resource];
+      known.set(object.uid, object);
+      this.claims.restore(object, owned);
+      this.#tell(undefined, object);
+    }
+    this.#complete = complete.map(({ scope, version }) => ({ scope, version }));
+    this.#listener.scopeChanged();
+  }
+
+  /** Removes all objects and scopes, because the objects of another cluster follow. */
+  clear(): void {
+    this.#complete = [];
+    for (const object of this.all()) this.#remove(object);
+    this.claims.forgetVersions();
+    this.#listener.scopeChanged();
   }
 
   /** The labels of the namespace of a pod; undefined if the namespace is not known. */
@@ -75,7 +118,7 @@ export class IntegrationObjects {
   }
 
   /** A first list tells nothing about the time of claims, so its version before is 0. */
-  #begin(scope: Scope): CompleteScope {
+  #begin(scope: Scope): ScopeState {
     const complete = { scope, version: 0 };
     this.#complete = [...this.#complete, complete];
     return complete;
@@ -86,7 +129,7 @@ export class IntegrationObjects {
    * from one object to another. If the version has gone back, the server was restored or is another server:
    * versions cannot be compared with earlier versions.
    */
-  #list(complete: CompleteScope, objects: readonly KubernetesObject[], version: number): void {
+  #list(complete: ScopeState, objects: readonly KubernetesObject[], version: number): void {
     const { scope, version: before } = complete;
     const isRestored = version < before;
     complete.version = version;
@@ -98,14 +141,19 @@ export class IntegrationObjects {
       } else if (after.version < object.version && !isRestored) listed.delete(object.uid);
       else this.claims.keep(object, after);
     }
-    if (isRestored) this.claims.forgetVersions();
+    if (isRestored) this.#forgetVersions();
     const first = before === 0 || isRestored ? 0 : before + 1;
     for (const object of listed.values()) {
       this.#put(object, { earliest: Math.min(first, object.version), latest: object.version });
     }
   }
 
-  #apply(complete: CompleteScope, message: Exclude<ObjectMessage, { readonly type: 'listed' }>): void {
+  #forgetVersions(): void {
+    this.claims.forgetVersions();
+    for (const { resource, uid } of this.all()) this.#listener.objectChanged(resource, uid);
+  }
+
+  #apply(complete: ScopeState, message: Exclude<ObjectMessage, { readonly type: 'listed' }>): void {
     const version = message.type === 'changed' ? message.object.version : message.version;
     complete.version = Math.max(complete.version, version);
     const { resource } = complete.scope;
@@ -139,16 +187,17 @@ export class IntegrationObjects {
     this.#tell(object, undefined);
   }
 
-  /** Tells the listener about a changed namespace or node. The claims tell it about addresses. */
+  /** Tells the listener about a changed object. The claims tell it about addresses. */
   #tell(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
     const object = after ?? before;
+    if (object !== undefined) this.#listener.objectChanged(object.resource, object.uid);
     if (object?.resource === 'namespaces') {
       if (after === undefined) this.#namespaceLabels.delete(object.name);
       else this.#namespaceLabels.set(object.name, object.labels);
       if (!areEqual(before?.labels, after?.labels)) this.#listener.namespaceChanged(object.name);
     } else if (object?.resource === 'nodes') {
       const isAsBefore = areEqual(before?.labels, after?.labels) && areEqual(networksOf(before), networksOf(after));
-      if (!isAsBefore) this.#listener.scopeChanged();
+      if (!isAsBefore || before?.undecided !== after?.undecided) this.#listener.scopeChanged();
     }
   }
 
@@ -156,6 +205,8 @@ export class IntegrationObjects {
     return this.#objects[resource].values();
   }
 }
+
+const RESOURCES = ['pods', 'nodes', 'namespaces'] as const;
 
 function isSame(a: Scope, b: Scope): boolean {
   return a.resource === b.resource && a.namespace === b.namespace && a.node === b.node;

@@ -11,8 +11,16 @@ import {
 } from './reflector.js';
 import { nameOf, type Scope, scopesOf, type Wanted } from './scopes.js';
 
-/** An API server and the objects that are needed of it. Equal keys mean the same server and credentials. */
-export type IntegrationTarget = { readonly server: ApiServer; readonly serverKey: string; readonly wanted: Wanted };
+/**
+ * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
+ * Equal `cluster`: the same cluster, so that versions can be compared.
+ */
+export type IntegrationTarget = {
+  readonly server: ApiServer;
+  readonly serverKey: string;
+  readonly cluster: string;
+  readonly wanted: Wanted;
+};
 
 /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
 export type KeepOf<Kept> = (kind: Scope['kind']) => ReflectorOptions<Kept>['keep'];
@@ -22,7 +30,7 @@ export type IntegrationEvent<Kept> =
    * A feed begins: the reflectors of these scopes. The feed before stays in force until each scope has a
    * list.
    */
-  | { readonly type: 'begun'; readonly feed: number; readonly scopes: readonly Scope[] }
+  | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: Scope; readonly message: ObjectMessage<Kept> }
   /**
    * A reflector of the newest feed entered a phase; null if the newest feed does not have it. `at`: ISO 8601.
@@ -89,17 +97,20 @@ class IntegrationWatch<Kept> {
     this.#next?.subscription.unsubscribe();
   }
 
-  retarget({ server, serverKey, wanted }: IntegrationTarget): void {
+  retarget({ server, serverKey, cluster, wanted }: IntegrationTarget): void {
     const scopes = scopesOf(wanted);
-    const key = JSON.stringify([serverKey, scopes.map(nameOf)]);
+    const key = JSON.stringify([serverKey, cluster, scopes.map(nameOf)]);
     const newest = this.#next ?? this.#current;
     if (newest?.key === key) return;
     for (const name of newest?.phases.keys() ?? []) this.#report(name, null);
     this.#next?.subscription.unsubscribe();
-    this.#begin(key, server, scopes);
+    this.#begin(key, { server, cluster, scopes });
   }
 
-  #begin(key: string, server: ApiServer, scopes: readonly Scope[]): void {
+  #begin(
+    key: string,
+    { server, cluster, scopes }: Pick<IntegrationTarget, 'server' | 'cluster'> & { readonly scopes: readonly Scope[] },
+  ): void {
     const names = scopes.map(nameOf);
     const feed: Feed = {
       number: ++this.#feeds,
@@ -109,7 +120,7 @@ class IntegrationWatch<Kept> {
       phases: new Map(names.map((name) => [name, null])),
     };
     this.#next = feed;
-    this.#subscriber.next({ type: 'begun', feed: feed.number, scopes });
+    this.#subscriber.next({ type: 'begun', feed: feed.number, cluster, scopes });
     this.#completeNext();
     for (const scope of scopes) {
       const keep = this.#keepOf(scope.kind);

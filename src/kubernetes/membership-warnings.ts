@@ -7,6 +7,8 @@ import type { SelectorIndex } from './selector-index.js';
  *   because all processes of the node have that address. `first`: the name of one of them.
  * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
  *   because their networks or the pods of all namespaces are not known.
+ * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have the
+ *   wrong shape. Their addresses are closed. `first`: the name of one of them.
  * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
  */
 export type MembershipWarning =
@@ -14,6 +16,12 @@ export type MembershipWarning =
       readonly code: 'host_network_skipped';
       readonly integration: string;
       readonly key: string;
+      readonly count: number;
+      readonly first: string;
+    }
+  | {
+      readonly code: 'objects_undecided';
+      readonly integration: string;
       readonly count: number;
       readonly first: string;
     }
@@ -31,6 +39,12 @@ export function warningsOf(
     const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
     const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
     if (hasPods && closed.length === 0) warnings.push({ code: 'pods_not_closed', integration });
+    const undecided = [...objects.all()].filter((object) => object.undecided === true);
+    const [first] = undecided;
+    if (first !== undefined) {
+      const name = first.resource === 'pods' ? `${first.namespace}/${first.name}` : first.name;
+      warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: name });
+    }
     if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
     return warnings;
   });

@@ -1,13 +1,14 @@
 import type { MemberList, Members, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
 import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
-import { IntegrationObjects } from './integration-objects.js';
+import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
-import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
+import type { KubernetesObject, Labels, ObjectMessage, ResourceName, Scope } from './objects.js';
+import { OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
-import { isSameScope, scopeOf } from './selector-scope.js';
+import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
-import { type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
+import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
@@ -17,6 +18,8 @@ export type MembershipOptions = {
   readonly podNetworks?: readonly Prefix[] | undefined;
   readonly maxObjects?: number | undefined;
   readonly maxUnusedSets?: number | undefined;
+  /** Called for each object that has changed, also if only its claims have changed. Must not call back. */
+  readonly objectChanged?: ((integration: string, resource: ResourceName, uid: string) => void) | undefined;
 };
 
 /** The object that owns an address in an integration. */
@@ -39,6 +42,8 @@ export class Memberships implements Members {
   /** The set of each address that has an owner, as the changes have told it. */
   readonly #members = new Map<number, CountedSet>();
   readonly #changed = new Set<number>();
+  /** The names of the owners of addresses, as of the last call of `take`. */
+  readonly owners = new OwnerNames();
   /** Addresses with owners in two or more integrations. */
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
@@ -61,18 +66,28 @@ export class Memberships implements Members {
 
   /** Takes a message from a list or a watch of an integration. */
   objects(name: string, scope: Scope, message: ObjectMessage): void {
-    let integration = this.#integrations.get(name);
-    if (integration === undefined) {
-      integration = this.#newIntegration();
-      this.#integrations.set(name, integration);
-      this.#select(name, integration);
-    }
+    const integration = this.#integration(name);
+    const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
+    if (hadNamespaces !== hasNamespaces(integration)) this.#touch(integration);
   }
 
   /** Ends a scope: its objects are not needed any more. */
   ended(name: string, scope: Scope): void {
-    this.#integrations.get(name)?.objects.end(scope);
+    const integration = this.#integrations.get(name);
+    if (integration === undefined) return;
+    integration.objects.end(scope);
+    if (scope.resource === 'namespaces') this.#touch(integration);
+  }
+
+  /** Takes the objects of an integration that an earlier process has stored. */
+  restore(name: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
+    this.#integration(name).objects.restore(objects, complete);
+  }
+
+  /** Removes the objects of an integration because those of another cluster follow, before the next `take`. */
+  clear(name: string): void {
+    this.#integrations.get(name)?.objects.clear();
   }
 
   /** Removes an integration with its objects. No policy may name it (D38). */
@@ -80,13 +95,13 @@ export class Memberships implements Members {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     this.#integrations.delete(name);
-    for (const address of integration.objects.claims.addresses()) this.#changed.add(address);
+    this.#touch(integration);
     this.#isScopeOld = true;
   }
 
   /**
    * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
-   * then at most one that only adds.
+   * then at most one that only adds. Afterwards `scope` and `owners` are those of the same time.
    */
   take(): readonly MembershipChange[] {
     const less = new ChangeLists();
@@ -94,6 +109,7 @@ export class Memberships implements Members {
     for (const address of this.#changed) {
       const before = this.#members.get(address);
       const after = this.#setNow(address);
+      this.owners.set(address, this.#firstOwnerOf(address));
       if (before === after) continue;
       if (after === undefined) this.#members.delete(address);
       else {
@@ -101,11 +117,13 @@ export class Memberships implements Members {
         this.#sets.use(after);
       }
       if (before !== undefined) this.#sets.release(before);
-      const lists = after !== undefined && (before === undefined || isSubset(before, after)) ? more : less;
+      const addsOnly = after !== undefined && after !== this.#sets.closed;
+      const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
     this.#changed.clear();
+    this.#renewScope();
     const added = this.#sets.takeAdded();
     const dropped = this.#sets.drop();
     const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
@@ -136,16 +154,24 @@ export class Memberships implements Members {
   }
 
   /**
-   * The scope of the selectors. It is the same object as long as its contents are the same. A scope that
-   * resolves more selectors takes effect after the changes of `take`.
+   * The scope of the selectors at the time of the last `take`. It is the same object as long as its contents
+   * are the same. A scope that resolves more selectors takes effect after the changes of `take`.
    */
   get scope(): SelectorScope {
-    if (!this.#isScopeOld) return this.#scope;
-    const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
-    const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
-    if (!isSameScope(scope, this.#scope)) this.#scope = scope;
-    this.#isScopeOld = false;
     return this.#scope;
+  }
+
+  /** Whether the next `take` may change members or the scope. */
+  get isChanged(): boolean {
+    return this.#changed.size > 0 || this.#isScopeOld;
+  }
+
+  /** Whether all objects are known on which these selectors depend, also if `take` has not told it yet. */
+  knows(selectors: Iterable<Selector>): boolean {
+    return [...selectors].every((selector) => {
+      const objects = this.#integrations.get(selector.source.integration)?.objects;
+      return objects !== undefined && isResolved(parseSelector(selector), objects);
+    });
   }
 
   setOf(address: number): CountedSet | undefined {
@@ -189,11 +215,29 @@ export class Memberships implements Members {
     return this.#integrations.get(name)?.objects;
   }
 
-  #newIntegration(): Integration {
+  #renewScope(): void {
+    if (!this.#isScopeOld) return;
+    const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
+    const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
+    if (!isSameScope(scope, this.#scope)) this.#scope = scope;
+    this.#isScopeOld = false;
+  }
+
+  #integration(name: string): Integration {
+    const known = this.#integrations.get(name);
+    if (known !== undefined) return known;
+    const integration = this.#newIntegration(name);
+    this.#integrations.set(name, integration);
+    this.#select(name, integration);
+    return integration;
+  }
+
+  #newIntegration(name: string): Integration {
     const objects = new IntegrationObjects(
       {
         addressChanged: (address) => this.#changed.add(address),
-        namespaceChanged: (name) => this.#touchNamespace(integration, name),
+        objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
+        namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
         scopeChanged: () => {
           this.#isScopeOld = true;
         },
@@ -211,7 +255,12 @@ export class Memberships implements Members {
     if (selectors.length === before.size && selectors.every(({ key }) => before.has(key))) return;
     integration.selectors = selectors;
     integration.index = new SelectorIndex(selectors);
-    for (const address of integration.objects.claims.addresses()) this.#changed.add(address);
+    this.#touch(integration);
+  }
+
+  /** Looks again at all addresses of an integration. */
+  #touch({ objects }: Integration): void {
+    for (const address of objects.claims.addresses()) this.#changed.add(address);
   }
 
   /** Looks again at the pods of a namespace whose labels have changed. */
@@ -223,15 +272,33 @@ export class Memberships implements Members {
     }
   }
 
-  /** The set that an address has now; undefined if no object owns it. */
+  /** The owner in the integration with the first name, so that a restart changes no name. */
+  #firstOwnerOf(address: number): AddressOwner | undefined {
+    let first: AddressOwner | undefined;
+    for (const [integration, { objects }] of this.#integrations) {
+      const object = objects.claims.ownerOf(address);
+      if (object !== undefined && (first === undefined || integration < first.integration))
+        first = { integration, object };
+    }
+    return first;
+  }
+
+  /**
+   * The set that an address has now; undefined if no object owns it. With an undecided owner, the address is
+   * closed, also if it has other owners.
+   */
   #setNow(address: number): CountedSet | undefined {
     const keys: string[] = [];
     let owners = 0;
-    for (const { objects, index } of this.#integrations.values()) {
+    let isClosed = false;
+    for (const integration of this.#integrations.values()) {
+      const { objects, index } = integration;
       const owner = objects.claims.ownerOf(address);
       if (owner === undefined) continue;
       owners++;
-      for (const selector of index.matching(owner, objects.namespaceLabelsOf(owner))) {
+      const namespaceLabels = objects.namespaceLabelsOf(owner);
+      isClosed ||= owner.undecided === true || isOfUnknownNamespace(integration, owner, namespaceLabels);
+      for (const selector of index.matching(owner, namespaceLabels)) {
         const isOfOther =
           owner.resource === 'nodes' && selector.resource === 'nodes' && !selectsAddress(selector, owner, address);
         if (!isOfOther) keys.push(selector.key);
@@ -242,8 +309,20 @@ export class Memberships implements Members {
       this.#shared.add(address);
       keys.sort();
     }
+    if (isClosed) return this.#sets.closed;
     return owners === 0 ? undefined : this.#sets.of(keys);
   }
+}
+
+/** Whether a selector cannot be decided for a pod because its namespace is not known. */
+function isOfUnknownNamespace(of: Integration, owner: KubernetesObject, labels: Labels | undefined): boolean {
+  if (owner.resource !== 'pods' || labels !== undefined || !hasNamespaces(of)) return false;
+  return of.selectors.some((selector) => mayBeSelected(selector, owner));
+}
+
+/** Whether all namespaces are known. Otherwise selectors by labels of namespaces are not resolved. */
+function hasNamespaces({ objects }: Integration): boolean {
+  return objects.scopes.some(({ resource }) => resource === 'namespaces');
 }
 
 class ChangeLists {

@@ -3,7 +3,7 @@ import type { Prefix } from '#contracts/policy-model.js';
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
-/** Bounds on what the reader keeps of one object. An object beyond them is damaged. */
+/** Bounds on what the reader keeps of one object. An object beyond them is undecided. */
 const MAX_NAME = 253;
 const MAX_ADDRESSES = 16;
 const MAX_LABEL_CHARACTERS = 32_768;
@@ -19,12 +19,16 @@ const NONE: readonly never[] = [];
  * 7 kB.
  */
 export class ObjectReader {
-  /** The number of objects that had the wrong shape and were skipped. */
+  /** How often an object had the wrong shape or exceeded a bound. */
   damaged = 0;
   readonly #labels = new Array<Labels | undefined>(LABEL_CACHE);
   readonly #strings = new Map<string, string>();
 
-  /** Returns the record of an object, or undefined if the object has the wrong shape. Never throws. */
+  /**
+   * Returns the record of an object. A pod or a node of which a part is damaged keeps those addresses that can
+   * be read, and is undecided. Without its record, the address would have no owner, and no deny rule by a
+   * selector would match it. Returns undefined if the object has no identity. Never throws.
+   */
   read(resource: ResourceName, value: unknown): KubernetesObject | undefined {
     try {
       if (resource === 'pods') return this.#pod(value);
@@ -32,7 +36,7 @@ export class ObjectReader {
     } catch (failure) {
       if (!(failure instanceof Damaged)) throw failure;
       this.damaged++;
-      return undefined;
+      return resource === 'namespaces' ? undefined : lenient(() => undecided(resource, objectOf(value)), undefined);
     }
   }
 
@@ -51,7 +55,7 @@ export class ObjectReader {
       hostNetwork: optionalBoolean(spec.hostNetwork),
       phase: this.#shared(optionalName(status.phase)),
       deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
-      running: CONTAINER_LISTS.some((list) => arrayOf(status[list]).some(isRunning)),
+      running: hasRunning(status),
       started: timeOf(status.startTime) || common.started,
     };
   }
@@ -120,6 +124,60 @@ class Damaged extends Error {}
 
 type Fields = Readonly<Record<string, unknown>>;
 const CONTAINER_LISTS = ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const;
+
+function undecided(resource: 'pods' | 'nodes', object: Fields): PodRecord | NodeRecord {
+  const metadata = objectOf(object.metadata);
+  const spec = lenient(() => objectOf(object.spec ?? {}), {});
+  const status = lenient(() => objectOf(object.status ?? {}), {});
+  const common = {
+    uid: nameOf(metadata.uid),
+    name: nameOf(metadata.name),
+    labels: NO_LABELS,
+    version: parseVersion(metadata.resourceVersion) ?? damaged(),
+    started: lenient(() => timeOf(metadata.creationTimestamp), 0),
+    undecided: true,
+  } as const;
+  if (resource === 'nodes') {
+    const addresses = lenient(() => arrayOf(status.addresses), NONE).map((entry) => lenient(() => objectOf(entry), {}));
+    const ofType = (type: string) =>
+      readableAddresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
+    const networks = [...lenient(() => arrayOf(spec.podCIDRs), NONE), spec.podCIDR];
+    const podNetworks = networks.flatMap((network) => lenient(() => ipv4Networks([network]), NONE));
+    return { resource, ...common, internal: ofType('InternalIP'), external: ofType('ExternalIP'), podNetworks };
+  }
+  const list = lenient(() => arrayOf(status.podIPs), NONE).map((entry) => lenient(() => objectOf(entry).ip, ''));
+  return {
+    resource,
+    ...common,
+    namespace: nameOf(metadata.namespace),
+    serviceAccount: lenient(() => optionalName(spec.serviceAccountName), ''),
+    nodeName: lenient(() => optionalName(spec.nodeName), ''),
+    addresses: readableAddresses([...list, status.podIP]),
+    hostNetwork: spec.hostNetwork === true,
+    phase: lenient(() => optionalName(status.phase), ''),
+    deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
+    running: lenient(() => hasRunning(status), true),
+  };
+}
+
+/** Returns the result of `read`, or `otherwise` if the read part is damaged. */
+function lenient<T>(read: () => T, otherwise: T): T {
+  try {
+    return read();
+  } catch (failure) {
+    if (failure instanceof Damaged) return otherwise;
+    throw failure;
+  }
+}
+
+function readableAddresses(list: readonly unknown[]): readonly number[] {
+  const found = list.map((text) => (typeof text === 'string' ? parseAddress(text) : undefined));
+  return [...new Set(found.filter((address) => address !== undefined))];
+}
+
+function hasRunning(status: Fields): boolean {
+  return CONTAINER_LISTS.some((list) => arrayOf(status[list]).some(isRunning));
+}
 
 function isRunning(status: unknown): boolean {
   const { running } = objectOf(objectOf(status).state ?? {});

@@ -36,7 +36,14 @@ export type ReflectorOptions<Kept> = {
   /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
   readonly keep: (object: unknown) => Kept | undefined;
   readonly times?: ReflectorTimes;
+  readonly bounds?: ListBounds;
 };
+
+/** The bounds of one list. A server that sends more does not stop to send, or has more than Weir supports. */
+export type ListBounds = { readonly objects: number; readonly characters: number };
+
+/** Kubernetes supports 150,000 pods. A pod has some 7 kB. */
+const LIST_BOUNDS: ListBounds = { objects: 200_000, characters: 4 * 1024 ** 3 };
 
 /**
  * `listed`: all objects of the scope at a version. A list that is not complete gives no message, so that the
@@ -150,13 +157,24 @@ class Reflector<Kept> {
     return Math.max(Math.random() * most, fault?.retryAfterMs ?? 0);
   }
 
-  /** Reports all objects of a new list. Returns the version of the list. */
+  /**
+   * Reports all objects of a new list. Returns the version of the list. A list beyond the bounds fails, so that
+   * the objects before stay in force.
+   */
   async #list(session: ApiSession): Promise<number> {
     const objects: Kept[] = [];
+    const bounds = this.#options.bounds ?? LIST_BOUNDS;
+    let left = bounds.objects;
+    const mostReceived = session.received + bounds.characters;
     for (let next = ''; ; ) {
       const query = this.#query({ limit: String(this.#pageSize), ...(next === '' ? {} : { continue: next }) });
       const page = listPageOf(await session.get(this.#path + query));
       this.#enter('listing', null);
+      // A page without objects counts too, so that a list of such pages ends.
+      left -= Math.max(page.objects.length, page.next === '' ? 0 : 1);
+      if (left < 0) throw new ApiFault('failed', `the list has more than ${bounds.objects} objects`);
+      if (session.received > mostReceived)
+        throw new ApiFault('failed', `the list has more than ${bounds.characters} characters`);
       for (const { value } of page.objects) {
         const kept = this.#options.keep(value);
         if (kept !== undefined) objects.push(kept);

@@ -32,8 +32,12 @@ export function isSameScope(a: SelectorScope, b: SelectorScope): boolean {
 }
 
 /** Whether the complete scopes contain all objects on which a selector depends. */
-function isResolved(selector: ParsedSelector, objects: IntegrationObjects): boolean {
-  if (selector.resource === 'nodes') return has(objects, 'nodes');
+export function isResolved(selector: ParsedSelector, objects: IntegrationObjects): boolean {
+  if (selector.resource === 'nodes') {
+    // The networks of an undecided node may belong to the selector or not.
+    const isDecided = !selector.podNetworks || [...objects.nodes].every((node) => node.undecided !== true);
+    return isDecided && has(objects, 'nodes');
+  }
   if (selector.namespaceLabels !== undefined && !has(objects, 'namespaces')) return false;
   return has(objects, 'pods') || (selector.namespace !== undefined && has(objects, 'pods', selector.namespace));
 }

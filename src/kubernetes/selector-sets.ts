@@ -1,4 +1,4 @@
-import type { SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 
 /** A set and the number of addresses that have it. */
 export type CountedSet = SelectorSet & { uses: number };
@@ -11,6 +11,8 @@ const MAX_UNUSED = 65_536;
 
 /** Gives each set of selectors a number. A number is never given to another set. */
 export class SelectorSets {
+  /** The set of owners for which no selector can be decided. Its count begins with 1, so that it is never unused. */
+  readonly closed: CountedSet = { ...CLOSED_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
   /** Sets without addresses. The set that is unused for the longest time is first. */
   readonly #unused = new Set<CountedSet>();

@@ -79,6 +79,15 @@ export function isSelected(
   return selector.resource === 'nodes' || isOfPod(selector, object as PodRecord, namespaceLabels);
 }
 
+/**
+ * Whether a selector selects a pod if the labels of its namespace are the right ones. While the namespace of a
+ * pod is not known, such a selector cannot be decided.
+ */
+export function mayBeSelected(selector: ParsedSelector, pod: PodRecord): boolean {
+  if (selector.resource !== 'pods' || selector.namespaceLabels === undefined) return false;
+  return areMet(selector.labels, pod.labels) && isOfPod({ ...selector, namespaceLabels: undefined }, pod, undefined);
+}
+
 function isOfPod(selector: PodSelector, pod: PodRecord, labels: Labels | undefined): boolean {
   const { namespace, serviceAccount, namespaceLabels } = selector;
   if (namespace !== undefined && namespace !== pod.namespace) return false;

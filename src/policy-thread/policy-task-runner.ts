@@ -1,9 +1,10 @@
 import type { Needs } from '#bus/bus-messages.js';
-import { NOTHING_LISTED } from '#contracts/membership.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { ContainingGroups } from '#policy/check/containing-groups.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
+import { lintMembers } from '#policy/check/member-lint.js';
 import { type GroupPart, inEvaluationOrder, type PolicyParts } from '#policy/check/policy-parts.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
@@ -28,6 +29,7 @@ import type {
   Prepared,
   PrepareGroup,
   PreparePolicy,
+  PrepareWithMembers,
   TooLarge,
   Unreadable,
 } from './policy-work.js';
@@ -35,6 +37,7 @@ import { nodeOf, readText } from './read-text.js';
 import { inRecord } from './stored-text.js';
 
 const KEPT_POLICIES = 2;
+const MOST_WAITING = 4;
 
 /**
  * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
@@ -49,6 +52,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
         return runner.prepare(work);
       case 'prepare_group':
         return runner.prepareGroup(work);
+      case 'prepare_with_members':
+        return runner.prepareWithMembers(work);
       case 'locate_group':
         return runner.locateGroup(work);
       case 'explain':
@@ -67,6 +72,9 @@ class PolicyTaskRunner {
   readonly #proofs = new ProofMemory();
   readonly #containingGroups = new ContainingGroups();
   readonly #writer = new PolicyWriter();
+  /** The tasks that need members, by their id. */
+  readonly #waiting = new Map<number, Finish>();
+  #lastWaiting = 0;
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
@@ -77,8 +85,13 @@ class PolicyTaskRunner {
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, parsed } = read;
     this.#parsed.keep(work.key, parsed);
-    const prepared = this.#prepared(parsed.parts, policy, warnings, work);
-    return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
+    const base = text.form === 'envelope' ? '/policy' : '';
+    return this.#withMembers(policy, work, (membership) => {
+      const groups = parsed.parts.groups.map(({ group }) => group);
+      const more = lintMembers(groups, membership).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
+      const prepared = this.#prepared(parsed.parts, policy, [...warnings, ...more], work, membership);
+      return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
+    });
   }
 
   prepareGroup(work: PrepareGroup): PolicyResult<PrepareGroup> {
@@ -97,10 +110,35 @@ class PolicyTaskRunner {
     if (write === null) return { kind: 'no_such_group' };
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
     this.#parsed.keep(work.key, write.parsed);
-    const prepared = this.#prepared(write.parsed.parts, write.policy, write.warnings, work);
-    if ('kind' in prepared) return prepared;
-    const { created, edit, groupJson } = write;
-    return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
+    const { parsed: after, policy, created, edit, groupJson } = write;
+    return this.#withMembers(policy, work, (membership) => {
+      const written = policy.groups.filter(({ id }) => id === group).map((own) => ({ ...own, pointer: '' }));
+      const warnings = [...write.warnings, ...lintMembers(written, membership)];
+      const prepared = this.#prepared(after.parts, policy, warnings, work, membership);
+      if ('kind' in prepared) return prepared;
+      return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
+    });
+  }
+
+  prepareWithMembers({ id, membership }: PrepareWithMembers): PolicyResult<PrepareWithMembers> {
+    const finish = this.#waiting.get(id);
+    if (finish === undefined) throw new Error('the task that needs members has ended');
+    this.#waiting.delete(id);
+    return finish(membership);
+  }
+
+  /** Ends a task at once if the policy needs no members; otherwise `prepareWithMembers` ends it. */
+  #withMembers<R extends PolicyResult<PrepareWithMembers>>(
+    { groups }: Policy,
+    work: PreparePolicy | PrepareGroup,
+    finish: (membership: ListedMembership) => R,
+  ) {
+    const selectors = groups.flatMap((group) => group.selectors);
+    if (!work.compile || selectors.length === 0) return finish(NOTHING_LISTED);
+    // A client that went away leaves its task here.
+    for (const id of this.#waiting.keys()) if (this.#waiting.size >= MOST_WAITING) this.#waiting.delete(id);
+    this.#waiting.set(++this.#lastWaiting, finish);
+    return { kind: 'needs_members', id: this.#lastWaiting, selectors } as const;
   }
 
   locateGroup(work: LocateGroup): PolicyResult<LocateGroup> {
@@ -158,7 +196,8 @@ class PolicyTaskRunner {
     { mode, groups }: PolicyParts,
     policy: Policy,
     warnings: readonly Warning[],
-    { compile: compiled, surroundings, membership = NOTHING_LISTED }: PreparePolicy | PrepareGroup,
+    { compile: compiled, surroundings }: PreparePolicy | PrepareGroup,
+    membership: ListedMembership,
   ): Prepared | TooLarge {
     try {
       return {
@@ -166,6 +205,8 @@ class PolicyTaskRunner {
         warnings,
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
+        selectors: policy.groups.flatMap(({ selectors }) => selectors),
+        scope: membership.scope,
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory, membership }) : null,
         inspected: compiled && surroundings.servicePlane ? this.#inspected(policy, groups) : null,
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
@@ -191,6 +232,8 @@ class PolicyTaskRunner {
     return { policy: this.#writer.write(policy, texts), intercepts };
   }
 }
+
+type Finish = (membership: ListedMembership) => PolicyResult<PrepareWithMembers>;
 
 /**
  * Runs `make`, which computes the proof sample, after the thread has replied to its current task. So the

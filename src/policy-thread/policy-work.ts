@@ -1,8 +1,8 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { InspectionImage, PolicyImage } from '#contracts/inspection-image.js';
-import type { ListedMembership } from '#contracts/membership.js';
+import type { ListedMembership, SelectorScope } from '#contracts/membership.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
-import type { Action } from '#contracts/policy-model.js';
+import type { Action, Selector } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
@@ -46,11 +46,6 @@ export type PreparePolicy = {
    */
   readonly integrations: readonly string[] | null;
   readonly compile: boolean;
-  /**
-   * The scope of selectors and the members for the compilation and the proof. Without it, no selector is
-   * resolved.
-   */
-  readonly membership?: ListedMembership;
   /** The cache key of the policy for later tasks, see `textKey`. */
   readonly key: string;
 };
@@ -70,6 +65,16 @@ export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'>
   /** The JSON text of the group; null removes the group. */
   readonly body: Uint8Array | null;
   readonly integrations: readonly string[];
+};
+
+/**
+ * A task for the policy thread: end the last task that returned `needs_members`. `membership`: the scope of
+ * selectors and the members for the compilation and the proof.
+ */
+export type PrepareWithMembers = {
+  readonly kind: 'prepare_with_members';
+  readonly id: number;
+  readonly membership: ListedMembership;
 };
 
 /** A task for the policy thread: find the position of one group in the text of a policy. */
@@ -99,6 +104,9 @@ export type Prepared = {
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
+  /** The selectors of the policy, and the scope with which it was compiled. */
+  readonly selectors: readonly Selector[];
+  readonly scope: SelectorScope;
   readonly program: Program | null;
   /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;
@@ -122,6 +130,8 @@ type PreparedGroup = Prepared & {
   /** The JSON text of the written group; empty if the task removed the group. */
   readonly groupJson: Uint8Array;
 };
+/** The policy has selectors. The task ends with `PrepareWithMembers`. */
+type NeedsMembers = { readonly kind: 'needs_members'; readonly id: number; readonly selectors: readonly Selector[] };
 type NoSuchGroup = { readonly kind: 'no_such_group' };
 export type Unreadable = {
   readonly kind: 'unreadable';
@@ -163,10 +173,17 @@ type DescribedPolicy = {
   readonly listing: Uint8Array;
 };
 
-export type PolicyWork = PreparePolicy | PrepareGroup | LocateGroup | ExplainPolicy | DescribePolicy;
+export type PolicyWork =
+  | PreparePolicy
+  | PrepareGroup
+  | PrepareWithMembers
+  | LocateGroup
+  | ExplainPolicy
+  | DescribePolicy;
 type ResultOfKind = {
-  readonly prepare: PreparedPolicy | Unreadable | TooLarge;
-  readonly prepare_group: PreparedGroup | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
+  readonly prepare: PreparedPolicy | NeedsMembers | Unreadable | TooLarge;
+  readonly prepare_group: PreparedGroup | NeedsMembers | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
+  readonly prepare_with_members: PreparedPolicy | PreparedGroup | TooLarge;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;

@@ -1,5 +1,6 @@
 import { lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Program } from '#contracts/program.js';
@@ -17,16 +18,34 @@ export type ToEnforce = { readonly program: Program; readonly inForce: PolicyInF
 export function inForceBy(
   record: PolicyRecord,
   generation: number,
-  { needs, integrations, inspected }: Pick<Prepared, 'needs' | 'integrations' | 'inspected'>,
+  {
+    needs,
+    integrations,
+    selectors,
+    scope,
+    inspected,
+  }: Pick<Prepared, 'needs' | 'integrations' | 'selectors' | 'scope' | 'inspected'>,
   compiled: Program,
 ): ToEnforce {
   const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
   const inspection: InspectionImage =
     inspected === null
-      ? { generation, program, policy: null, intercepts: false }
-      : { generation, program: null, ...inspected };
+      ? { generation, scope, program, policy: null, intercepts: false }
+      : { generation, scope, program: null, ...inspected };
   const lookups = lookupsOf(program, generation);
-  return { program, inForce: { record, generation, needs, integrations, lookups, inspection } };
+  return {
+    program,
+    inForce: {
+      record,
+      generation,
+      needs,
+      integrations,
+      selectors,
+      unresolved: selectors.filter(({ key }) => !scope.resolved.has(key)),
+      lookups,
+      inspection,
+    },
+  };
 }
 
 /**
@@ -42,8 +61,10 @@ export function withoutPolicy(fallback: Action, generation: number): ToEnforce &
     generation,
     needs,
     integrations: [],
+    selectors: [],
+    unresolved: [],
     lookups: lookupsOf(program, generation),
-    inspection: { generation, program, policy: null, intercepts: false },
+    inspection: { generation, scope: NO_SELECTORS, program, policy: null, intercepts: false },
   };
   return { program, sample: sampleOf(policy), inForce };
 }

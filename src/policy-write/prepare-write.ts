@@ -2,7 +2,6 @@ import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten, Refusal 
 import type { Action } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
-import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policy-thread/policy-work.js';
 import { inRecord, storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
@@ -10,6 +9,7 @@ import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
+import { prepareIn, type ThreadPorts } from './prepare-in-thread.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
@@ -27,25 +27,28 @@ import {
   storesPolicy,
 } from './write-decision.js';
 
-export type PrepareWritePorts = PendingWritePorts & {
-  /** The integrations that a policy may name. */
-  readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
-  readonly thread: PolicyThread;
-  readonly surroundings: PolicySurroundings;
-  /** Whether this node has a dataplane that enforces policies. */
-  readonly enforced: boolean;
-  readonly now: () => Date;
-  /**
-   * Returns the generation of the program that the kernel enforced when this process started; 0 if there was
-   * no program.
-   */
-  readonly adoptedGeneration: () => number;
-  readonly hasInterceptCa: () => boolean;
-  /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
-  readonly repeats: boolean;
-  /** Called by `replay` with the stored policy as soon as it is compiled, before its proof sample is made. */
-  readonly compiled?: (stored: ToEnforce) => void;
-};
+/** How long a write waits for the first list of a new selector, before it is activated without it. */
+const MEMBER_WAIT_MS = 2_000;
+
+export type PrepareWritePorts = PendingWritePorts &
+  ThreadPorts & {
+    /** The integrations that a policy may name. */
+    readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
+    readonly surroundings: PolicySurroundings;
+    /** Whether this node has a dataplane that enforces policies. */
+    readonly enforced: boolean;
+    readonly now: () => Date;
+    /**
+     * Returns the generation of the program that the kernel enforced when this process started; 0 if there was
+     * no program.
+     */
+    readonly adoptedGeneration: () => number;
+    readonly hasInterceptCa: () => boolean;
+    /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
+    readonly repeats: boolean;
+    /** Called by `replay` with the stored policy as soon as it is compiled, before its proof sample is made. */
+    readonly compiled?: (stored: ToEnforce) => void;
+  };
 
 /**
  * Performs the steps of a policy write that precede the staging of the program and the commit of the policy
@@ -123,11 +126,12 @@ async function prepareGroupWrite(
  * the task with the stored policy text.
  */
 async function prepareGroup(
-  { policies, thread, surroundings, ...ports }: PrepareWritePorts,
+  ports: PrepareWritePorts,
   existing: PolicyRecord,
   { group, write, key }: { readonly group: string; readonly write: PolicyWrite; readonly key: string },
   signal: AbortSignal,
 ) {
+  const { policies, surroundings } = ports;
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const body = write.operation === 'delete' ? null : write.body;
   const work = {
@@ -140,11 +144,12 @@ async function prepareGroup(
     compile: write.activate,
   } as const;
   const base = textKey(existing);
-  const known = await thread.perform({ ...work, base: { key: base, text: null } }, { signal });
+  const options = { signal, memberWaitMs: MEMBER_WAIT_MS };
+  const known = await prepareIn(ports, { ...work, base: { key: base, text: null } }, options);
   if (known.kind !== 'unknown') return known;
   const stored = await policies.get(existing.id);
   if (stored === null) throw new Error(`the policy ${existing.id} is missing in the store`);
-  const prepared = await thread.perform({ ...work, base: { key: base, text: storedText(stored) } }, { signal });
+  const prepared = await prepareIn(ports, { ...work, base: { key: base, text: storedText(stored) } }, options);
   if (prepared.kind === 'unknown') throw new Error('the policy thread does not have the text of the policy');
   return prepared;
 }
@@ -161,10 +166,11 @@ async function preparePut(
   at: Circumstances,
   signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
-  const { policies, thread, surroundings } = ports;
+  const { policies, surroundings } = ports;
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
-  const prepared = await thread.perform(
+  const prepared = await prepareIn(
+    ports,
     {
       kind: 'prepare',
       text: { body: write.body, form: write.form, recordMode },
@@ -173,7 +179,7 @@ async function preparePut(
       compile: write.activate,
       key: keyOf(located, at),
     },
-    { transfer: !ports.repeats, signal },
+    { transfer: !ports.repeats, signal, memberWaitMs: MEMBER_WAIT_MS },
   );
   if (prepared.kind !== 'prepared') return refusalOfText(prepared);
   const misnamed = refusalOfName(write.target, prepared.name);
@@ -196,7 +202,7 @@ async function prepareActivation(
   at: Circumstances,
   signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
-  const { thread, surroundings } = ports;
+  const { surroundings } = ports;
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
@@ -215,9 +221,10 @@ async function prepareActivation(
   const text = storedText(stored);
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const key = textKey(record);
-  const prepared = await thread.perform(
+  const prepared = await prepareIn(
+    ports,
     { kind: 'prepare', text, surroundings, integrations, compile: true, key },
-    { signal },
+    { signal, memberWaitMs: MEMBER_WAIT_MS },
   );
   if (prepared.kind === 'too_large') return refusalOfText(prepared);
   if (prepared.kind === 'unreadable') {

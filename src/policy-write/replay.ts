@@ -5,6 +5,7 @@ import { storedText, textKey } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.setup.js';
 import type { StoredPolicyToEnforce } from '#store/store-types.js';
 import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
+import { prepareIn } from './prepare-in-thread.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
 
 /**
@@ -20,15 +21,17 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
  * read the policy.
  */
 export async function compileStored(
-  { thread, surroundings }: PrepareWritePorts,
+  ports: PrepareWritePorts,
   { stored, generation, everActivated }: StoredPolicyToEnforce,
   signal: AbortSignal,
   compiled?: (stored: ToEnforce) => void,
 ): Promise<Replay> {
+  const { surroundings } = ports;
   if (stored === null) {
     return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
   }
-  const prepared = await thread.perform(
+  const prepared = await prepareIn(
+    ports,
     {
       kind: 'prepare',
       text: storedText(stored),
@@ -37,7 +40,7 @@ export async function compileStored(
       compile: true,
       key: textKey(stored.record),
     },
-    { signal },
+    { signal, memberWaitMs: 0 },
   );
   if (prepared.kind !== 'prepared') {
     const refused = refusalOfText(prepared);
@@ -60,13 +63,15 @@ type GroupOfProposal = {
  * compiled.
  */
 export async function compileGroup(
-  { policies, integrations, thread, surroundings }: PrepareWritePorts,
+  ports: PrepareWritePorts,
   { record, generation, group, body }: GroupOfProposal,
   signal: AbortSignal,
 ): Promise<Replay | null> {
+  const { policies, integrations, surroundings } = ports;
   const base = (await policies.list()).find(({ id }) => id === record.id);
   if (base?.revision !== record.revision - 1) return null;
-  const prepared = await thread.perform(
+  const prepared = await prepareIn(
+    ports,
     {
       kind: 'prepare_group',
       base: { key: textKey(base), text: null },
@@ -77,7 +82,7 @@ export async function compileGroup(
       compile: true,
       key: textKey(record),
     },
-    { signal },
+    { signal, memberWaitMs: 0 },
   );
   return prepared.kind === 'prepared_group' ? replayOf(record, generation, prepared, true) : null;
 }

@@ -1,5 +1,6 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
+import type { ListedMembership } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
@@ -31,6 +32,8 @@ export type ExplainPorts = {
    * draft.
    */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
+  /** Returns the scope of selectors, and the set of selectors of a source. */
+  readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
 };
 
 /**
@@ -78,7 +81,9 @@ export async function explainPolicy(
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
       const query = 'packet' in asks ? await withNode(ports, asks, policy !== undefined) : asks;
-      const context = { policies, surroundings, thread, signal: own };
+      const source = 'packet' in query ? query.packet.source : query.source;
+      const membership = ports.membership(source, policy !== undefined);
+      const context = { policies, surroundings, thread, membership, signal: own };
       return policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
     });
   } catch (failure) {
@@ -105,16 +110,18 @@ async function withNode({ node }: Pick<ExplainPorts, 'node'>, asks: PacketQuery,
 
 type ExplainContext = Pick<ExplainPorts, 'policies' | 'surroundings'> & {
   readonly thread: PolicyThread;
+  readonly membership: ListedMembership;
   readonly signal: AbortSignal;
 };
 
 async function explainDraft(
-  { thread, surroundings, signal }: ExplainContext,
+  { thread, surroundings, membership, signal }: ExplainContext,
   policy: PolicyConfig,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
   const text: PolicyText = { body: Buffer.from(JSON.stringify(policy)), form: 'singleton', recordMode: 'enforce' };
-  const result = await thread.perform({ kind: 'explain', key: null, text, surroundings, query }, { signal });
+  const work = { kind: 'explain', key: null, text, surroundings, query, membership } as const;
+  const result = await thread.perform(work, { signal });
   switch (result.kind) {
     case 'explained':
       return result.explanation;
@@ -128,19 +135,19 @@ async function explainDraft(
 }
 
 async function explainActive(
-  { policies, thread, surroundings, signal }: ExplainContext,
+  { policies, thread, surroundings, membership, signal }: ExplainContext,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
   const record = await policies.enforcedRecord();
   const inMemory = await thread.perform(
-    { kind: 'explain', key: etagOf(record), text: null, surroundings, query },
+    { kind: 'explain', key: etagOf(record), text: null, surroundings, query, membership },
     { signal },
   );
   if (inMemory.kind === 'explained') return inMemory.explanation;
   const { stored } = await policies.toEnforce();
   const key = etagOf(stored?.record ?? null);
   const explained = await thread.perform(
-    { kind: 'explain', key, text: activeText(stored), surroundings, query },
+    { kind: 'explain', key, text: activeText(stored), surroundings, query, membership },
     { signal },
   );
   if (explained.kind === 'explained') return explained.explanation;

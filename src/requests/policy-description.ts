@@ -1,3 +1,4 @@
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
@@ -15,6 +16,8 @@ export type DescriptionPorts = {
    */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;
+  /** The members of selectors; undefined on a node without integrations. */
+  readonly membership: ListedMembership | undefined;
 };
 
 const MAX_LISTING_BYTES = 32 << 20;
@@ -24,7 +27,7 @@ const MAX_LISTING_BYTES = 32 << 20;
  * read.
  */
 export async function describePolicy(
-  { policies, createThread, surroundings }: DescriptionPorts,
+  { policies, createThread, surroundings, membership = NOTHING_LISTED }: DescriptionPorts,
   signal: AbortSignal,
 ): Promise<PolicyDescription | null> {
   const { stored } = await policies.toEnforce();
@@ -33,7 +36,7 @@ export async function describePolicy(
   try {
     const text = storedText(stored);
     const described = await thread.perform(
-      { kind: 'describe', text, surroundings, maxBytes: MAX_LISTING_BYTES },
+      { kind: 'describe', text, surroundings, membership, maxBytes: MAX_LISTING_BYTES },
       { signal },
     );
     switch (described.kind) {

@@ -1,6 +1,8 @@
+import { map, merge, Subject } from 'rxjs';
 import { decodeJson, encodeJson, under } from './json-value.js';
 import { createRevisedWrites } from './revised-writes.js';
 import type { Seal } from './seal.js';
+import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
 import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from './store-types.js';
 
@@ -31,6 +33,8 @@ type Options = {
 export function createIntegrationStore(kv: KvStore, options: Options = {}): IntegrationStore {
   const { secrets = 'plain', shared = null, now = () => new Date() } = options;
   const revised = createRevisedWrites(kv, shared);
+  const written = new Subject<void>();
+  const followed = shared === null ? [] : [changesOf(shared, (key) => key.startsWith('integration/'))];
 
   const get = async (name: string): Promise<IntegrationRecord | null> => {
     const bytes = await kv.get(`integration/${name}`);
@@ -91,6 +95,7 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
           updated_by: author,
         };
         await writes.put(`integration/${record.name}`, encodeJson(await stored(record)), { sync: true });
+        written.next();
         return record;
       }),
     remove: (name, expected) =>
@@ -99,7 +104,9 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
         requireRevision(name, stored, expected);
         if (stored === null) return false;
         await writes.delete(`integration/${name}`, { sync: true });
+        written.next();
         return true;
       }),
+    changed: merge(written, ...followed).pipe(map(() => {})),
   };
 }

@@ -220,6 +220,8 @@ export type IntegrationStore = {
   put(integration: Integration, author: string, expected?: number): Promise<IntegrationRecord>;
   /** Removes an integration. Returns whether the integration existed. */
   remove(name: string, expected?: number): Promise<boolean>;
+  /** Emits after each change of an integration, by this node or by another node of the cluster. */
+  readonly changed: Observable<void>;
 };
 
 /** The intercept CA as stored (D26). */

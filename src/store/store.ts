@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
+import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
 import { loadPolicyStore, type SharedCommits } from './policy-store.js';
 import { quarantine } from './quarantine.js';
@@ -28,6 +29,7 @@ export type Store = {
   readonly policies: PolicyStore;
   readonly settings: SettingsStore;
   readonly integrations: IntegrationStore;
+  readonly kubernetesObjects: KubernetesObjectsStore;
   readonly interceptCa: InterceptCaStore;
   readonly tokens: TokenStore;
   /** The tokens of all nodes of the cluster; null on a single node. */
@@ -103,6 +105,7 @@ export async function assembleStore(
     policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
     settings: createSettingsStore(store ?? kv, store),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
+    kubernetesObjects: createKubernetesObjectsStore(kv),
     interceptCa: createInterceptCaStore(sharedCa ?? kv, seal, { shared: sharedCa }),
     tokens: createTokenStore(kv),
     sharedTokens: store === null ? null : await SharedTokens.load(store),

@@ -1,3 +1,4 @@
+import { NEVER } from 'rxjs';
 import { expect, test } from 'vitest';
 import type { AnyStateMachine } from 'xstate';
 import { dataplaneActor } from '#actors/dataplane.actor.js';
@@ -12,6 +13,7 @@ import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
@@ -53,6 +55,7 @@ test('each actor provides an implementation of every invoked actor of its statec
   const policyWrites: PrepareWritePorts = {
     ...store,
     thread: threadHere(),
+    membership: async () => NOTHING_LISTED,
     surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
     enforced: false,
     now,
@@ -71,7 +74,15 @@ test('each actor provides an implementation of every invoked actor of its statec
     settings: store.settings,
     health: { observe: () => async () => null },
     reload: null,
-    supervised: { observer: null, policyFile: null, writeThread: null, explainThread: null, draftThread: null },
+    supervised: {
+      observer: null,
+      policyFile: null,
+      writeThread: null,
+      explainThread: null,
+      draftThread: null,
+      kubernetesThread: null,
+    },
+    integrations: { names: NEVER, reflectors: NEVER },
     events,
     now,
   });

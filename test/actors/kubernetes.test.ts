@@ -1,16 +1,23 @@
-import { Subject } from 'rxjs';
+import { BehaviorSubject, Subject } from 'rxjs';
 import { describe, expect, it } from 'vitest';
-import { createActor } from 'xstate';
-import { kubernetesActor } from '#actors/kubernetes.actor.js';
+import { type AnyMachineSnapshot, createActor } from 'xstate';
+import { integrationsActor } from '#actors/integrations.actor.js';
+import type { ReflectorChange } from '#contracts/kubernetes-source.js';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
-import type { KubernetesEvent } from '#statecharts/kubernetes.chart.js';
+import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 
 function start() {
-  const events = new Subject<KubernetesEvent>();
-  const actor = createActor(kubernetesActor(events)).start();
+  const reflectors = new Subject<ReflectorChange>();
+  const names = new BehaviorSubject<readonly string[]>(['prod']);
+  const actor = createActor(integrationsActor({ names, reflectors })).start();
+  const of = (integration: string) =>
+    (actor.getSnapshot().children as Record<string, typeof actor | undefined>)[integration]?.getSnapshot() as
+      | AnyMachineSnapshot
+      | undefined;
   const enter = (name: string, phase: ReflectorPhase | null, at: string, reason: string | null = null) =>
-    events.next({ type: 'reflector.changed', name, phase, reason, at });
-  return { events, actor, enter, context: () => actor.getSnapshot().context, state: () => actor.getSnapshot().value };
+    reflectors.next({ integration: 'prod', name, phase, reason, at });
+  const context = () => of('prod')?.context as KubernetesContext;
+  return { reflectors, names, actor, enter, of, context, state: () => of('prod')?.value };
 }
 
 describe('actor of an integration', () => {
@@ -55,18 +62,25 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('keeps the latest error after the recovery, and the number of objects', () => {
-    const { events, actor, enter, context, state } = start();
+  it('keeps the latest error after the recovery', () => {
+    const { actor, reflectors, enter, context, state } = start();
     enter('pods', 'backing_off', 't1', 'connection refused');
     expect(state()).toBe('backing_off');
     enter('pods', 'unauthorized', 't2', '401: Unauthorized');
     enter('pods', 'watching', 't3');
-    events.next({ type: 'objects.counted', objects: 7 });
-    expect(context()).toMatchObject({
-      lastError: { reflector: 'pods', reason: '401: Unauthorized', at: 't2' },
-      objects: 7,
-    });
+    expect(context().lastError).toEqual({ reflector: 'pods', reason: '401: Unauthorized', at: 't2' });
     actor.stop();
-    expect(events.observed).toBe(false);
+    expect(reflectors.observed).toBe(false);
+  });
+
+  it('exists as long as the integration, and ignores the reflectors of others', () => {
+    const { actor, names, reflectors, enter, of } = start();
+    enter('pods', 'watching', 't1');
+    names.next(['prod', 'test']);
+    reflectors.next({ integration: 'test', name: 'pods', phase: 'silent', reason: null, at: 't2' });
+    expect([of('prod')?.value, of('test')?.value]).toEqual(['watching', 'silent']);
+    names.next(['test']);
+    expect([of('prod'), of('test')?.value]).toEqual([undefined, 'silent']);
+    actor.stop();
   });
 });

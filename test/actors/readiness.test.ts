@@ -75,6 +75,6 @@ test('the readiness report is ready only if every readiness check passes', () =>
   const good = { name: 'cluster', ok: true, state: 'alone', detail: '' } as const;
   const bad = { name: 'draining', ok: false, state: 'draining', detail: '' } as const;
   const since = () => 'then';
-  expect(reportOf([good], [], since)).toEqual({ ready: true, checks: [{ ...good, since: 'then' }] });
-  expect(reportOf([good, bad], [], since).ready).toBe(false);
+  expect(reportOf([good], [], [], since)).toEqual({ ready: true, checks: [{ ...good, since: 'then' }] });
+  expect(reportOf([good, bad], [], [], since).ready).toBe(false);
 });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { ReloadPorts } from '#actors/reload.actor.js';
-import type { System } from '#actors/system.js';
+import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
 import { fakeDatapath } from './fake-datapath.js';

@@ -1,5 +1,6 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
-import { createSystem, type System, type SystemPorts } from '#actors/system.js';
+import { createSystem } from '#actors/system.js';
+import type { System, SystemPorts } from '#actors/system-contract.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
 import { createPolicyTaskRunner } from '#policy-thread/policy-task-runner.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';

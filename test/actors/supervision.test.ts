@@ -31,6 +31,8 @@ function supervising(policy: () => Promise<void>) {
     writeThread: idle,
     explainThread: idle,
     draftThread: idle,
+    kubernetesThread: idle,
+    integrations: idle,
   };
   const node = createActor(nodeChart.provide({ actors }), { input: INPUT, clock }).start();
   return { node, clock, inputs };
@@ -77,6 +79,7 @@ test('the node stops 10 s after a shutdown request although no part responds', (
     generation: 0,
     epoch: 1,
     needs: NEEDS,
+    selectors: [],
     lookups: LOOKUPS,
     inspection: INSPECTION,
   });

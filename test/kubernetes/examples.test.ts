@@ -81,7 +81,6 @@ describe('example policy with Kubernetes selectors', () => {
       parseCertificate: () => undefined,
       dns: true,
       servicePlane: true,
-      selected: () => 1,
       recordMode: 'enforce',
       fallback: 'deny',
     });

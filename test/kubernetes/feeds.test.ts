@@ -13,6 +13,7 @@ const at = (name: string, address: string, version: number) => pod(name, { addre
 /** An integration with a selector of all pods. `members` returns their addresses. */
 class Prod {
   readonly memberships = new Memberships();
+  cluster = 'a';
   readonly #feeds = new Feeds('prod', this.memberships);
 
   constructor() {
@@ -20,7 +21,7 @@ class Prod {
   }
 
   begin(feed: number, ...scopes: readonly FeedScope[]): void {
-    this.#feeds.take({ type: 'begun', feed, scopes });
+    this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes });
   }
 
   list(feed: number, scope: FeedScope, version: number, ...objects: readonly KubernetesObject[]): void {
@@ -78,6 +79,22 @@ describe('a feed', () => {
     expect([owner.length, prod.members]).toEqual([1, ['10.0.0.1', '10.0.0.2']]);
     prod.begin(3);
     expect(prod.members).toEqual([]);
+  });
+
+  test('of another cluster is not compared with the versions and claims of the cluster before', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS);
+    const copied = at('copied', '10.0.0.1', 900);
+    prod.list(1, PODS, 1_000, copied, { ...at('old', '10.0.0.2', 950), started: 9 });
+    prod.cluster = 'b';
+    prod.begin(2, PODS);
+    prod.change(1, PODS, at('c', '10.0.0.3', 1_001));
+    expect(prod.members).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3']);
+    // The other cluster is ahead, and has a copied object with an older version.
+    prod.list(2, PODS, 2_000, { ...copied, addresses: [ip('10.0.0.4')], version: 800 }, at('new', '10.0.0.2', 700));
+    expect(prod.members).toEqual(['10.0.0.2', '10.0.0.4']);
+    const owner = ([owned]: ReturnType<Memberships['ownersOf']>) => owned?.object.name;
+    expect(owner(prod.memberships.ownersOf(ip('10.0.0.2')))).toBe('new');
   });
 
   test('that is replaced before it is complete never takes effect', () => {

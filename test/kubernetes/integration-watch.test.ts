@@ -40,7 +40,7 @@ async function start() {
   const subscription = watchIntegration(targets, () => keep, TIMES).subscribe((event) => events.push(event));
   ends.push(() => subscription.unsubscribe());
   const target = (wanted: Partial<Wanted>, serverKey = 'a') =>
-    targets.next({ server: server.api, serverKey, wanted: { ...NONE, ...wanted } });
+    targets.next({ server: server.api, serverKey, cluster: 'a', wanted: { ...NONE, ...wanted } });
   /** Feeds and their lists: `begun 1: …` and `1 listed pods`. */
   const feeds = () =>
     events.flatMap((event) => {

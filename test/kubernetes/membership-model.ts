@@ -33,12 +33,22 @@ export class MembershipModel {
     this.#entries.delete(integration);
   }
 
-  /** Maps each address that has an owner to the sorted keys of the selectors that select it. */
+  /** Maps each address that has an owner to the sorted keys of the selectors that select it, or to `closed`. */
   members(): Map<number, readonly string[]> {
     const members = new Map<number, string[]>();
+    const closed = new Set<number>();
     for (const [integration, entries] of this.#entries) {
-      const { objects, events } = replay(entries);
+      const { objects, events, complete } = replay(entries);
+      const hasNamespaces = [...complete.values()].some(({ scope }) => scope.resource === 'namespaces');
       for (const [address, owner] of ownersOf(events, objects)) {
+        const depends = this.selectors.some(
+          ({ source }) =>
+            source.integration === integration &&
+            source.pod_selector?.namespace_selector !== undefined &&
+            selects({ key: '', source: withoutNamespaces(source) }, owner, address, objects),
+        );
+        const isUnknown = hasNamespaces && depends && namespaceOf(owner, objects) === undefined;
+        if (owner.undecided === true || isUnknown) closed.add(address);
         const keys = this.selectors
           .filter(({ source }) => source.integration === integration)
           .filter((selector) => selects(selector, owner, address, objects))
@@ -46,8 +56,19 @@ export class MembershipModel {
         members.set(address, [...(members.get(address) ?? []), ...keys].sort());
       }
     }
+    for (const address of closed) members.set(address, ['closed']);
     return members;
   }
+}
+
+function withoutNamespaces(source: Selector['source']): Selector['source'] {
+  const { namespace_selector: _, ...pod } = source.pod_selector ?? {};
+  return { ...source, pod_selector: pod };
+}
+
+function namespaceOf(pod: KubernetesObject, objects: Objects): KubernetesObject | undefined {
+  const namespaces = [...objects.values()].filter(({ resource }) => resource === 'namespaces');
+  return pod.resource === 'pods' ? namespaces.find(({ name }) => name === pod.namespace) : undefined;
 }
 
 function replay(entries: readonly Entry[]) {
@@ -103,7 +124,7 @@ function replay(entries: readonly Entry[]) {
       } else if (before !== undefined) remove(before);
     }
   }
-  return { objects, events };
+  return { objects, events, complete };
 }
 
 /** The last claim to an address decides. If it has ended, the address has no owner. */
@@ -175,8 +196,7 @@ function selects({ source }: Selector, owner: KubernetesObject, address: number,
   if (pod.namespace !== undefined && pod.namespace !== owner.namespace) return false;
   if (pod.service_account !== undefined && pod.service_account !== owner.serviceAccount) return false;
   if (pod.namespace_selector === undefined) return true;
-  const namespaces = [...objects.values()].filter(({ resource }) => resource === 'namespaces');
-  const own = namespaces.find(({ name }) => name === owner.namespace);
+  const own = namespaceOf(owner, objects);
   return own !== undefined && matches(pod.namespace_selector, own);
 }
 

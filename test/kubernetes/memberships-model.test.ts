@@ -1,16 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
 import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
 
+const CLOSED: SelectorSet = { number: CLOSED_MEMBER.number, keys: ['closed'] };
+
 /** Applies changes as the kernel does, and checks the rules of the contract. */
 class Consumer {
   readonly members = new Map<number, SelectorSet>();
-  readonly #sets = new Map<number, SelectorSet>();
+  readonly #sets = new Map<number, SelectorSet>([[CLOSED_MEMBER.number, CLOSED]]);
   readonly #dropped = new Set<number>();
 
   take(changes: readonly MembershipChange[]): void {
@@ -44,7 +46,8 @@ class Consumer {
   /** Whether the change takes a selector or the owner from the address. */
   #isLess(address: number, number: number): boolean {
     const before = this.members.get(address);
-    if (number === 0) return true;
+    if (number === 0 || number === CLOSED.number) return true;
+    if (before === CLOSED) return false;
     const after = this.#sets.get(number)?.keys ?? [];
     return before?.keys.some((key) => !after.includes(key)) === true;
   }
@@ -117,11 +120,12 @@ function runSteps(random: Random, steps: number): number {
     const expected = sorted(model.members());
     expect(keysOf(consumer.members)).toEqual(expected);
     const list = memberships.list();
-    const sets = new Map(list.added.map((set) => [set.number, set.keys]));
+    const sets = new Map([...list.added, CLOSED].map((set) => [set.number, set.keys]));
     const listed = [...list.addresses].map((address, at) => [address, sets.get(list.sets[at] ?? 0)] as const);
     expect(sorted(new Map(listed as [number, readonly string[]][]))).toEqual(expected);
     const counts = new Map<string, number>();
-    for (const keys of expected.values()) for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+    for (const keys of expected.values())
+      for (const key of keys) if (key !== 'closed') counts.set(key, (counts.get(key) ?? 0) + 1);
     expect(new Map([...memberships.counts()].sort())).toEqual(new Map([...counts].sort()));
   }
   return messages;

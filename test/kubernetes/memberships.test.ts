@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import type { SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorScope } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
@@ -39,10 +39,17 @@ const shown = ({ resolved, closed, networks }: SelectorScope) => ({
   closed: closed.map(formatPrefix),
   networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
 });
+/** The scope after all changes. */
+const scopeNow = (memberships: Memberships) => {
+  memberships.take();
+  return memberships.scope;
+};
+const CLOSED = ['closed'];
 /** Changes as plain values: for each address its keys, or null. */
 const plain = (memberships: Memberships) => {
   const changes = memberships.take();
   const sets = new Map(memberships.list().added.map((set) => [set.number, set.keys]));
+  sets.set(CLOSED_MEMBER.number, CLOSED);
   return changes.map(({ addresses, sets: numbers }) =>
     [...addresses].map((address, at) => [address, sets.get(numbers[at] ?? 0) ?? null]),
   );
@@ -95,7 +102,44 @@ describe('changes of members', () => {
     memberships.objects('prod', NAMESPACES, { type: 'changed', object });
     expect(plain(memberships)).toEqual([[[X, [blue.key]]]]);
     memberships.objects('prod', NAMESPACES, { type: 'deleted', uid: object.uid, version: 3 });
-    expect(plain(memberships)).toEqual([[[X, []]]]);
+    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
+  });
+
+  test('close a pod whose namespace is not known, if a selector depends on the labels of the namespace', () => {
+    const blue = podSelector({ match_labels: { app: 'web' }, namespace_selector: { match_labels: { team: 'blue' } } });
+    const memberships = start([blue, all]);
+    const labels = { app: 'web' };
+    list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
+    // Without a list of the namespaces, the selector is not resolved, and the others go on.
+    const before = [
+      [X, [all.key]],
+      [Y, [all.key]],
+    ];
+    expect(plain(memberships)).toEqual([before]);
+    list(memberships, NAMESPACES, [namespace('bank')]);
+    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
+    expect(memberships.list().sets).toContain(CLOSED_MEMBER.number);
+    memberships.objects('prod', NAMESPACES, { type: 'changed', object: namespace('shop', { team: 'blue' }, 2) });
+    expect(plain(memberships)).toEqual([[[X, [all.key, blue.key].sort()]]]);
+  });
+
+  test('close the addresses of an undecided object, also if another integration owns them', () => {
+    const other = podSelector({}, 'test');
+    const memberships = start([all, other]);
+    list(memberships, PODS, [pod('b', { addresses: [X] })], 'test');
+    list(memberships, PODS, [pod('a', { addresses: [X, Y], undecided: true })]);
+    list(memberships, NODES, [node('n', { internal: [ip('192.0.2.1')], undecided: true })]);
+    expect(plain(memberships)).toEqual([
+      [
+        [X, CLOSED],
+        [Y, CLOSED],
+        [ip('192.0.2.1'), CLOSED],
+      ],
+    ]);
+    const first = { code: 'objects_undecided', integration: 'prod', count: 2, first: 'shop/a' };
+    expect(memberships.warnings()).toContainEqual(first);
+    memberships.objects('prod', PODS, { type: 'changed', object: pod('a', { addresses: [X], version: 2 }) });
+    expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
 
   test('have the union of two integrations that own an address', () => {
@@ -166,7 +210,7 @@ describe('the scope of selectors', () => {
     const blue = podSelector({ namespace_selector: {} });
     const nodes = nodeSelector({});
     const memberships = start([all, inShop, blue, nodes]);
-    const resolved = () => shown(memberships.scope).resolved;
+    const resolved = () => shown(scopeNow(memberships)).resolved;
     expect(resolved()).toEqual([]);
     list(memberships, shop, []);
     expect(resolved()).toEqual([inShop.key]);
@@ -181,6 +225,27 @@ describe('the scope of selectors', () => {
     expect(resolved()).toEqual([]);
   });
 
+  test('resolves no selector before `take` has told its members', () => {
+    const memberships = start([web]);
+    list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
+    expect([memberships.scope.resolved.size, memberships.setOf(X), memberships.knows([web])]).toEqual([
+      0,
+      undefined,
+      true,
+    ]);
+    memberships.take();
+    expect([[...memberships.scope.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
+  });
+
+  test('resolves no selector of pod networks while a node is undecided', () => {
+    const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
+    const memberships = start([pool, nodeSelector({})]);
+    list(memberships, NODES, [node('n', { undecided: true })]);
+    expect([...scopeNow(memberships).resolved]).toEqual([nodeSelector({}).key]);
+    memberships.objects('prod', NODES, { type: 'changed', object: node('n', { version: 2 }) });
+    expect(scopeNow(memberships).resolved.size).toBe(2);
+  });
+
   const nodes = [
     node('n1', { podNetworks: [network('10.1.0.0/24')], labels: { pool: 'a' } }),
     node('n2', { podNetworks: [network('10.0.0.0/24')] }),
@@ -188,7 +253,7 @@ describe('the scope of selectors', () => {
 
   test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
     const memberships = start([web]);
-    const closed = () => shown(memberships.scope).closed;
+    const closed = () => shown(scopeNow(memberships)).closed;
     list(memberships, NODES, nodes);
     list(memberships, shop, []);
     expect(closed()).toEqual([]);
@@ -201,40 +266,40 @@ describe('the scope of selectors', () => {
   test('closes the configured networks in place of those of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
-    expect(shown(memberships.scope).closed).toEqual([]);
+    expect(shown(scopeNow(memberships)).closed).toEqual([]);
     list(memberships, PODS, []);
-    expect(shown(memberships.scope).closed).toEqual(['10.0.0.0/8']);
+    expect(shown(scopeNow(memberships)).closed).toEqual(['10.0.0.0/8']);
     list(memberships, scope('pods', 'shop'), [], 'test');
-    expect(shown(memberships.scope).closed).toEqual([]);
+    expect(shown(scopeNow(memberships)).closed).toEqual([]);
   });
 
   test('closes the networks of one node if only its pods are listed', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
-    expect(shown(memberships.scope).closed).toEqual(['10.1.0.0/24']);
+    expect(shown(scopeNow(memberships)).closed).toEqual(['10.1.0.0/24']);
   });
 
   test('has the pod networks that a selector of nodes asks for', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, nodes);
-    expect(shown(memberships.scope).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
+    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
     const object = node('n2', { podNetworks: [network('10.0.0.0/24')], labels: { pool: 'a' }, version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
-    expect(shown(memberships.scope).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
+    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
   });
 
   test('is the same object as long as its contents are the same', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, PODS, []);
-    const before = memberships.scope;
+    const before = scopeNow(memberships);
     const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.name([web]);
-    expect(memberships.scope).toBe(before);
+    expect(scopeNow(memberships)).toBe(before);
   });
 });
 
@@ -263,9 +328,11 @@ describe('lookups', () => {
     const memberships = start([web]);
     const fields = { addresses: [X], labels: { app: 'web' }, hostNetwork: true };
     list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
+    memberships.take();
     const skipped = { code: 'host_network_skipped', integration: 'prod', key: web.key, count: 2, first: 'shop/a' };
     expect(memberships.warnings()).toEqual([skipped, { code: 'pods_not_closed', integration: 'prod' }]);
     list(memberships, NODES, [node('n', { podNetworks: [network('10.1.0.0/24')] })]);
+    memberships.take();
     expect(memberships.warnings()).toEqual([skipped]);
   });
 
@@ -305,9 +372,12 @@ test('a million changes leave no memory behind', () => {
         live.push(object.uid);
         memberships.objects('prod', PODS, { type: 'changed', object });
       }
-      if (change % 50 === 0) memberships.take();
+      if (change % 50 > 0) continue;
+      memberships.take();
+      memberships.owners.take();
     }
     memberships.take();
+    memberships.owners.take();
     collectGarbage();
     return process.memoryUsage().heapUsed;
   };

@@ -86,7 +86,8 @@ export class RandomCluster {
   #newObject(): KubernetesObject {
     const random = this.#random;
     const name = `object-${++this.#uids}`;
-    const base = { version: ++this.#version, labels: this.#labels(), started: random.below(4) };
+    const undecided = random.chance(0.05) ? ({ undecided: true } as const) : {};
+    const base = { version: ++this.#version, labels: this.#labels(), started: random.below(4), ...undecided };
     const kind = random.below(10);
     if (kind === 0) {
       const known = new Set(this.objects.map((object) => object.name));

@@ -45,6 +45,10 @@ export class ScriptedServer {
     return { url: this.url, credentials: async () => ({ caPem: certificate().ca, token: this.token }) };
   }
 
+  get caPem(): string {
+    return certificate().ca;
+  }
+
   get watches(): readonly Asked[] {
     return this.asked.filter(({ query }) => query.has('watch'));
   }

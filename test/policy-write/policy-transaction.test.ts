@@ -1,6 +1,6 @@
 import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { SystemPorts } from '#actors/system.js';
+import type { SystemPorts } from '#actors/system-contract.js';
 import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#bus/policy-requests.js';
 import { CapacityExceeded, ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';

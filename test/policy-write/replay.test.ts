@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
 import { compileGroup, compileStored } from '#policy-write/replay.js';
@@ -25,6 +26,7 @@ async function portsOf(): Promise<PrepareWritePorts & { readonly policies: Polic
     policies,
     integrations,
     thread: threadHere(),
+    membership: async () => NOTHING_LISTED,
     surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
     enforced: false,
     now: () => new Date(),

@@ -1,4 +1,4 @@
-import type { ListedMembership } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type ListedMembership } from '#contracts/membership.js';
 import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
@@ -184,7 +184,9 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
       added,
       dropped: [],
       addresses: Uint32Array.from(addresses),
-      sets: Uint32Array.from(addresses, () => random.between(1, added.length)),
+      sets: Uint32Array.from(addresses, () =>
+        random.chance(0.1) ? CLOSED_MEMBER.number : random.between(1, added.length),
+      ),
     },
   };
 }

@@ -1,8 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
 import { lint } from '#policy/check/lint.js';
+import { lintMembers } from '#policy/check/member-lint.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { validatePolicy } from '#policy/check/validate.js';
+import { selectorOf } from '#policy/model/selector.js';
 
 const AT = '/source_groups/0/sources/kubernetes/0';
 
@@ -16,9 +19,9 @@ function problemsOf(selector: object): string[] {
   return problems.map(({ pointer, code, message }) => `${code} ${pointer.replace(AT, '~')}: ${message}`);
 }
 
-function warningsOf(source: Omit<KubernetesSource, 'integration'>, selected?: (key: string) => number | undefined) {
+function warningsOf(source: Omit<KubernetesSource, 'integration'>) {
   const document = documentOf({ integration: 'prod', ...source });
-  const context = { dns: true, servicePlane: true, selected };
+  const context = { dns: true, servicePlane: true };
   const parts = partsOf(document as Parameters<typeof partsOf>[0], { form: 'singleton', mode: 'enforce', context });
   return lint(parts.groups, policyOf(parts, 'deny')).map(({ pointer, code }) => `${code} ${pointer.replace(AT, '~')}`);
 }
@@ -121,7 +124,6 @@ describe('validation of a Kubernetes selector', () => {
 });
 
 describe('warnings about a Kubernetes selector', () => {
-  const some = () => 1;
   const web = { pod_selector: { match_labels: { app: 'web' } } };
   const expression = (operator: LabelExpressionConfig['operator'], ...values: readonly string[]) => {
     return { key: 'app', operator, values } satisfies LabelExpressionConfig;
@@ -129,10 +131,10 @@ describe('warnings about a Kubernetes selector', () => {
 
   test('tell that it selects everything', () => {
     const all = 'selector_matches_all ~/pod_selector';
-    expect(warningsOf({ pod_selector: {} }, some)).toEqual([all]);
+    expect(warningsOf({ pod_selector: {} })).toEqual([all]);
     const empty = { match_labels: {}, match_expressions: [], namespace_selector: { match_labels: {} } };
-    expect(warningsOf({ pod_selector: empty }, some)).toEqual([all]);
-    expect(warningsOf({ node_selector: { addresses: ['InternalIP'] } }, some)).toEqual([
+    expect(warningsOf({ pod_selector: empty })).toEqual([all]);
+    expect(warningsOf({ node_selector: { addresses: ['InternalIP'] } })).toEqual([
       'selector_matches_all ~/node_selector',
     ]);
     for (const limited of [
@@ -142,15 +144,33 @@ describe('warnings about a Kubernetes selector', () => {
       { match_expressions: [expression('Exists')] },
       { namespace_selector: { match_labels: { a: 'b' } } },
     ])
-      expect(warningsOf({ pod_selector: limited }, some)).toEqual([]);
+      expect(warningsOf({ pod_selector: limited })).toEqual([]);
   });
 
   test('tell that it was never resolved, or that it selects no address now', () => {
-    expect(warningsOf(web)).toEqual(['selector_unresolved ~']);
-    expect(warningsOf(web, () => undefined)).toEqual(['selector_unresolved ~']);
-    expect(warningsOf(web, () => 0)).toEqual(['selector_matches_nothing ~']);
     const key = '{"integration":"prod","pod_selector":{"match_labels":{"app":"web"}}}';
-    expect(warningsOf(web, (asked) => (asked === key ? 7 : undefined))).toEqual([]);
+    const warned = (resolved: readonly string[], keys: readonly string[], source: object = web) => {
+      const document = documentOf({ integration: 'prod', ...source }) as Parameters<typeof partsOf>[0];
+      const context = { dns: true, servicePlane: true };
+      const { groups } = partsOf(document, { form: 'singleton', mode: 'enforce', context });
+      const list = {
+        added: [{ number: 1, keys }],
+        addresses: Uint32Array.of(1),
+        sets: Uint32Array.of(1),
+        dropped: [],
+      };
+      const scope = { ...NO_SELECTORS, resolved: new Set(resolved) };
+      const warnings = lintMembers(
+        groups.map(({ group }) => group),
+        { scope, list },
+      );
+      return warnings.map(({ pointer, code }) => `${code} ${pointer.replace(AT, '~')}`);
+    };
+    expect(warned([], [])).toEqual(['selector_unresolved ~']);
+    expect(warned([key], [])).toEqual(['selector_matches_nothing ~']);
+    expect(warned([key], [key])).toEqual([]);
+    const never = { pod_selector: { ...web.pod_selector, match_expressions: [expression('DoesNotExist')] } };
+    expect(warned([selectorOf({ integration: 'prod', ...never }).key], [], never)).toEqual([]);
   });
 
   const labels = { match_labels: { app: 'web' } };
@@ -167,10 +187,9 @@ describe('warnings about a Kubernetes selector', () => {
     ['other keys', { ...labels, match_expressions: [{ key: 'b', operator: 'DoesNotExist' }] }, false],
   ])('tell whether its conditions exclude each other: %s', (_, selector, contradicts) => {
     const expected = (at: string) => (contradicts ? [`selector_contradicts ~${at}`] : []);
-    expect(warningsOf({ pod_selector: selector }, some)).toEqual(expected('/pod_selector'));
-    expect(warningsOf({ node_selector: selector }, some)).toEqual(expected('/node_selector'));
+    expect(warningsOf({ pod_selector: selector })).toEqual(expected('/pod_selector'));
+    expect(warningsOf({ node_selector: selector })).toEqual(expected('/node_selector'));
     const namespaces = { pod_selector: { namespace_selector: selector } };
-    expect(warningsOf(namespaces, some)).toEqual(expected('/pod_selector/namespace_selector'));
-    if (contradicts) expect(warningsOf({ pod_selector: selector }, () => 0)).toEqual(expected('/pod_selector'));
+    expect(warningsOf(namespaces)).toEqual(expected('/pod_selector/namespace_selector'));
   });
 });

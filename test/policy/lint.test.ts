@@ -8,7 +8,7 @@ import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warning-list.js';
 import { normalise } from '#test/policy/sample.js';
 
-const running: LintContext = { dns: true, servicePlane: true, selected: () => 1 };
+const running: LintContext = { dns: true, servicePlane: true };
 
 function warningsOf(document: PolicyConfig, context: LintContext = running): Warning[] {
   const parts = partsOf(document, { form: 'singleton', mode: 'enforce', context });
@@ -247,14 +247,6 @@ describe('`lint`', () => {
       kubernetes: [{ integration: 'a', node_selector: { match_labels: { pool: 'a' } } }],
     };
     expect(lines({ source_groups: [group('x', [rule('allow', inspected)], { sources })] }, own)).toEqual([]);
-  });
-
-  it('warns about a selector that the node has not resolved', () => {
-    const kubernetes = ['a', 'b'].map((integration) => ({ integration, pod_selector: { namespace: 'shop' } }));
-    const document = { source_groups: [group('x', [], { sources: { kubernetes } })] };
-    const [a, b] = [0, 1].map((index) => `selector_unresolved /source_groups/0/sources/kubernetes/${index}`);
-    expect(lines(document, { dns: true, servicePlane: true })).toEqual([a, b]);
-    expect(lines(document, { ...running, selected: (key) => (key.includes('"a"') ? 1 : undefined) })).toEqual([b]);
   });
 
   it.each<[string, RuleConfig[], Partial<SourceGroupConfig>, string[]]>([

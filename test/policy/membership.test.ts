@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { EMPTY_SET } from '#contracts/member-tables.js';
-import { type ListedMembership, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type ListedMembership, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
@@ -13,6 +13,7 @@ import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { explain } from '#policy/explain/explain.js';
 import { membershipOf } from '#policy/model/group-sets.js';
 import { MemberIndex } from '#policy/model/member-index.js';
+import { MemberRecord } from '#policy/model/member-record.js';
 import { generateGrants, generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { grantedNames } from '#test/policy/granted-names.js';
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
@@ -145,6 +146,20 @@ describe('`MemberIndex`', () => {
   });
 });
 
+describe('`MemberRecord`', () => {
+  test('has a closed member for a number that no change has added, and no owner for 0', () => {
+    const record = new MemberRecord();
+    const [owned, closed] = [address('10.0.0.1'), address('10.0.0.2')];
+    const addresses = Uint32Array.of(owned, closed);
+    const added = [{ number: 1, keys: [] }];
+    record.change({ added, addresses, sets: Uint32Array.of(1, CLOSED_MEMBER.number), dropped: [] });
+    expect([record.setOf(owned), record.setOf(closed)]).toEqual([{ number: 1, keys: [] }, CLOSED_MEMBER]);
+    expect(record.list()).toEqual({ added, addresses, sets: Uint32Array.of(1, CLOSED_MEMBER.number), dropped: [] });
+    record.change({ added: [], addresses, sets: Uint32Array.of(0, 0), dropped: [] });
+    expect([record.setOf(owned), record.setOf(closed)]).toEqual([undefined, undefined]);
+  });
+});
+
 describe('`explain` with members', () => {
   const pods = group([], [rule({ id: 'web' })], { id: 'pods', selectors: [selector('web')] });
   const set = { number: 1, keys: [selector('web').key] };
@@ -163,6 +178,10 @@ describe('`explain` with members', () => {
     );
     expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, options).walk[0]?.why).toBe(
       'source 10.0.1.2 is not among its sources',
+    );
+    const closed = { membership: { scope, members: { setOf: () => CLOSED_MEMBER } } };
+    expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, closed).walk[0]?.why).toBe(
+      'no selector can be decided for the owner of this source, so it allows nothing from this source',
     );
   });
 });

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
@@ -23,6 +24,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     active: explainLane(open(), 30_000),
     drafts: explainLane(open(), draftBudgetMs),
     node: async () => NO_NODE,
+    membership: () => NOTHING_LISTED,
     surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
   };
 }

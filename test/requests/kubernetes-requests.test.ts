@@ -1,14 +1,13 @@
-import { Subject } from 'rxjs';
+import { NEVER, Subject } from 'rxjs';
 import { describe, expect, it } from 'vitest';
-import { createActor } from 'xstate';
-import { kubernetesActor } from '#actors/kubernetes.actor.js';
+import { createActor, fromEventObservable } from 'xstate';
 import { INTEGRATION_STATES } from '#contracts/integration-status.js';
 import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes-source.js';
 import { selectorOf } from '#policy/model/selector.js';
 import { stateOf } from '#requests/integration-status.js';
 import { integrationsOver } from '#requests/integrations.js';
 import { type KubernetesParts, kubernetesRequestsOver } from '#requests/kubernetes-requests.js';
-import { type KubernetesEvent, kubernetesChart } from '#statecharts/kubernetes.chart.js';
+import { type KubernetesEvent, type KubernetesInput, kubernetesChart } from '#statecharts/kubernetes.chart.js';
 import type { IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { RECORD } from '#test/api/fake-management.js';
 
@@ -35,12 +34,15 @@ function storeOf(records: readonly IntegrationRecord[]): IntegrationStore {
     get: async (name) => records.find((record) => record.name === name) ?? null,
     put: async (integration) => stored(integration.name, integration.service_account_token),
     remove: async () => true,
+    changed: NEVER,
   };
 }
 
 function integration() {
   const events = new Subject<KubernetesEvent>();
-  const actor = createActor(kubernetesActor(events)).start();
+  const watch = fromEventObservable<KubernetesEvent, KubernetesInput>(() => events);
+  const chart = kubernetesChart.provide({ actors: { watch } });
+  const actor = createActor(chart, { input: { name: 'prod' } }).start();
   const enter = (phase: 'watching' | 'forbidden' | 'backing_off', at: string, reason: string | null = null) =>
     events.next({ type: 'reflector.changed', name: 'pods', phase, reason, at });
   return { actor, enter };

@@ -1,6 +1,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
 import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
@@ -28,7 +29,7 @@ function evaluator(): ConnectionEvaluator {
   const texts = inEvaluationOrder(parts.groups).map(({ text }) => text ?? new Uint8Array(0));
   const made = new ConnectionEvaluator();
   const image = new PolicyWriter().write(policyOf(parts, 'deny'), texts);
-  made.use({ generation: 1, program: null, policy: image, intercepts: false });
+  made.use({ generation: 1, program: null, policy: image, intercepts: false, scope: NO_SELECTORS });
   return made;
 }
 

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { denyAll } from '#test/kernel/policies.js';
@@ -12,7 +13,7 @@ import { makeCertificates } from './certificates.js';
 
 const { rootPem } = makeCertificates();
 /** An invalid policy image. Each service-plane thread that receives the image ends with an error. */
-const DEADLY = { generation: 1, policy: {}, intercepts: false } as unknown as InspectionImage;
+const DEADLY = { generation: 1, policy: {}, intercepts: false, scope: NO_SELECTORS } as unknown as InspectionImage;
 const LOOPBACK = 0x7f00_0001;
 
 let upstreamCa: string;
@@ -50,7 +51,7 @@ test('after a service-plane thread ends with an error, pending calls reject, wat
   plane.use(DEADLY);
   await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
   await expect.poll(() => changes.map(({ type }) => type)).toContain('worker_died');
-  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false });
+  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false, scope: NO_SELECTORS });
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
 });
@@ -98,7 +99,7 @@ test('a policy of `accept` decides nothing unless connections wait, and never re
   plane.accept(DEADLY);
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0 });
-  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false });
+  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false, scope: NO_SELECTORS });
   plane.accept(DEADLY);
   await plane.open({ awaitsGrants: true });
   expect(await plane.stats()).toMatchObject({ connections: 0 });

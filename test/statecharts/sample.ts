@@ -2,6 +2,7 @@ import type { Needs } from '#bus/bus-messages.js';
 import type { PolicyWrite } from '#bus/policy-requests.js';
 import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { NONE, type Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
@@ -40,7 +41,13 @@ export const PROGRAM: Program = {
 
 export const LOOKUPS: Lookups = lookupsOf(PROGRAM, 1);
 
-export const INSPECTION: InspectionImage = { generation: 1, program: PROGRAM, policy: null, intercepts: false };
+export const INSPECTION: InspectionImage = {
+  generation: 1,
+  scope: NO_SELECTORS,
+  program: PROGRAM,
+  policy: null,
+  intercepts: false,
+};
 
 export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };
 

@@ -1,10 +1,18 @@
+import { NEVER } from 'rxjs';
+import { fromEventObservable } from 'xstate';
 import { type ClusterContext, clusterChart } from '#statecharts/cluster.chart.js';
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
+import { type IntegrationsContext, integrationsChart } from '#statecharts/integrations.chart.js';
 import { interfacesChart } from '#statecharts/interfaces.chart.js';
-import { type KubernetesContext, kubernetesChart } from '#statecharts/kubernetes.chart.js';
+import {
+  type KubernetesContext,
+  type KubernetesEvent,
+  type KubernetesInput,
+  kubernetesChart,
+} from '#statecharts/kubernetes.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import { type PendingChangeContext, pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import { type PerformanceModeContext, performanceModeChart } from '#statecharts/performance-mode.chart.js';
@@ -68,11 +76,14 @@ const dataplaneEvents = [
   activated(false),
 ];
 
+const SELECTOR = { key: 'a', source: { integration: 'prod', node_selector: {} } };
 const inForce = (record: typeof RECORD | null, generation: number): PolicyInForce => ({
   record,
   generation,
   needs: NEEDS,
   integrations: [],
+  selectors: record === null ? [] : [SELECTOR],
+  unresolved: generation === 2 ? [SELECTOR] : [],
   lookups: LOOKUPS,
   inspection: INSPECTION,
 });
@@ -100,6 +111,7 @@ const policyEvents = [
     generation: 1,
     refusal: { kind: 'refused', code: 'capacity_exceeded', detail: 'too large' },
   },
+  { type: 'membership.changed' },
   { type: 'node.draining' },
 ];
 const CHANGE = { id: 'c', generation: 2, before: { generation: 1 }, by: 'admin', at: '2026-02-01T08:30:00.000Z' };
@@ -143,6 +155,7 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.proposal?.id,
   context.rehearsed?.id,
   context.hasTurn,
+  context.isStale,
 ];
 // One queued write is enough for this walk: no guard distinguishes one queued write from two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;
@@ -438,14 +451,28 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     ]) as never,
     regions: { membership: 'cluster', replication: 'policy_replication' },
   })),
+  integrations: [
+    {
+      machine: integrationsChart.provide({
+        actors: {
+          integration: kubernetesChart.provide({
+            actors: { watch: fromEventObservable<KubernetesEvent, KubernetesInput>(() => NEVER) },
+          }),
+        },
+      }),
+      events: [[], ['prod'], ['prod', 'test'], ['test']].map((names) => ({ type: 'integrations.changed', names })),
+      key: (({ context }: { context: IntegrationsContext }) => context.names) as never,
+      regions: {},
+    },
+  ],
   kubernetes: [
     {
       machine: kubernetesChart,
+      input: { name: 'prod' },
       events: [
         ...['pods', 'nodes'].flatMap((name) =>
           PHASES.map((phase) => ({ type: 'reflector.changed', name, phase, reason: null, at: '2026-02-01T08:30:00Z' })),
         ),
-        { type: 'objects.counted', objects: 3 },
       ],
       key: (({ context }: { context: KubernetesContext }) => [
         context.reflectors.pods,

@@ -17,11 +17,6 @@ export type LintContext = {
   readonly servicePlane: boolean;
   /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
   readonly ownAddresses?: ReadonlySet<number> | undefined;
-  /**
-   * Returns the number of addresses that the selector with a key selects now; undefined if the selector was
-   * never resolved. If the function is undefined, no selector was resolved.
-   */
-  readonly selected?: ((key: string) => number | undefined) | undefined;
 };
 
 /**
@@ -36,21 +31,17 @@ export type GroupWarnings = { readonly document: WarningList; readonly rules: Wa
  */
 export function lintGroup(config: SourceGroupConfig, group: Group, context: LintContext): GroupWarnings {
   const warnings = { document: new WarningList(), rules: new WarningList() };
-  lintDocument(config, context, warnings.document);
+  lintDocument(config, warnings.document);
   for (const rule of group.rules) lintRule(rule, group, context, warnings.rules);
   return warnings.document.isEmpty && warnings.rules.isEmpty ? NOTHING : warnings;
 }
 
 const NOTHING: GroupWarnings = { document: new WarningList(), rules: new WarningList() };
 
-function lintDocument(
-  { sources, rules = [] }: SourceGroupConfig,
-  { selected }: LintContext,
-  warnings: WarningList,
-): void {
+function lintDocument({ sources, rules = [] }: SourceGroupConfig, warnings: WarningList): void {
   lintCidrs(sources.cidrs, () => '/sources/cidrs', warnings);
   for (const [place, source] of (sources.kubernetes ?? []).entries()) {
-    lintSelector(source, `/sources/kubernetes/${place}`, selected, warnings);
+    lintSelector(source, `/sources/kubernetes/${place}`, warnings);
   }
   for (let place = 0; place < rules.length; place++) {
     const match = rules[place]?.match;

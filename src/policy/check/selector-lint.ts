@@ -1,36 +1,13 @@
 import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
-import { selectorOf } from '#policy/model/selector.js';
 import type { WarningList } from './warning-list.js';
 
-/**
- * Adds the warnings about a Kubernetes selector. `selected` returns the number of addresses that a selector
- * selects now, and undefined if the selector was never resolved.
- */
-export function lintSelector(
-  source: KubernetesSource,
-  at: string,
-  selected: ((key: string) => number | undefined) | undefined,
-  warnings: WarningList,
-): void {
+/** Adds the warnings about a Kubernetes selector that do not depend on its members. */
+export function lintSelector(source: KubernetesSource, at: string, warnings: WarningList): void {
   const { pod_selector: pod, node_selector: node } = source;
-  const count = selected?.(selectorOf(source).key);
-  if (count === undefined) {
-    const message =
-      'This selector was never resolved. Until it is, the denies of the group match every source, and its allows match only the static sources.';
-    warnings.add(at, 'selector_unresolved', message);
-  }
   const namespaces = pod?.namespace_selector;
-  const contradictions = [
-    { pointer: `${at}/pod_selector`, key: contradictionOf(pod) },
-    { pointer: `${at}/pod_selector/namespace_selector`, key: contradictionOf(namespaces) },
-    { pointer: `${at}/node_selector`, key: contradictionOf(node) },
-  ].filter(({ key }) => key !== undefined);
-  for (const { pointer, key } of contradictions) {
+  for (const { pointer, key } of contradictionsOf(source)) {
     const message = `This selector can select nothing: no value of the label ${JSON.stringify(key)} meets all conditions.`;
-    warnings.add(pointer, 'selector_contradicts', message);
-  }
-  if (count === 0 && contradictions.length === 0) {
-    warnings.add(at, 'selector_matches_nothing', 'This selector selects no address now.');
+    warnings.add(at + pointer, 'selector_contradicts', message);
   }
   if (
     pod !== undefined &&
@@ -52,6 +29,15 @@ function isLimited({
   match_expressions: expressions = [],
 }: LabelSelectorConfig = {}): boolean {
   return Object.keys(labels).length + expressions.length > 0;
+}
+
+/** Returns the parts of a selector that can select nothing, each with the key of a label that tells it. */
+export function contradictionsOf({ pod_selector: pod, node_selector: node }: KubernetesSource) {
+  return [
+    { pointer: '/pod_selector', key: contradictionOf(pod) },
+    { pointer: '/pod_selector/namespace_selector', key: contradictionOf(pod?.namespace_selector) },
+    { pointer: '/node_selector', key: contradictionOf(node) },
+  ].filter(({ key }) => key !== undefined);
 }
 
 /** Returns the key of a label for which no value, and not its absence, meets all conditions. */

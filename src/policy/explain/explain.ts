@@ -267,7 +267,9 @@ function walkTo(
     const decides = place.kind !== 'policy_default' && place.group === index;
     for (const [number, rule] of group.rules.entries()) {
       if (decides && place.kind === 'rule' && place.rule === number) return finish(group.id, rule.id, why(rule, true));
-      pass(group.id, rule.id, () => (isInScope(scope, rule.action) ? why(rule, false) : onlyDenies(group, membership)));
+      pass(group.id, rule.id, () =>
+        isInScope(scope, rule.action) ? why(rule, false) : onlyDenies(group, source, membership),
+      );
     }
     if (decides)
       return finish(group.id, null, `no rule of the group matches, and its default action is ${group.defaultAction}`);
@@ -276,10 +278,12 @@ function walkTo(
   return finish(null, null, `no group decides, and the default is ${policy.default.action}`);
 }
 
-function onlyDenies({ selectors }: Group, { scope }: Membership): string {
-  return isResolved(selectors, scope)
+function onlyDenies({ selectors }: Group, source: number, { scope, members }: Membership): string {
+  if (!isResolved(selectors, scope))
+    return 'the selectors of its group were never resolved, so it allows nothing from this source';
+  return members.setOf(source) === undefined
     ? 'no object owns this source in a network of pods, so it allows nothing from this source'
-    : 'the selectors of its group were never resolved, so it allows nothing from this source';
+    : 'no selector can be decided for the owner of this source, so it allows nothing from this source';
 }
 
 function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {

@@ -1,5 +1,11 @@
 import { u32At } from '#arrays/read.js';
-import type { ListedMembership, Membership, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import {
+  CLOSED_MEMBER,
+  type ListedMembership,
+  type Membership,
+  type SelectorScope,
+  type SelectorSet,
+} from '#contracts/membership.js';
 import type { Group } from '#contracts/policy-model.js';
 
 /**
@@ -63,8 +69,9 @@ export function groupSetsOf(known: SelectorGroups, { list }: ListedMembership): 
 /** Returns the membership for the reference evaluator. A later change of the members does not affect it. */
 export function membershipOf({ scope, list: { added, addresses, sets } }: ListedMembership): Membership {
   const byNumber = new Map(added.map((set) => [set.number, set]));
-  const owned = new Map<number, SelectorSet | undefined>();
-  for (let at = 0; at < addresses.length; at++) owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)));
+  const owned = new Map<number, SelectorSet>();
+  for (let at = 0; at < addresses.length; at++)
+    owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? CLOSED_MEMBER);
   return { scope, members: { setOf: (address) => owned.get(address) } };
 }
 

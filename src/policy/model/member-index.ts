@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import { CLOSED_INDEX, EMPTY_SET, type MemberTables, type MemberTrees } from '#contracts/member-tables.js';
-import type { SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 import { valueAt } from './interval-search.js';
 
@@ -24,6 +24,7 @@ export class MemberIndex {
 
   /** Returns the index of the set of groups that a set of selectors selects. */
   indexOf(set: SelectorSet): number {
+    if (set.number === CLOSED_MEMBER.number) return CLOSED_INDEX;
     return this.#indexes.get(groupsOfSet(set, this.#selectors).join(' ')) ?? CLOSED_INDEX;
   }
 

@@ -1,5 +1,11 @@
 import { u32At } from '#arrays/read.js';
-import type { MemberList, Members, MembershipChange, SelectorSet } from '#contracts/membership.js';
+import {
+  CLOSED_MEMBER,
+  type MemberList,
+  type Members,
+  type MembershipChange,
+  type SelectorSet,
+} from '#contracts/membership.js';
 
 /** The members that the changes so far have given. Each thread that decides by members has one. */
 export class MemberRecord implements Members {
@@ -9,14 +15,18 @@ export class MemberRecord implements Members {
   change({ added, addresses, sets, dropped }: MembershipChange): void {
     for (const set of added) this.#sets.set(set.number, set);
     for (let at = 0; at < addresses.length; at++) {
-      const set = this.#sets.get(u32At(sets, at));
-      if (set === undefined) this.#owned.delete(u32At(addresses, at));
-      else this.#owned.set(u32At(addresses, at), set);
+      const number = u32At(sets, at);
+      if (number === 0) this.#owned.delete(u32At(addresses, at));
+      else this.#owned.set(u32At(addresses, at), this.#sets.get(number) ?? CLOSED_MEMBER);
     }
     for (const number of dropped) this.#sets.delete(number);
   }
 
+  /** Whether all members are known: after the first call of `replace`. */
+  isKnown = false;
+
   replace(list: MemberList): void {
+    this.isKnown = true;
     this.#sets.clear();
     this.#owned.clear();
     this.change(list);

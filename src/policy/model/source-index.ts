@@ -1,4 +1,4 @@
-import { type Membership, NO_MEMBERSHIP, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type Membership, NO_MEMBERSHIP, type SelectorScope } from '#contracts/membership.js';
 import type { Group } from '#contracts/policy-model.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { mask } from './ipv4.js';
@@ -64,7 +64,9 @@ export class SourceIndex {
   /** Returns the groups that apply to a source, in the order of evaluation. */
   groupsOf(source: number, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
     const set = members.setOf(source);
-    return this.groupsOfOwner(source, set === undefined ? NO_OWNER : groupsOfSet(set, this.#bySelector));
+    if (set === undefined) return this.groupsOfOwner(source, NO_OWNER);
+    const isClosedMember = set.number === CLOSED_MEMBER.number;
+    return this.groupsOfOwner(source, isClosedMember ? CLOSED : groupsOfSet(set, this.#bySelector));
   }
 
   /** Returns the groups that apply to a source whose owner is known. */

@@ -1,4 +1,4 @@
-import type { Membership, SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type Membership, type SelectorScope } from '#contracts/membership.js';
 import type { Action, Group, Prefix } from '#contracts/policy-model.js';
 import { covers } from './prefix-covers.js';
 
@@ -10,8 +10,8 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
 /**
  * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
  * the group or a network of its selectors contains the source, or if a resolved selector of the group selects
- * it. Otherwise the deny rules apply to every source while a selector of the group is not resolved (D19a),
- * and to each source without an owner in a closed network (D38a).
+ * it. Otherwise the deny rules apply to every source while a selector of the group is not resolved (D19a), to
+ * each source whose owner is a `CLOSED_MEMBER`, and to each source without an owner in a closed network (D38a).
  */
 export function scopeOf({ sources, selectors }: Sources, source: number, membership: Membership): Scope | null {
   const { scope, members } = membership;
@@ -20,7 +20,8 @@ export function scopeOf({ sources, selectors }: Sources, source: number, members
   const set = members.setOf(source);
   if (selectors.some(({ key }) => scope.resolved.has(key) && set?.keys.includes(key) === true)) return 'all';
   if (!isResolved(selectors, scope)) return 'denies';
-  return set === undefined && isClosed(scope, source) ? 'denies' : null;
+  const closes = set === undefined ? isClosed(scope, source) : set.number === CLOSED_MEMBER.number;
+  return closes ? 'denies' : null;
 }
 
 /** Returns the prefixes whose addresses are in a group whatever the members are. */

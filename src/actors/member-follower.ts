@@ -1,0 +1,58 @@
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
+import type { MemberRecord } from '#policy/model/member-record.js';
+
+/** A part of the node that decides by members. A call rejects while the part does not run. */
+export type MemberTaker<Result> = {
+  changeMembers(change: MembershipChange): Promise<Result>;
+  replaceMembers(list: MemberList): Promise<Result>;
+};
+
+const RETRY_MS = 1_000;
+
+/**
+ * Keeps the members of one part equal to the record. After a failure the part has a part of the changes at
+ * most, so it gets all members again.
+ */
+export class MemberFollower<Result> {
+  readonly #taker: MemberTaker<Result>;
+  readonly #record: MemberRecord;
+  readonly #trouble: (message: string, failure: unknown) => void;
+  #isBehind = true;
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(taker: MemberTaker<Result>, record: MemberRecord, trouble: (message: string, failure: unknown) => void) {
+    this.#taker = taker;
+    this.#record = record;
+    this.#trouble = trouble;
+  }
+
+  /** Resolves with undefined if the part does not run. */
+  async change(change: MembershipChange): Promise<Result | undefined> {
+    return this.#isBehind ? this.replace() : this.#attempt(() => this.#taker.changeMembers(change));
+  }
+
+  async replace(): Promise<Result | undefined> {
+    // Before the first members are known, the members of an earlier process stay in force.
+    if (!this.#record.isKnown) return undefined;
+    return this.#attempt(() => this.#taker.replaceMembers(this.#record.list()));
+  }
+
+  close(): void {
+    clearTimeout(this.#retry);
+  }
+
+  async #attempt(call: () => Promise<Result>): Promise<Result | undefined> {
+    clearTimeout(this.#retry);
+    try {
+      const result = await call();
+      this.#isBehind = false;
+      return result;
+    } catch (failure) {
+      if (!this.#isBehind) this.#trouble('members of selectors did not reach a part of the node', failure);
+      this.#isBehind = true;
+      this.#retry = setTimeout(() => void this.replace(), RETRY_MS);
+      this.#retry.unref();
+      return undefined;
+    }
+  }
+}

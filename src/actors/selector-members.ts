@@ -1,0 +1,123 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { concatMap, type Observable, ReplaySubject, Subject, type Subscription } from 'rxjs';
+import type {
+  KubernetesSource,
+  ReflectorChange,
+  StoredObject,
+  WatchedIntegration,
+} from '#contracts/kubernetes-source.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { SupervisedPart } from '#contracts/supervised-part.js';
+import type { IntegrationStore } from '#store/store-types.js';
+import type { MemberDistribution } from './member-distribution.js';
+
+export type SelectorMembersPorts = {
+  readonly source: KubernetesSource;
+  readonly integrations: IntegrationStore;
+  /** The name of the integration of the cluster in which this node runs; null if it has none. */
+  readonly inCluster: string | null;
+  readonly stored: () => Promise<readonly StoredObject[]>;
+  readonly distribution: MemberDistribution;
+};
+
+/** How long a compilation waits for the Kubernetes thread, before it takes all selectors as unresolved. */
+const THREAD_WAIT_MS = 5_000;
+
+/** Binds the Kubernetes thread to the stored integrations. The thread starts with the first integration. */
+export class SelectorMembers implements SupervisedPart {
+  readonly #ports: SelectorMembersPorts;
+  readonly #names = new ReplaySubject<readonly string[]>(1);
+  readonly #reflectors = new Subject<ReflectorChange>();
+  readonly #listeners = new Set<(failure: string | null) => void>();
+  #following: Subscription | null = null;
+  #open: Promise<void> | null = null;
+  #isBegun: () => void = () => {};
+  readonly #begun = new Promise<void>((resolve) => {
+    this.#isBegun = resolve;
+  });
+
+  constructor(ports: SelectorMembersPorts) {
+    this.#ports = ports;
+  }
+
+  get names(): Observable<readonly string[]> {
+    return this.#names;
+  }
+
+  get reflectors(): Observable<ReflectorChange> {
+    return this.#reflectors;
+  }
+
+  async begin(): Promise<void> {
+    await this.#useIntegrations();
+    this.#isBegun();
+    this.#following ??= this.#ports.integrations.changed.pipe(concatMap(() => this.#followIntegrations())).subscribe();
+  }
+
+  watch(listener: (failure: string | null) => void): () => void {
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+    };
+  }
+
+  /**
+   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved, at
+   * most `withinMs`.
+   */
+  async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
+    const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
+    if (await Promise.race([this.#begun.then(() => false), isLate])) return NOTHING_LISTED;
+    return this.#open === null ? NOTHING_LISTED : this.#ports.source.membership(selectors, withinMs);
+  }
+
+  /** Tells the thread which selectors the policy in force has. */
+  name(selectors: readonly Selector[]): void {
+    this.#ports.source.name(selectors);
+  }
+
+  async close(): Promise<void> {
+    this.#following?.unsubscribe();
+    await this.#ports.source.close();
+  }
+
+  /** A failure is reported, and the change is tried again with the next start of this part. */
+  async #followIntegrations(): Promise<void> {
+    try {
+      await this.#useIntegrations();
+    } catch (failure) {
+      this.#report(failure instanceof Error ? failure.message : String(failure));
+    }
+  }
+
+  async #useIntegrations(): Promise<void> {
+    const { source, integrations, inCluster, stored, distribution } = this.#ports;
+    const all = (await integrations.list()).map(
+      ({ name, api_server_url: url, ca_cert_pem: caPem, service_account_token: token }): WatchedIntegration => ({
+        name,
+        access: { by: 'token', url, caPem, token },
+      }),
+    );
+    if (inCluster !== null) all.push({ name: inCluster, access: { by: 'in_cluster' } });
+    this.#names.next(all.map(({ name }) => name));
+    if (all.length === 0 && this.#open === null) return;
+    source.use(all);
+    this.#open ??= source.open(stored, {
+      members: async (message) => {
+        await distribution.take(message);
+        if (message.replaces !== null) this.#report(null);
+      },
+      reflector: (change) => this.#reflectors.next(change),
+      failed: (reason) => this.#report(reason),
+    });
+    await this.#open.catch((failure: unknown) => {
+      this.#open = null;
+      throw failure;
+    });
+  }
+
+  #report(failure: string | null): void {
+    for (const listener of this.#listeners) listener(failure);
+  }
+}

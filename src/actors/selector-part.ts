@@ -1,0 +1,53 @@
+import type { Fact } from '#bus/bus-messages.js';
+import { MemberDistribution } from './member-distribution.js';
+import type { MemberTaker } from './member-follower.js';
+import { SelectorMembers } from './selector-members.js';
+import type { KubernetesPorts, SystemPorts } from './system-contract.js';
+
+/** The members of Kubernetes selectors: where they come from, and where they go. */
+export type SelectorPart = {
+  readonly members: SelectorMembers;
+  readonly distribution: MemberDistribution;
+  /** Tells both that a policy is in force. */
+  activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
+  close(): Promise<void>;
+};
+
+export function selectorPart(
+  { source, record, trouble }: KubernetesPorts,
+  {
+    store,
+    dataplane,
+    dns,
+    servicePlane,
+    inCluster = null,
+  }: Pick<SystemPorts, 'store' | 'dataplane' | 'dns' | 'servicePlane' | 'inCluster'>,
+): SelectorPart {
+  const distribution = new MemberDistribution({
+    record,
+    datapath: dataplane?.datapath ?? null,
+    dns: dns as unknown as MemberTaker<unknown> | null,
+    servicePlane: (servicePlane?.plane ?? null) as unknown as MemberTaker<unknown> | null,
+    store: (objects) => store.kubernetesObjects.write(objects),
+    trouble,
+  });
+  const members = new SelectorMembers({
+    source,
+    integrations: store.integrations,
+    inCluster,
+    stored: () => store.kubernetesObjects.read(),
+    distribution,
+  });
+  return {
+    members,
+    distribution,
+    activated: ({ selectors, inspection }) => {
+      members.name(selectors);
+      distribution.activated(selectors.length === 0 ? null : inspection.scope);
+    },
+    close: async () => {
+      distribution.close();
+      await members.close();
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import type { OwnerName } from '#contracts/kubernetes-source.js';
+import type { KubernetesObject } from './objects.js';
+
+type Owner = { readonly integration: string; readonly object: KubernetesObject };
+
+/** The names of the owners of addresses. Remembers which names have changed. */
+export class OwnerNames {
+  readonly #names = new Map<number, OwnerName>();
+  readonly #changed = new Set<number>();
+
+  set(address: number, owner: Owner | undefined): void {
+    const before = this.#names.get(address);
+    if (owner === undefined) {
+      if (this.#names.delete(address)) this.#changed.add(address);
+      return;
+    }
+    const after = nameOf(owner);
+    if (before !== undefined && isSame(before, after)) return;
+    this.#names.set(address, after);
+    this.#changed.add(address);
+  }
+
+  get(address: number): OwnerName | undefined {
+    return this.#names.get(address);
+  }
+
+  /** Returns the addresses whose names have changed after the last call, with their present names. */
+  take(): readonly { readonly address: number; readonly owner: OwnerName | null }[] {
+    const changed = Array.from(this.#changed, (address) => ({ address, owner: this.#names.get(address) ?? null }));
+    this.#changed.clear();
+    return changed;
+  }
+}
+
+function nameOf({ integration, object }: Owner): OwnerName {
+  const { name } = object;
+  return object.resource === 'pods'
+    ? { integration, kind: 'pod', namespace: object.namespace, name }
+    : { integration, kind: 'node', namespace: null, name };
+}
+
+function isSame(a: OwnerName, b: OwnerName): boolean {
+  return a.name === b.name && a.namespace === b.namespace && a.kind === b.kind && a.integration === b.integration;
+}

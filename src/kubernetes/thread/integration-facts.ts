@@ -1,0 +1,60 @@
+import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes-source.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { MembershipWarning } from '../membership-warnings.js';
+import type { Memberships } from '../memberships.js';
+
+/** Returns the facts about an integration. `selectors`: those that policies name. */
+export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {
+  const objects = memberships.objectsOf(name);
+  const counts = memberships.counts();
+  return {
+    objects: {
+      pods: objects?.count('pods') ?? 0,
+      nodes: objects?.count('nodes') ?? 0,
+      namespaces: objects?.count('namespaces') ?? 0,
+    },
+    selectors: selectors
+      .filter(({ source }) => source.integration === name)
+      .map(({ key }) => ({
+        key,
+        resolved: memberships.scope.resolved.has(key),
+        addresses: counts.get(key) ?? 0,
+      })),
+    warnings: memberships
+      .warnings()
+      .filter(({ integration }) => integration === name)
+      .map((warning) => ({ code: warning.code, message: sentenceOf(warning) })),
+  };
+}
+
+function sentenceOf(warning: MembershipWarning): string {
+  switch (warning.code) {
+    case 'host_network_skipped':
+      return `the selector ${warning.key} selects ${warning.count} pods in the network of their node, for example ${warning.first}: they give it no address`;
+    case 'pods_not_closed':
+      return 'the networks of pods are not known: no deny rule by a selector matches a new pod until its status arrives';
+    case 'objects_skipped':
+      return `the integration has too many objects: ${warning.count} times an object was left out`;
+    case 'objects_undecided':
+      return `${warning.count} objects exceed a bound or have the wrong shape, for example ${warning.first}: their addresses get no allow rule by a selector, and every deny rule`;
+  }
+}
+
+/** Returns the members of selectors by ascending address, after the address `after`. */
+export function membersOf(
+  memberships: Memberships,
+  keys: readonly string[],
+  { after, limit }: { readonly after: number | null; readonly limit: number },
+): MemberPage {
+  const found = new Set<number>();
+  for (const key of keys) for (const address of memberships.membersOf(key)) found.add(address);
+  const members = [...found]
+    .filter((address) => after === null || address > after)
+    .sort((a, b) => a - b)
+    .slice(0, limit)
+    .flatMap((address) => {
+      const owner = memberships.owners.get(address);
+      return owner === undefined ? [] : [{ address, owner }];
+    });
+  return { total: found.size, members };
+}

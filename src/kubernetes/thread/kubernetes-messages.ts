@@ -1,0 +1,39 @@
+import type {
+  IntegrationFacts,
+  KubernetesOptions,
+  MemberPage,
+  MembersMessage,
+  ReflectorChange,
+  StoredObject,
+  WatchedIntegration,
+} from '#contracts/kubernetes-source.js';
+import type { ListedMembership } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { ReflectorTimes } from '../reflector.js';
+
+/** Options of the Kubernetes thread that only tests change. */
+export type KubernetesThreadOptions = KubernetesOptions & {
+  readonly times?: ReflectorTimes | undefined;
+  /** The folder with the files of the service account. */
+  readonly serviceAccountFolder?: string | undefined;
+};
+
+export type KubernetesRequests = {
+  readonly membership: (selectors: readonly Selector[], withinMs: number) => ListedMembership;
+  readonly facts: (integration: string) => IntegrationFacts;
+  readonly membersOf: (keys: readonly string[], after: number | null, limit: number) => MemberPage;
+};
+
+export type ToKubernetesThread =
+  /** A part of the objects in the store. */
+  | { readonly kind: 'stored'; readonly objects: readonly StoredObject[] }
+  /** All objects in the store were sent. */
+  | { readonly kind: 'open' }
+  | { readonly kind: 'use'; readonly integrations: readonly WatchedIntegration[] }
+  | { readonly kind: 'name'; readonly selectors: readonly Selector[] }
+  /** The listener has taken the last message with members. */
+  | { readonly kind: 'taken' };
+
+export type FromKubernetesThread =
+  | { readonly kind: 'members'; readonly message: MembersMessage }
+  | { readonly kind: 'reflector'; readonly change: ReflectorChange };

@@ -1,0 +1,190 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type {
+  KubernetesListener,
+  KubernetesOptions,
+  KubernetesSource,
+  ReflectorChange,
+  StoredObject,
+  WatchedIntegration,
+} from '#contracts/kubernetes-source.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { WorkerClient } from '#threads/worker-client.js';
+import type {
+  FromKubernetesThread,
+  KubernetesRequests,
+  KubernetesThreadOptions,
+  ToKubernetesThread,
+} from './kubernetes-messages.js';
+
+/** The wait before the thread is started again after an error: doubled with each failure. */
+const FIRST_BACKOFF_MS = 200;
+const MOST_BACKOFF_MS = 30_000;
+/** A thread that lived this long resets the wait. */
+const LIVED_MS = 60_000;
+/** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
+const STORED_IN_MESSAGE = 1_000;
+
+/**
+ * Watches Kubernetes in its own thread, so that no list of the API server blocks the process. After an error,
+ * the thread is started again with the objects of the store.
+ */
+export function createKubernetesSource(options: KubernetesOptions | KubernetesThreadOptions): KubernetesSource {
+  return new KubernetesThread(options);
+}
+
+type Thread = WorkerClient<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>;
+type Opened = { readonly restored: () => Promise<readonly StoredObject[]>; readonly listener: KubernetesListener };
+
+class KubernetesThread implements KubernetesSource {
+  readonly #options: KubernetesOptions | KubernetesThreadOptions;
+  readonly #closed = new AbortController();
+  #opened: Opened | undefined;
+  #thread: Thread | undefined;
+  /** The requests that wait for the start of the thread. */
+  #starts: { readonly resolve: (thread: Thread) => void; readonly reject: (failure: Error) => void }[] = [];
+  /** Settles when the listener has taken the last message. Never rejects. */
+  #taking: Promise<void> = Promise.resolve();
+  #startedAt = 0;
+  #failures = 0;
+  #integrations: readonly WatchedIntegration[] | undefined;
+  #selectors: readonly Selector[] | undefined;
+  /** The last change of each reflector that has a phase. */
+  readonly #reflectors = new Map<string, ReflectorChange>();
+
+  constructor(options: KubernetesOptions | KubernetesThreadOptions) {
+    this.#options = options;
+  }
+
+  async open(restored: Opened['restored'], listener: KubernetesListener): Promise<void> {
+    const opened = { restored, listener };
+    this.#opened = opened;
+    await this.#start(opened);
+  }
+
+  use(integrations: readonly WatchedIntegration[]): void {
+    this.#integrations = integrations;
+    this.#thread?.send({ kind: 'use', integrations });
+  }
+
+  name(selectors: readonly Selector[]): void {
+    this.#selectors = selectors;
+    this.#thread?.send({ kind: 'name', selectors });
+  }
+
+  async membership(selectors: readonly Selector[], withinMs: number): ReturnType<KubernetesSource['membership']> {
+    const until = performance.now() + withinMs;
+    for (;;) {
+      const thread = await this.#running();
+      try {
+        return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
+      } catch (failure) {
+        // The thread ended by an error. The next one gets the question too, but not without end.
+        if (this.#closed.signal.aborted || performance.now() > until) throw failure;
+      }
+    }
+  }
+
+  async facts(integration: string): ReturnType<KubernetesSource['facts']> {
+    return (await this.#running()).request('facts', [integration]);
+  }
+
+  async membersOf(
+    keys: readonly string[],
+    after: number | null,
+    limit: number,
+  ): ReturnType<KubernetesSource['membersOf']> {
+    return (await this.#running()).request('membersOf', [keys, after, limit]);
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+    this.#opened = undefined;
+    const thread = this.#thread;
+    this.#thread = undefined;
+    for (const { reject } of this.#starts.splice(0)) reject(new Error(CLOSED));
+    await thread?.end(CLOSED);
+  }
+
+  /** Returns the thread, after its start if it is being started. */
+  #running(): Promise<Thread> {
+    if (this.#thread !== undefined) return Promise.resolve(this.#thread);
+    if (this.#opened === undefined) return Promise.reject(new Error('the Kubernetes thread is not open'));
+    return new Promise((resolve, reject) => this.#starts.push({ resolve, reject }));
+  }
+
+  async #start({ restored, listener }: Opened): Promise<void> {
+    this.#startedAt = performance.now();
+    // The listener takes no message of two threads at the same time.
+    await this.#taking;
+    const stored = await restored();
+    if (this.#closed.signal.aborted) return;
+    for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
+    this.#reflectors.clear();
+    const given = {
+      entry: 'node/kubernetes.worker.js',
+      name: 'the Kubernetes thread',
+      workerData: this.#options,
+    };
+    const thread: Thread = new WorkerClient(given, {
+      received: (message) => this.#handle(thread, listener, message),
+      failed: (reason) => this.#restart(listener, reason),
+    });
+    for (let at = 0; at < stored.length; at += STORED_IN_MESSAGE) {
+      thread.send({ kind: 'stored', objects: stored.slice(at, at + STORED_IN_MESSAGE) });
+      await new Promise(setImmediate);
+    }
+    if (this.#closed.signal.aborted) await thread.end(CLOSED);
+    if (thread.isOver) return;
+    if (this.#integrations !== undefined) thread.send({ kind: 'use', integrations: this.#integrations });
+    if (this.#selectors !== undefined) thread.send({ kind: 'name', selectors: this.#selectors });
+    thread.send({ kind: 'open' });
+    this.#thread = thread;
+    for (const { resolve } of this.#starts.splice(0)) resolve(thread);
+  }
+
+  #handle(thread: Thread, listener: KubernetesListener, message: FromKubernetesThread): void {
+    if (this.#closed.signal.aborted || thread.isOver) return;
+    if (message.kind === 'reflector') {
+      const { change } = message;
+      const key = JSON.stringify([change.integration, change.name]);
+      if (change.phase === null) this.#reflectors.delete(key);
+      else this.#reflectors.set(key, change);
+      listener.reflector(change);
+      return;
+    }
+    this.#taking = listener.members(message.message).then(
+      () => thread.send({ kind: 'taken' }),
+      (failure: unknown) => {
+        // The listener lacks these members, so it needs all members again.
+        const reason = `the members were not taken: ${failure instanceof Error ? failure.message : String(failure)}`;
+        if (!thread.isOver) void thread.end(reason).then(() => this.#restart(listener, reason));
+      },
+    );
+  }
+
+  #restart(listener: KubernetesListener, reason: string): void {
+    this.#thread = undefined;
+    if (this.#closed.signal.aborted) return;
+    this.#failures = performance.now() - this.#startedAt >= LIVED_MS ? 1 : this.#failures + 1;
+    for (const change of this.#reflectors.values())
+      listener.reflector({ ...change, phase: 'backing_off', reason, at: now() });
+    listener.failed(reason);
+    void this.#startAgain();
+  }
+
+  async #startAgain(): Promise<void> {
+    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MOST_BACKOFF_MS);
+    await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
+    const opened = this.#opened;
+    if (opened === undefined) return;
+    try {
+      await this.#start(opened);
+    } catch (failure) {
+      // The objects of the store could not be read.
+      this.#restart(opened.listener, failure instanceof Error ? failure.message : String(failure));
+    }
+  }
+}
+
+const CLOSED = 'the Kubernetes thread was closed';
+const now = (): string => new Date().toISOString();

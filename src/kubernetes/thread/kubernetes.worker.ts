@@ -1,0 +1,49 @@
+import { workerData } from 'node:worker_threads';
+import { WorkerServer } from '#threads/worker-server.js';
+import type {
+  FromKubernetesThread,
+  KubernetesRequests,
+  KubernetesThreadOptions,
+  ToKubernetesThread,
+} from './kubernetes-messages.js';
+import { LocalKubernetes } from './local-kubernetes.js';
+
+const parent = new WorkerServer<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>('the Kubernetes thread');
+const kubernetes = new LocalKubernetes(workerData as KubernetesThreadOptions, {
+  members: (message) => parent.send({ kind: 'members', message }),
+  reflector: (change) => parent.send({ kind: 'reflector', change }),
+  failed: (failure) => {
+    // Outside of RxJS, so that the thread ends with the error.
+    setImmediate(() => {
+      throw failure;
+    });
+  },
+});
+
+function handle(message: ToKubernetesThread): void {
+  switch (message.kind) {
+    case 'stored':
+      kubernetes.store(message.objects);
+      return;
+    case 'open':
+      kubernetes.open();
+      return;
+    case 'use':
+      kubernetes.use(message.integrations);
+      return;
+    case 'name':
+      kubernetes.name(message.selectors);
+      return;
+    case 'taken':
+      kubernetes.taken();
+  }
+}
+
+parent.serve(
+  {
+    membership: (selectors, withinMs) => kubernetes.membership(selectors, withinMs),
+    facts: (integration) => kubernetes.facts(integration),
+    membersOf: (keys, after, limit) => kubernetes.membersOf(keys, after, limit),
+  },
+  handle,
+);

@@ -1,0 +1,256 @@
+import { Subject, type Subscription } from 'rxjs';
+import type {
+  IntegrationFacts,
+  MemberPage,
+  MembersMessage,
+  ReflectorChange,
+  StoredObject,
+  WatchedIntegration,
+} from '#contracts/kubernetes-source.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { Feeds } from '../feeds.js';
+import { type IntegrationTarget, watchIntegration } from '../integration-watch.js';
+import { Memberships } from '../memberships.js';
+import { ObjectReader } from '../object-reader.js';
+import type { KubernetesObject } from '../objects.js';
+import { wantedOf } from '../wanted.js';
+import { factsOf, membersOf } from './integration-facts.js';
+import type { KubernetesThreadOptions } from './kubernetes-messages.js';
+import { MemberMessages, plainChange } from './member-messages.js';
+import { ObjectChanges, StoredRecords } from './stored-objects.js';
+import { watchedServer } from './watched-server.js';
+
+type Integration = {
+  watched: WatchedIntegration;
+  readonly feeds: Feeds;
+  readonly targets: Subject<IntegrationTarget>;
+  subscription: Subscription | undefined;
+  /** The names of the reflectors that have a phase. */
+  readonly reflectors: Set<string>;
+};
+
+type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
+
+/** What the thread sends. An error of `failed` is a bug, and ends the thread. */
+export type KubernetesOutput = {
+  readonly members: (message: MembersMessage) => void;
+  readonly reflector: (change: ReflectorChange) => void;
+  readonly failed: (failure: unknown) => void;
+};
+
+/** The integrations and their members, in the Kubernetes thread. */
+export class LocalKubernetes {
+  readonly #options: KubernetesThreadOptions;
+  readonly #output: KubernetesOutput;
+  readonly #reader = new ObjectReader();
+  readonly #objects = new ObjectChanges();
+  readonly #memberships: Memberships;
+  readonly #messages: MemberMessages;
+  readonly #integrations = new Map<string, Integration>();
+  readonly #waits = new Set<Wait>();
+  readonly #stored = new StoredRecords();
+  #isOpened = false;
+  #isBegun = false;
+  /** Undefined until the first call of `use`. */
+  #used: readonly WatchedIntegration[] | undefined;
+  /** The selectors of the policy in force, and of the last call of `membership`. Undefined before the first. */
+  #inForce: readonly Selector[] | undefined;
+  #proposed: readonly Selector[] | undefined;
+
+  constructor(options: KubernetesThreadOptions, output: KubernetesOutput) {
+    this.#options = options;
+    this.#output = output;
+    this.#memberships = new Memberships({
+      podNetworks: options.podNetworks,
+      objectChanged: (integration, resource, uid) => this.#objects.changed(integration, resource, uid),
+    });
+    const integrationOf = (name: string) => ({
+      cluster: this.#integrations.get(name)?.feeds.cluster,
+      objects: this.#memberships.objectsOf(name),
+    });
+    const sources = { memberships: this.#memberships, objects: this.#objects, integrationOf };
+    this.#messages = new MemberMessages(sources, (message) => output.members(message));
+  }
+
+  /** Takes a part of the objects in the store. */
+  store(records: readonly StoredObject[]): void {
+    this.#stored.add(records);
+  }
+
+  /** All parts of the store were given. */
+  open(): void {
+    this.#isOpened = true;
+    this.#begin();
+  }
+
+  use(integrations: readonly WatchedIntegration[]): void {
+    this.#used = integrations;
+    if (this.#isBegun) this.#useNow(integrations);
+    else this.#begin();
+  }
+
+  name(selectors: readonly Selector[]): void {
+    this.#inForce = selectors;
+    this.#rename();
+  }
+
+  taken(): void {
+    this.#messages.taken();
+  }
+
+  async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
+    this.#proposed = selectors;
+    this.#rename();
+    await this.#resolved(selectors, withinMs);
+    // Without the integrations, a first message would take all members of an earlier process.
+    if (!this.#isBegun) return NOTHING_LISTED;
+    // After this time, members of other integrations must not wait for an integration without a list.
+    this.#messages.open();
+    await this.#messages.flushed();
+    return { scope: this.#memberships.scope, list: plainChange(this.#memberships.list()) };
+  }
+
+  facts(integration: string): IntegrationFacts {
+    return factsOf(integration, this.#memberships, this.#selectors());
+  }
+
+  membersOf(keys: readonly string[], after: number | null, limit: number): MemberPage {
+    return membersOf(this.#memberships, keys, { after, limit });
+  }
+
+  /** Takes the objects of the store after the integrations are known. */
+  #begin(): void {
+    if (this.#isBegun || !this.#isOpened || this.#used === undefined) return;
+    this.#isBegun = true;
+    this.#useNow(this.#used);
+    const names = new Set(this.#used.map(({ name }) => name));
+    for (const name of this.#stored.names) if (!names.has(name)) this.#objects.remove(this.#stored.keysOf(name));
+    this.#stored.clear();
+    this.#changed();
+  }
+
+  #useNow(integrations: readonly WatchedIntegration[]): void {
+    const names = new Set(integrations.map(({ name }) => name));
+    for (const name of [...this.#integrations.keys()]) if (!names.has(name)) this.#remove(name);
+    for (const watched of integrations) {
+      const known = this.#integrations.get(watched.name);
+      if (known === undefined) this.#add(watched);
+      else known.watched = watched;
+    }
+    this.#retarget();
+    this.#changed();
+  }
+
+  #add(watched: WatchedIntegration): void {
+    const { name } = watched;
+    const integration: Integration = {
+      watched,
+      feeds: new Feeds(name, this.#memberships),
+      targets: new Subject(),
+      subscription: undefined,
+      reflectors: new Set(),
+    };
+    this.#integrations.set(name, integration);
+    this.#restore(name, integration);
+    integration.subscription = watchIntegration<KubernetesObject>(
+      integration.targets,
+      (kind) => (value) => this.#reader.read(`${kind}s`, value),
+      this.#options.times,
+    ).subscribe({
+      next: (event) => {
+        if (event.type !== 'reflector.changed') {
+          integration.feeds.take(event);
+          this.#objects.scopesChanged(name);
+          this.#changed();
+          return;
+        }
+        if (event.phase === null) integration.reflectors.delete(event.name);
+        else integration.reflectors.add(event.name);
+        const { name: reflector, phase, reason, at } = event;
+        this.#output.reflector({ integration: name, name: reflector, phase, reason, at });
+      },
+      error: (failure: unknown) => this.#output.failed(failure),
+    });
+  }
+
+  /** Takes the objects of the store, if they are complete and of the same cluster. */
+  #restore(name: string, { watched, feeds }: Integration): void {
+    const restored = this.#stored.objectsOf(name);
+    if (restored?.cluster === this.#serverOf(watched).cluster) {
+      feeds.restore(restored.cluster, restored.objects, restored.scopes);
+      this.#objects.stored(name);
+    } else this.#objects.remove(this.#stored.keysOf(name));
+  }
+
+  #remove(name: string): void {
+    const integration = this.#integrations.get(name);
+    const objects = this.#memberships.objectsOf(name);
+    integration?.subscription?.unsubscribe();
+    this.#integrations.delete(name);
+    for (const { resource, uid } of objects?.all() ?? []) this.#objects.changed(name, resource, uid);
+    this.#objects.scopesChanged(name);
+    this.#memberships.remove(name);
+    const at = new Date().toISOString();
+    for (const reflector of integration?.reflectors ?? [])
+      this.#output.reflector({ integration: name, name: reflector, phase: null, reason: null, at });
+  }
+
+  #selectors(): readonly Selector[] {
+    const all = [...(this.#inForce ?? []), ...(this.#proposed ?? [])];
+    return [...new Map(all.map((selector) => [selector.key, selector])).values()];
+  }
+
+  #rename(): void {
+    this.#memberships.name(this.#selectors());
+    if (this.#isBegun) this.#retarget();
+    this.#changed();
+  }
+
+  /** Watches the objects that the selectors need. */
+  #retarget(): void {
+    const selectors = this.#selectors();
+    const { node, podNetworks } = this.#options;
+    // An empty list of networks means that nothing is closed. Then few namespaces are watched one by one.
+    const closes = podNetworks === undefined || podNetworks.length > 0;
+    for (const [name, { watched, targets }] of this.#integrations) {
+      const own = selectors.filter(({ source }) => source.integration === name);
+      const wanted = wantedOf(own, { node, closes, hasPodNetworks: podNetworks !== undefined });
+      targets.next({ ...this.#serverOf(watched), wanted });
+    }
+  }
+
+  #serverOf(watched: WatchedIntegration): Omit<IntegrationTarget, 'wanted'> {
+    return watchedServer(watched, this.#options.serviceAccountFolder);
+  }
+
+  #changed(): void {
+    if (this.#isReady()) this.#messages.open();
+    this.#messages.changed();
+    for (const wait of this.#waits) if (this.#memberships.knows(wait.selectors)) wait.resolve();
+  }
+
+  /**
+   * Whether the first message may replace all members. Members of an earlier thread or process stay in force
+   * until the objects of each integration are known: otherwise addresses would lose their owners, and deny
+   * rules by selectors that the program in force has resolved would no longer match them.
+   */
+  #isReady(): boolean {
+    if (!this.#isBegun || (this.#inForce ?? this.#proposed) === undefined) return false;
+    return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);
+  }
+
+  #resolved(selectors: readonly Selector[], withinMs: number): Promise<void> {
+    if (this.#isBegun && this.#memberships.knows(selectors)) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#waits.delete(wait);
+        resolve();
+      };
+      const wait = { selectors, resolve: end };
+      const timer = setTimeout(end, withinMs);
+      this.#waits.add(wait);
+    });
+  }
+}

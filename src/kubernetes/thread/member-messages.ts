@@ -1,0 +1,133 @@
+import type { MembersMessage } from '#contracts/kubernetes-source.js';
+import type { MemberList, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import type { Memberships } from '../memberships.js';
+import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
+
+/** The shortest time between two messages, in milliseconds. */
+const BATCH_MS = 20;
+/** With this number of changed addresses, a message does not wait. */
+const BATCH_ADDRESSES = 500;
+/** The most owners, and the most objects for the store, in one message, so that the main thread is not blocked. */
+const MOST_RECORDS = 500;
+
+type Sources = {
+  readonly memberships: Memberships;
+  readonly objects: ObjectChanges;
+  readonly integrationOf: (name: string) => StoredIntegration;
+};
+
+/**
+ * Makes messages of the changes of members, and sends the next one after the listener has taken the last one.
+ * Several changes of an address before a message are one change.
+ */
+export class MemberMessages {
+  readonly #sources: Sources;
+  readonly #send: (message: MembersMessage) => void;
+  /** The further parts of the last message. */
+  #parts: MembersMessage[] = [];
+  #isOpen = false;
+  #isFirst = true;
+  /** Whether the listener has not taken the last message yet. */
+  #isSent = false;
+  #sentAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #scope: SelectorScope | undefined;
+  /** How often `#make` was called. */
+  #made = 0;
+  /** The calls of `flushed`. `after`: the value of `#made` at the call. */
+  #flushes: { readonly after: number; readonly resolve: () => void }[] = [];
+
+  constructor(sources: Sources, send: (message: MembersMessage) => void) {
+    this.#sources = sources;
+    this.#send = send;
+  }
+
+  /** Sends the first message, which replaces all members, and from now on the changes. */
+  open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#next();
+  }
+
+  /** Must be called after each change of the memberships or of the objects. */
+  changed(): void {
+    if (!this.#isOpen || this.#isSent) return;
+    const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
+    if (wait <= 0) this.#next();
+    else this.#timer ??= setTimeout(() => this.#next(), wait);
+  }
+
+  /** The listener has taken the last message. */
+  taken(): void {
+    this.#isSent = false;
+    if (this.#parts.length === 0) this.#resolveFlushes();
+    if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
+    else this.changed();
+  }
+
+  /**
+   * Resolves when the listener has taken all changes up to now. Then the memberships have told no further
+   * changes. Call `open` before.
+   */
+  flushed(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#flushes.push({ after: this.#made, resolve });
+      this.#next();
+    });
+  }
+
+  #next(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (!this.#isOpen || this.#isSent) return;
+    if (this.#parts.length === 0) this.#parts = this.#make();
+    const message = this.#parts.shift();
+    if (message === undefined) {
+      this.#resolveFlushes();
+      return;
+    }
+    this.#isSent = true;
+    this.#sentAt = performance.now();
+    this.#send(message);
+  }
+
+  #resolveFlushes(): void {
+    const done = this.#flushes.filter(({ after }) => after < this.#made);
+    this.#flushes = this.#flushes.filter(({ after }) => after >= this.#made);
+    for (const { resolve } of done) resolve();
+  }
+
+  /** Returns the message with all changes, in parts; none if nothing has changed. */
+  #make(): MembersMessage[] {
+    this.#made += 1;
+    const { memberships, objects, integrationOf } = this.#sources;
+    const changes = memberships.take();
+    const owners = memberships.owners.take();
+    const stored = objects.take(integrationOf);
+    const scope = memberships.scope === this.#scope ? undefined : memberships.scope;
+    const isFirst = this.#isFirst;
+    const size = owners.length + stored.objects.length + stored.complete.length;
+    if (!isFirst && changes.length === 0 && scope === undefined && size === 0) return [];
+    this.#isFirst = false;
+    this.#scope = memberships.scope;
+    const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MOST_RECORDS));
+    // While the store has only some of the objects, it must not call them complete.
+    const incomplete = count === 1 ? [] : stored.complete.map(({ key }) => ({ key, value: null }));
+    return Array.from({ length: count }, (_, part) => ({
+      replaces: isFirst && part === 0 ? plainChange(memberships.list()) : null,
+      changes: isFirst || part > 0 ? [] : changes.map(plainChange),
+      owners: owners.slice(part * MOST_RECORDS, (part + 1) * MOST_RECORDS),
+      scope: part === 0 ? scope : undefined,
+      stored: [
+        ...(part === 0 ? incomplete : []),
+        ...stored.objects.slice(part * MOST_RECORDS, (part + 1) * MOST_RECORDS),
+        ...(part === count - 1 ? stored.complete : []),
+      ],
+    }));
+  }
+}
+
+/** Returns the result of a change without the counters of its sets. */
+export function plainChange({ added, addresses, sets, dropped }: MembershipChange): MemberList {
+  return { added: added.map(({ number, keys }): SelectorSet => ({ number, keys })), addresses, sets, dropped };
+}

@@ -1,0 +1,123 @@
+import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { CompleteScope, IntegrationObjects, OwningObject } from '../integration-objects.js';
+import type { ResourceName } from '../objects.js';
+
+/**
+ * The objects in the store. Each key begins with the name of the integration.
+ * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). Start times alone would give
+ *   an address back to an object whose claim a later claim has ended.
+ * - `prod/complete`: the cluster, and the complete scopes with their versions. It is written after all objects
+ *   of its scopes. Without it, the objects have no effect.
+ */
+type CompleteRecord = { readonly format: number; readonly cluster: string; readonly scopes: readonly CompleteScope[] };
+
+/** The objects of an integration that an earlier process has stored. */
+export type RestoredObjects = {
+  readonly cluster: string;
+  readonly objects: readonly OwningObject[];
+  readonly scopes: readonly CompleteScope[];
+};
+
+/** The format of the records. Records of another format are removed. */
+const FORMAT = 1;
+const COMPLETE = 'complete';
+
+/** An integration as the store sees it. `cluster`: undefined if no list is complete. */
+export type StoredIntegration = {
+  readonly cluster: string | undefined;
+  readonly objects: Pick<IntegrationObjects, 'owning' | 'complete'> | undefined;
+};
+
+/** Notes which objects have changed, and returns the changes for the store. */
+export class ObjectChanges {
+  /** For each integration, the keys behind its name: a resource and a UID. */
+  readonly #changed = new Map<string, Set<string>>();
+  readonly #removed: string[] = [];
+
+  changed(integration: string, resource: ResourceName, uid: string): void {
+    const key = `${resource}/${uid}`;
+    const known = this.#changed.get(integration);
+    if (known === undefined) this.#changed.set(integration, new Set([key]));
+    else known.add(key);
+  }
+
+  /** Notes that the complete scopes of an integration may have changed. */
+  scopesChanged(integration: string): void {
+    if (!this.#changed.has(integration)) this.#changed.set(integration, new Set());
+  }
+
+  /** Forgets the changes of an integration whose objects came from the store. */
+  stored(integration: string): void {
+    this.#changed.delete(integration);
+  }
+
+  remove(keys: Iterable<string>): void {
+    for (const key of keys) this.#removed.push(key);
+  }
+
+  /** Returns the changes after the last call. `complete`: records that follow after all objects. */
+  take(integrationOf: (name: string) => StoredIntegration): {
+    readonly objects: readonly StoredObject[];
+    readonly complete: readonly StoredObject[];
+  } {
+    const objects = this.#removed.splice(0).map((key): StoredObject => ({ key, value: null }));
+    const complete: StoredObject[] = [];
+    for (const [name, keys] of this.#changed) {
+      const { cluster, objects: known } = integrationOf(name);
+      for (const key of keys) {
+        const at = key.indexOf('/');
+        const object = known?.owning(key.slice(0, at) as ResourceName, key.slice(at + 1));
+        objects.push({ key: `${name}/${key}`, value: object === undefined ? null : JSON.stringify(object) });
+      }
+      const scopes = known?.complete ?? [];
+      const record: CompleteRecord | null = cluster === undefined ? null : { format: FORMAT, cluster, scopes };
+      complete.push({ key: `${name}/${COMPLETE}`, value: record === null ? null : JSON.stringify(record) });
+    }
+    this.#changed.clear();
+    return { objects, complete };
+  }
+}
+
+/** The records of the store, until the integrations are known. */
+export class StoredRecords {
+  readonly #integrations = new Map<string, StoredObject[]>();
+
+  add(records: readonly StoredObject[]): void {
+    for (const record of records) {
+      const name = record.key.slice(0, Math.max(record.key.indexOf('/'), 0));
+      const known = this.#integrations.get(name);
+      if (known === undefined) this.#integrations.set(name, [record]);
+      else known.push(record);
+    }
+  }
+
+  get names(): Iterable<string> {
+    return this.#integrations.keys();
+  }
+
+  keysOf(name: string): readonly string[] {
+    return (this.#integrations.get(name) ?? []).map(({ key }) => key);
+  }
+
+  clear(): void {
+    this.#integrations.clear();
+  }
+
+  /** Returns the objects of an integration; undefined if they are not complete, or have another format. */
+  objectsOf(name: string): RestoredObjects | undefined {
+    const records = this.#integrations.get(name) ?? [];
+    try {
+      const completeKey = `${name}/${COMPLETE}`;
+      const text = records.find(({ key }) => key === completeKey)?.value;
+      if (text == null) return undefined;
+      const { format, cluster, scopes } = JSON.parse(text) as CompleteRecord;
+      if (format !== FORMAT) return undefined;
+      const objects = records.flatMap(({ key, value }) =>
+        key === completeKey || value === null ? [] : [JSON.parse(value) as OwningObject],
+      );
+      return { cluster, objects, scopes };
+    } catch {
+      return undefined;
+    }
+  }
+}

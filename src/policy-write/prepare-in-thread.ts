@@ -1,0 +1,36 @@
+import type { ListedMembership } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { PolicyThread } from '#policy-thread/policy-thread.js';
+import type { PolicyResult, PrepareGroup, PreparePolicy } from '#policy-thread/policy-work.js';
+
+export type ThreadPorts = {
+  readonly thread: PolicyThread;
+  /**
+   * Returns the scope and the members of selectors for the compilation. Waits until all of them are resolved,
+   * at most `withinMs`.
+   */
+  readonly membership: (selectors: readonly Selector[], withinMs: number) => Promise<ListedMembership>;
+};
+
+type Options = {
+  readonly signal: AbortSignal;
+  readonly transfer?: boolean;
+  /** The longest wait for selectors that are not resolved yet. */
+  readonly memberWaitMs: number;
+};
+
+type Prepared<W extends PreparePolicy | PrepareGroup> = Exclude<PolicyResult<W>, { readonly kind: 'needs_members' }>;
+
+/** Prepares a policy in the thread, with the members of its selectors. */
+export async function prepareIn<W extends PreparePolicy | PrepareGroup>(
+  { thread, membership }: ThreadPorts,
+  work: W,
+  { memberWaitMs, ...options }: Options,
+): Promise<Prepared<W>> {
+  const result: PolicyResult<PreparePolicy | PrepareGroup> = await thread.perform(work, options);
+  if (result.kind !== 'needs_members') return result as Prepared<W>;
+  const members = await membership(result.selectors, memberWaitMs);
+  const { signal } = options;
+  const ended = await thread.perform({ kind: 'prepare_with_members', id: result.id, membership: members }, { signal });
+  return ended as Prepared<W>;
+}

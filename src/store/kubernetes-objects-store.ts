@@ -1,0 +1,33 @@
+import type { StoredObject } from '#contracts/kubernetes-source.js';
+import { under } from './json-value.js';
+import type { KvOperation, KvStore } from './store-types.js';
+
+/** The objects of Kubernetes integrations, which a later process uses until the API server has sent its lists. */
+export type KubernetesObjectsStore = {
+  read(): Promise<readonly StoredObject[]>;
+  /** Writes without a flush to the disk: after a power failure, the kernel has no members either. */
+  write(objects: readonly StoredObject[]): Promise<void>;
+};
+
+const PREFIX = 'kubernetes/';
+
+/** The objects are of this node alone, also in a cluster. */
+export function createKubernetesObjectsStore(kv: KvStore): KubernetesObjectsStore {
+  const decoder = new TextDecoder();
+  const encoder = new TextEncoder();
+  return {
+    async read() {
+      const objects: StoredObject[] = [];
+      for await (const [key, value] of kv.iterate(under(PREFIX)))
+        objects.push({ key: key.slice(PREFIX.length), value: decoder.decode(value) });
+      return objects;
+    },
+    async write(objects) {
+      const operations = objects.map(({ key, value }): KvOperation => {
+        if (value === null) return { type: 'delete', key: PREFIX + key };
+        return { type: 'put', key: PREFIX + key, value: encoder.encode(value) };
+      });
+      if (operations.length > 0) await kv.batch(operations, { sync: false });
+    },
+  };
+}

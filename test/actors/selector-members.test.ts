@@ -1,0 +1,239 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { MemberDistribution } from '#actors/member-distribution.js';
+import type {
+  KubernetesListener,
+  KubernetesSource,
+  MembersMessage,
+  ReflectorChange,
+} from '#contracts/kubernetes-source.js';
+import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+import { openMemoryStore } from '#test/store/memory-store.js';
+import { fakeDatapath } from './fake-datapath.js';
+import { startSystem, stopSystems, write } from './running-system.js';
+
+afterEach(stopSystems);
+
+const SOURCE = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+const KEY = JSON.stringify(SOURCE);
+const [WEB, BATCH] = [0x0a010101, 0x0a010102];
+const POLICY = {
+  mode: 'enforce',
+  policy: {
+    source_groups: [
+      {
+        id: 'web',
+        sources: { kubernetes: [SOURCE] },
+        rules: [{ id: 'out', action: 'allow', match: { proto: 'tcp' } }],
+      },
+    ],
+  },
+};
+const RESOLVED = { ...NO_SELECTORS, resolved: new Set([KEY]) };
+const INTEGRATION = {
+  name: 'prod',
+  kind: 'kubernetes',
+  api_server_url: 'https://10.0.0.1',
+  ca_cert_pem: 'pem',
+  service_account_token: 'token',
+} as const;
+
+const message = (more: Partial<MembersMessage>): MembersMessage => ({
+  replaces: null,
+  changes: [],
+  owners: [],
+  scope: undefined,
+  stored: [],
+  ...more,
+});
+const changeOf = (members: readonly (readonly [address: number, set: number])[], added: readonly string[][] = []) => ({
+  added: added.map((keys, index) => ({ number: index + 1, keys })),
+  addresses: Uint32Array.from(members, ([address]) => address),
+  sets: Uint32Array.from(members, ([, set]) => set),
+  dropped: [],
+});
+
+/** A Kubernetes thread whose messages the test sends. */
+function fakeSource() {
+  let listener: KubernetesListener | undefined;
+  const named: (readonly Selector[])[] = [];
+  const source: KubernetesSource & { readonly log: string[]; membershipNow: ListedMembership } = {
+    log: [],
+    membershipNow: NOTHING_LISTED,
+    open: async (restored, to) => {
+      source.log.push(`open ${(await restored()).map(({ key }) => key).join()}`);
+      listener = to;
+    },
+    use: (integrations) => void source.log.push(`use ${integrations.map(({ name }) => name).join()}`),
+    name: (selectors) => void named.push(selectors),
+    membership: async (selectors, withinMs) => {
+      source.log.push(`membership ${selectors.length} ${withinMs}`);
+      return source.membershipNow;
+    },
+    facts: async () => ({ objects: { pods: 0, nodes: 0, namespaces: 0 }, selectors: [], warnings: [] }),
+    membersOf: async () => ({ total: 0, members: [] }),
+    close: async () => {},
+  };
+  const send = (of: Partial<MembersMessage>) => listener?.members(message(of));
+  const reflect = (of: Omit<ReflectorChange, 'integration' | 'name'>) =>
+    listener?.reflector({ integration: 'prod', name: 'pods', ...of });
+  return { source, named, send, reflect };
+}
+
+async function started() {
+  const store = await openMemoryStore();
+  await store.integrations.put(INTEGRATION, 'alice');
+  await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
+  const { source, named, send, reflect } = fakeSource();
+  const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
+  const running = await startSystem({ store, kubernetes });
+  await running.until('dataplane_running', 'enforcing');
+  return { ...running, source, named, send, reflect };
+}
+
+describe('the members of selectors in a running node', () => {
+  it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
+    const { system, datapath, source, named, send, until } = await started();
+    await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
+    await send({ replaces: changeOf([]), stored: [] });
+    const written = await system.policies.write(write(POLICY));
+    expect(written).toMatchObject({ kind: 'written', generation: 1 });
+    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual(['selector_unresolved']);
+    expect(source.log.slice(2)).toEqual(['membership 1 2000']);
+    expect(named.at(-1)?.map(({ key }) => key)).toEqual([KEY]);
+    await until('policy_ready', 'unresolved');
+    expect(system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail).toContain('integration prod');
+
+    source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
+    datapath.log.length = 0;
+    await send({ changes: [changeOf([[WEB, 1]], [[KEY]])], scope: RESOLVED });
+    await until('policy_ready', 'active');
+    expect(datapath.log).toEqual(['stage 1', 'prove 1', 'flip 1']);
+    expect(system.policies.generation()).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    expect(datapath.log).toHaveLength(3);
+  });
+
+  it('are compiled once for several addresses that the program does not have, and again after a failure', async () => {
+    const { system, datapath, source, send, until } = await started();
+    source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
+    await send({ replaces: changeOf([]), scope: RESOLVED });
+    await system.policies.write(write(POLICY));
+    await until('policy_ready', 'active');
+    datapath.log.length = 0;
+    datapath.changeMembers = async () => ({ members: 2, refused: 0, uncompiled: 1, flows: 0 });
+    let isFirst = true;
+    datapath.on.stage = () => {
+      if (!isFirst) return;
+      isFirst = false;
+      throw new Error('EBUSY');
+    };
+    await send({ changes: [changeOf([[WEB, 1]], [[KEY]]), changeOf([[BATCH, 1]])] });
+    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    await vi.waitFor(() =>
+      expect(system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail).toContain('EBUSY'),
+    );
+    await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    expect(datapath.log.filter((line) => line === 'stage 1')).toHaveLength(2);
+    expect(system.readiness().checks.find(({ name }) => name === 'policy_ready')).toMatchObject({
+      ok: true,
+      detail: 'a policy is active',
+    });
+  });
+
+  it('are reported as the last known while the API server does not deliver', async () => {
+    const { system, send, reflect } = await started();
+    await send({ replaces: changeOf([]) });
+    const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
+    const before = detail();
+    reflect({ phase: 'unauthorized', reason: '401: Unauthorized', at: '2026-01-01T00:00:00.000Z' });
+    expect(detail()).toBe(
+      `${before}; degraded: the members of integration prod are the last known since 2026-01-01T00:00:00.000Z: 401: Unauthorized`,
+    );
+    reflect({ phase: 'watching', reason: null, at: '2026-01-01T00:00:01.000Z' });
+    expect(detail()).toBe(before);
+  });
+
+  it('decide an explanation by the set of the source', async () => {
+    const { system, source, send } = await started();
+    source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
+    await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
+    await system.policies.write(write(POLICY));
+    const packet = { destination: 0x08080808, protocol: 6, sourcePort: 4_000, destinationPort: 443 };
+    const decisionFor = async (address: number) => {
+      const explained = await system.explain({ query: { packet: { ...packet, source: address } as never } }, 'alice');
+      return 'decision' in explained ? [explained.decision, explained.rule] : explained;
+    };
+    expect(await decisionFor(WEB)).toEqual(['allow', 'out']);
+    expect(await decisionFor(BATCH)).toEqual(['deny', null]);
+  });
+});
+
+describe('`MemberDistribution`', () => {
+  const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
+
+  it('gives a change to each part before the next change to one of them, and stores the objects', async () => {
+    const log: string[] = [];
+    const taker = (name: string, ms: number) => {
+      const take = async (change: { readonly addresses: Uint32Array }) => {
+        await new Promise((resolve) => setTimeout(resolve, ms));
+        log.push(`${name} ${change.addresses.length}`);
+        return { members: 0, refused: 0, uncompiled: 0, flows: 0 };
+      };
+      return { changeMembers: take, replaceMembers: take };
+    };
+    const stored: unknown[] = [];
+    const store = async (objects: readonly unknown[]) => void stored.push(...objects);
+    const ports = {
+      ...quiet,
+      record: new MemberRecord(),
+      datapath: taker('datapath', 20),
+      dns: taker('dns', 1),
+      store,
+    };
+    const distribution = new MemberDistribution(ports);
+    await distribution.take(message({ replaces: changeOf([]) }));
+    log.length = 0;
+    const object = { key: 'a', value: null };
+    await distribution.take(
+      message({
+        changes: [
+          changeOf([[WEB, 0]]),
+          changeOf([
+            [WEB, 0],
+            [BATCH, 0],
+          ]),
+        ],
+        stored: [object],
+      }),
+    );
+    expect(log).toEqual(['dns 1', 'datapath 1', 'dns 2', 'datapath 2']);
+    expect(stored).toEqual([object]);
+    distribution.close();
+  });
+
+  it('gives all members again to a part that has failed, and to a datapath that was opened', async () => {
+    const lists: number[] = [];
+    const datapath = fakeDatapath();
+    const result = { members: 1, refused: 0, uncompiled: 0, flows: 0 };
+    datapath.replaceMembers = async ({ addresses }) => {
+      lists.push(addresses.length);
+      return result;
+    };
+    const record = new MemberRecord();
+    const distribution = new MemberDistribution({ ...quiet, record, datapath, dns: null });
+    await distribution.datapathOpened();
+    expect(lists).toEqual([]);
+    await distribution.take(message({ replaces: changeOf([[WEB, 1]], [[KEY]]) }));
+    datapath.changeMembers = async () => {
+      throw new Error('the thread died');
+    };
+    await distribution.take(message({ changes: [changeOf([[BATCH, 1]])] }));
+    expect(lists).toEqual([1]);
+    await vi.waitFor(() => expect(lists).toEqual([1, 2]), 3_000);
+    await distribution.datapathOpened();
+    expect(lists).toEqual([1, 2, 2]);
+    distribution.close();
+  });
+});

@@ -1,0 +1,239 @@
+import { createSocket, type Socket } from 'node:dgram';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ADDRESSES } from '#cli/topology.js';
+import { run } from '#test/cli/rig.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
+import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
+import { createRig, type Rig } from './rig.js';
+
+/** The API of the node in its own namespace. The API server of Kubernetes runs there too. */
+const API = 'http://127.0.0.1:8080';
+const [WEB_PORT, BATCH_PORT, CLIENT_PORT] = [8_000, 8_001, 40_000];
+const [SERVICE, SERVICE_PORT] = ['10.96.0.10', 80];
+/** The bound on the time from a removal to the last packet by the former rights. */
+const LAST_PACKET_MS = 60;
+
+const selecting = (app: string) => ({ kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app } } }] });
+const reaching = (port: number) => [
+  { id: 'out', action: 'allow', match: { proto: 'udp', dst_ips: [ADDRESSES.server], dst_ports: [port] } },
+];
+const POLICY = {
+  default_policy: 'deny',
+  source_groups: [
+    { id: 'quarantine', mode: 'enforce', sources: selecting('quarantine'), rules: [], default_action: 'deny' },
+    { id: 'web', mode: 'enforce', sources: selecting('web'), rules: reaching(WEB_PORT) },
+    { id: 'batch', mode: 'enforce', sources: selecting('batch'), rules: reaching(BATCH_PORT) },
+  ],
+};
+
+describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
+  let rig: Rig;
+  let kube: KubeApi;
+  let leave: () => void;
+  let client: Socket;
+  const servers: Socket[] = [];
+  /** The send times of the datagrams that arrived, in milliseconds, by the port of the server. */
+  const arrived = new Map<number, number[]>();
+  let replies = 0;
+
+  const bound = async (namespace: string, host: string, port: number): Promise<Socket> => {
+    const back = enterNamespace(namespace);
+    try {
+      const socket = createSocket('udp4');
+      await new Promise<void>((resolve) => socket.bind(port, host, resolve));
+      return socket;
+    } finally {
+      back();
+    }
+  };
+  const api = async (method: string, path: string, body?: unknown) => {
+    const response = await fetch(API + path, {
+      method,
+      headers: { authorization: `Bearer ${await rig.node.token()}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+  };
+  const cli = async (...words: string[]): Promise<string> => {
+    const { out, err } = await run([...words, '--server', API], { WEIR_TOKEN: await rig.node.token() });
+    return out + err;
+  };
+  const policyReady = async (): Promise<{ ok: boolean; state: string; detail: string } | undefined> => {
+    const { body } = await api('GET', '/ready');
+    return (body.checks as { name: string; ok: boolean; state: string; detail: string }[]).find(
+      ({ name }) => name === 'policy_ready',
+    );
+  };
+  const integrate = (token: string, method: 'POST' | 'PUT') =>
+    api(method, `/api/v1/integrations${method === 'PUT' ? '/prod' : ''}`, {
+      name: 'prod',
+      kind: 'kubernetes',
+      api_server_url: kube.url,
+      ca_cert_pem: kube.certificate.ca,
+      service_account_token: token,
+    });
+
+  const send = (port: number, to: string = ADDRESSES.server) => client.send(String(performance.now()), port, to);
+  const passes = async (port: number, to?: string, seenAt = port): Promise<boolean> => {
+    const before = arrived.get(seenAt)?.length ?? 0;
+    send(port, to);
+    const until = performance.now() + 150;
+    while (performance.now() < until && (arrived.get(seenAt)?.length ?? 0) === before) await pause(2);
+    return (arrived.get(seenAt)?.length ?? 0) > before;
+  };
+  const running = { phase: 'Running', podIP: ADDRESSES.client, podIPs: [{ ip: ADDRESSES.client }] };
+  const createPod = async (name: string, app: string): Promise<void> => {
+    await kube.createPod(name, { labels: { app } });
+    await kube.setStatus(name, running);
+  };
+  const remove = (name: string) =>
+    kube.must('DELETE', `/api/v1/namespaces/default/pods/${name}`, { gracePeriodSeconds: 0 });
+
+  /**
+   * Sends datagrams by one five-tuple while `change` takes a right away. Returns the milliseconds from the end
+   * of `change` to the last datagram that arrived.
+   */
+  const lastAfter = async (port: number, change: () => Promise<unknown>): Promise<number> => {
+    let isEnding = false;
+    const sending = (async () => {
+      for (; !isEnding; await pause(1)) send(port);
+    })();
+    await pause(200);
+    await change();
+    const changed = performance.now();
+    await pause(500);
+    isEnding = true;
+    await sending;
+    await pause(50);
+    return (arrived.get(port)?.at(-1) ?? 0) - changed;
+  };
+
+  beforeAll(async () => {
+    rig = await createRig('kubernetes', [], { dataplane: { translated: [`${SERVICE}/32`] } });
+    const { topology } = rig;
+    client = await bound(topology.client.name, ADDRESSES.client, CLIENT_PORT);
+    client.on('message', () => replies++);
+    for (const port of [WEB_PORT, BATCH_PORT]) {
+      const server = await bound(topology.server.name, ADDRESSES.server, port);
+      arrived.set(port, []);
+      server.on('message', (text, from) => {
+        arrived.get(port)?.push(Number(text.toString()));
+        server.send(text, from.port, from.address);
+      });
+      servers.push(server);
+    }
+    leave = enterNamespace(topology.node.name);
+    kube = await KubeApi.start();
+  }, 120_000);
+  afterAll(async () => {
+    for (const socket of [client, ...servers]) socket?.close();
+    await kube?.remove();
+    leave?.();
+    await rig?.remove();
+  });
+
+  it('denies every source while the API server refuses the token, and fails policy_ready', async () => {
+    expect((await integrate('a-wrong-token', 'POST')).status).toBe(201);
+    const { status, body } = await api('PUT', '/api/v1/policy', POLICY);
+    expect([status, (body.warnings as { code: string }[]).map(({ code }) => code)]).toEqual([
+      201,
+      ['selector_unresolved', 'selector_unresolved', 'selector_unresolved'],
+    ]);
+    expect(await policyReady()).toMatchObject({ ok: false, state: 'unresolved' });
+    await expect.poll(async () => (await policyReady())?.detail).toContain('401');
+    expect(await passes(WEB_PORT)).toBe(false);
+  });
+
+  it('follows a pod as soon as the token is right: its labels, its deletion', async () => {
+    const token = await kube.createAccount('weir', ['pods', 'nodes', 'namespaces']);
+    await kube.must('POST', '/api/v1/nodes', { metadata: { name: 'n1' }, spec: { podCIDRs: ['10.77.1.0/24'] } });
+    expect((await integrate(token, 'PUT')).status).toBe(200);
+    await expect.poll(async () => (await policyReady())?.state, { timeout: 10_000 }).toBe('active');
+    expect(await passes(WEB_PORT)).toBe(false);
+
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    expect(await passes(BATCH_PORT)).toBe(false);
+    const labelled = await lastAfter(WEB_PORT, () =>
+      kube.must('PATCH', '/api/v1/namespaces/default/pods/a', { metadata: { labels: { app: 'batch' } } }),
+    );
+    expect(labelled).toBeLessThan(LAST_PACKET_MS);
+    expect(await passes(BATCH_PORT)).toBe(true);
+    expect(await lastAfter(BATCH_PORT, () => remove('a'))).toBeLessThan(LAST_PACKET_MS);
+  });
+
+  it('gives the new pod of an address none of the rights of the former pod, also by an open flow', async () => {
+    await createPod('old', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    await kube.createPod('new', { labels: { app: 'batch' } });
+    const reused = await lastAfter(WEB_PORT, () => kube.setStatus('new', running));
+    expect(reused).toBeLessThan(LAST_PACKET_MS);
+    await remove('old');
+    expect([await passes(WEB_PORT), await passes(BATCH_PORT)]).toEqual([false, true]);
+    await remove('new');
+  });
+
+  it.each([
+    [
+      'nftables',
+      `add table ip kube
+delete table ip kube
+add table ip kube
+add chain ip kube services
+add chain ip kube pre { type nat hook prerouting priority -100; jump services; }
+add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to ${ADDRESSES.server}:${WEB_PORT}`,
+    ],
+    ['iptables', null],
+  ])('decides a service address that %s translates by its server, and explain names both', async (_, rules) => {
+    const { node } = rig.topology;
+    if (rules === null) {
+      await node.must('nft', 'delete table ip kube');
+      const chain = async (...words: string[]) => node.must('iptables', '-t', 'nat', ...words);
+      await chain('-N', 'KUBE-SERVICES');
+      await chain('-A', 'PREROUTING', '-j', 'KUBE-SERVICES');
+      const match = ['-d', SERVICE, '-p', 'udp', '--dport', String(SERVICE_PORT)];
+      const to = `${ADDRESSES.server}:${WEB_PORT}`;
+      await chain('-A', 'KUBE-SERVICES', ...match, '-j', 'DNAT', '--to-destination', to);
+    } else await node.must('nft', rules);
+    await node.run('conntrack', '-F');
+    await createPod('a', 'web');
+    await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT), { timeout: 10_000 }).toBe(true);
+    replies = 0;
+    for (let sent = 0; sent < 200; sent++) {
+      send(SERVICE_PORT, SERVICE);
+      await pause(2);
+    }
+    await expect.poll(() => replies, { timeout: 2_000 }).toBe(200);
+    const words = ['--src', ADDRESSES.client, '--dst', SERVICE, '--proto', 'udp', '--dst-port', String(SERVICE_PORT)];
+    const explained = await cli('policy', 'explain', ...words, '--src-port', String(CLIENT_PORT));
+    expect(explained).toMatch(/^allow by group web, rule out\n/);
+    expect(explained).toContain(`${SERVICE}:${SERVICE_PORT} to ${ADDRESSES.server}:${WEB_PORT}`);
+    const removed = await lastAfter(WEB_PORT, () => remove('a'));
+    expect(removed).toBeLessThan(LAST_PACKET_MS);
+    await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT), { timeout: 2_000 }).toBe(false);
+  });
+
+  it('keeps the members while the API server is down, also after a restart of the node', async () => {
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    await kube.signal('SIGKILL');
+    await expect
+      .poll(async () => (await policyReady())?.detail, { timeout: 10_000 })
+      .toContain('degraded: the members');
+    expect(await policyReady()).toMatchObject({ ok: true, state: 'active' });
+    expect(await passes(WEB_PORT)).toBe(true);
+    leave();
+    await rig.node.restart();
+    await rig.node.ready();
+    leave = enterNamespace(rig.topology.node.name);
+    expect(await passes(WEB_PORT)).toBe(true);
+    expect(await passes(BATCH_PORT)).toBe(false);
+    await kube.restart();
+    const removed = await lastAfter(WEB_PORT, async () => {
+      await expect.poll(async () => (await policyReady())?.detail, { timeout: 30_000 }).toBe('a policy is active');
+      await remove('a');
+    });
+    expect(removed).toBeLessThan(LAST_PACKET_MS);
+  });
+});

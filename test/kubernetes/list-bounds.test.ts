@@ -1,0 +1,43 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { type ListBounds, REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
+import { Recording } from '#test/kubernetes/recording.js';
+import { podOf, ScriptedServer, sendList } from '#test/kubernetes/scripted-server.js';
+
+const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
+
+const ends: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const keep = (value: unknown) => ({ uid: (value as ReturnType<typeof podOf>).metadata.uid });
+
+/** Reflects a server whose list never ends. Each page has `objects` objects. */
+async function endless(objects: number, bounds: ListBounds): Promise<Recording<{ readonly uid: string }>> {
+  const page = Array.from({ length: objects }, (_, index) => podOf(`p${index}`, 3));
+  const server = await ScriptedServer.start((_, response) => sendList(response, 7, page, 'next'));
+  ends.push(() => server.close());
+  const recording = new Recording(reflect({ server: server.api, scope: { kind: 'pod' }, keep, times: TIMES, bounds }));
+  ends.push(() => recording.end());
+  return recording;
+}
+
+describe('bounds of a reflector', () => {
+  it.each([
+    ['objects', 10, { objects: 100, characters: 1e9 }, 'the list has more than 100 objects'],
+    ['pages without objects', 0, { objects: 100, characters: 1e9 }, 'the list has more than 100 objects'],
+    ['characters', 10, { objects: 1e9, characters: 20_000 }, 'the list has more than 20000 characters'],
+  ])('end a list with too many %s, so that the objects before stay in force', async (_, objects, bounds, reason) => {
+    const recording = await endless(objects, bounds);
+    expect((await recording.untilPhase('backing_off')).reason).toBe(reason);
+    expect(recording.lists).toBe(0);
+  });
+
+  it('end the wait for credentials', async () => {
+    const server = { url: 'https://127.0.0.1:1', credentials: () => new Promise<never>(() => {}) };
+    const times = { ...TIMES, headersMs: 50 };
+    const recording = new Recording(reflect({ server, scope: { kind: 'pod' }, keep, times }));
+    ends.push(() => recording.end());
+    expect((await recording.untilPhase('backing_off')).reason).toBe('the credentials were not read in 0.05 s');
+  });
+});

@@ -1,0 +1,115 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { Memberships } from '#kubernetes/memberships.js';
+import { ObjectChanges, StoredRecords } from '#kubernetes/thread/stored-objects.js';
+import { Random, seedOf } from '#test/seed.js';
+import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
+
+const NAMES = ['prod', 'test'];
+
+/** Memberships and the store that their changes give. */
+class Stored {
+  readonly changes = new ObjectChanges();
+  readonly memberships = new Memberships({
+    maxObjects: 20,
+    objectChanged: (integration, resource, uid) => this.changes.changed(integration, resource, uid),
+  });
+  readonly store = new Map<string, string>();
+
+  /** Writes the changes to the store. */
+  flush(): void {
+    this.memberships.take();
+    const { objects, complete } = this.changes.take((name) => ({
+      cluster: this.memberships.objectsOf(name) === undefined ? undefined : 'cluster',
+      objects: this.memberships.objectsOf(name),
+    }));
+    for (const { key, value } of [...objects, ...complete]) {
+      if (value === null) this.store.delete(key);
+      else this.store.set(key, value);
+    }
+  }
+}
+
+/** Returns the members and the scope of a process that begins with a store. */
+function restored(store: ReadonlyMap<string, string>, selectors: readonly Selector[]) {
+  const records = new StoredRecords();
+  records.add([...store].map(([key, value]): StoredObject => ({ key, value })));
+  const memberships = new Memberships();
+  memberships.name(selectors);
+  for (const name of NAMES) {
+    const found = records.objectsOf(name);
+    if (found !== undefined) memberships.restore(name, found.objects, found.scopes);
+  }
+  memberships.take();
+  return plain(memberships);
+}
+
+function plain(memberships: Memberships) {
+  const { added, addresses, sets } = memberships.list();
+  const keys = new Map(added.map((set) => [set.number, set.keys]));
+  const { resolved, closed, networks } = memberships.scope;
+  return {
+    members: [...addresses]
+      .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'closed', memberships.owners.get(address)] as const)
+      .sort(([a], [b]) => a - b),
+    resolved: [...resolved].sort(),
+    closed,
+    networks: [...networks].sort(([a], [b]) => (a < b ? -1 : 1)),
+  };
+}
+
+describe('stored objects', () => {
+  test('give a later process the same members, owners and scope after random messages', () => {
+    let members = 0;
+    const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
+      const random = new Random(seed);
+      const stored = new Stored();
+      const clusters = new Map(NAMES.map((name) => [name, new RandomCluster(random)]));
+      const selectors = random.some(1, 8, () => randomSelector(random, random.pick(NAMES)));
+      stored.memberships.name(selectors);
+      for (let step = 0; step < steps; step++) {
+        const name = random.pick(NAMES);
+        const cluster = clusters.get(name) as RandomCluster;
+        const of = random.pick(SCOPES);
+        const choice = random.below(100);
+        if (choice < 45) cluster.change();
+        else if (choice < 90) {
+          const isNew = !cluster.isWatched(of) || random.chance(0.05);
+          const message = isNew ? cluster.list(of) : cluster.deliver(of);
+          if (message !== undefined) stored.memberships.objects(name, of, message);
+        } else if (choice < 94) cluster.cut(of);
+        else if (choice < 96) {
+          cluster.cut(of);
+          stored.memberships.ended(name, of);
+        } else if (choice < 97) cluster.restore();
+        else if (choice < 98) {
+          for (const each of SCOPES) cluster.cut(each);
+          stored.memberships.clear(name);
+        }
+        stored.changes.scopesChanged(name);
+        if (random.chance(0.4)) continue;
+        stored.flush();
+        const expected = plain(stored.memberships);
+        expect(restored(stored.store, selectors)).toEqual(expected);
+        members += expected.members.length;
+      }
+    });
+    fc.assert(property, { seed: seedOf(24), numRuns: 300 });
+    expect(members).toBeGreaterThan(5_000);
+  }, 120_000);
+
+  test('of another format, or that are no JSON, are not taken', () => {
+    const records = (value: string) => {
+      const stored = new StoredRecords();
+      stored.add([{ key: 'prod/complete', value }]);
+      return stored;
+    };
+    const complete = (format: number) => JSON.stringify({ format, cluster: 'c', scopes: [] });
+    expect(records(complete(1)).objectsOf('prod')).toEqual({ cluster: 'c', objects: [], scopes: [] });
+    expect(records(complete(2)).objectsOf('prod')).toBeUndefined();
+    expect(records('{').objectsOf('prod')).toBeUndefined();
+    expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
+  });
+});
