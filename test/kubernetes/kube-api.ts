@@ -165,7 +165,13 @@ export class KubeApi {
     const [port, etcd] = this.#ports;
     this.#api = this.#spawn(join(BIN, 'kube-apiserver'), 'api.log', [
       ...[`--etcd-servers=http://127.0.0.1:${etcd}`, '--bind-address=127.0.0.1', `--secure-port=${port}`],
-      ...['--insecure-port=0', `--cert-dir=${this.folder}`, '--tls-cert-file=server.pem'],
+      // A network namespace may have no default route, by which the server would find its own address.
+      ...[
+        '--advertise-address=192.0.2.1',
+        '--insecure-port=0',
+        `--cert-dir=${this.folder}`,
+        '--tls-cert-file=server.pem',
+      ],
       ...['--tls-private-key-file=server.key', '--token-auth-file=tokens.csv', '--authorization-mode=RBAC'],
       '--client-ca-file=ca.pem',
       ...['--service-account-issuer=https://kubernetes.default.svc', '--service-account-key-file=sa.key'],
