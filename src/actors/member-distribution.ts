@@ -100,6 +100,7 @@ export class MemberDistribution {
   /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
   activated(scope: SelectorScope | null): void {
     this.#scopeInForce = scope;
+    this.flipped(0);
     if (this.#isOutdated()) this.#changed.next();
   }
 

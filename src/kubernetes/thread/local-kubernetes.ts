@@ -207,8 +207,12 @@ export class LocalKubernetes {
     this.#changed();
   }
 
-  /** Watches the objects that the selectors need. */
+  /**
+   * Watches the objects that the selectors need. Before the selectors are known, no object is needed, and the
+   * objects of the store would be removed.
+   */
   #retarget(): void {
+    if ((this.#inForce ?? this.#proposed) === undefined) return;
     const selectors = this.#selectors();
     const { node, podNetworks } = this.#options;
     // An empty list of networks means that nothing is closed. Then few namespaces are watched one by one.
