@@ -92,8 +92,9 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   async #useIntegrations(): Promise<void> {
-    const { source, integrations, inCluster, stored, distribution } = this.#ports;
-    const all = (await integrations.list()).map(
+    const { source, integrations, inCluster, distribution } = this.#ports;
+    const stored = (await integrations.list()).filter(({ name }) => name !== inCluster);
+    const all = stored.map(
       ({ name, api_server_url: url, ca_cert_pem: caPem, service_account_token: token }): WatchedIntegration => ({
         name,
         access: { by: 'token', url, caPem, token },
@@ -103,7 +104,7 @@ export class SelectorMembers implements SupervisedPart {
     this.#names.next(all.map(({ name }) => name));
     if (all.length === 0 && this.#open === null) return;
     source.use(all);
-    this.#open ??= source.open(stored, {
+    this.#open ??= source.open(this.#ports.stored, {
       members: async (message) => {
         await distribution.take(message);
         if (message.replaces !== null) this.#report(null);

@@ -358,8 +358,10 @@ export function createSystem(ports: SystemPorts): System {
             source: ports.kubernetes.source,
             store: store.integrations,
             snapshotOf: (name) => {
-              const children = snapshotOf('integrations')?.children as Record<string, AnyActorRef | undefined>;
-              return children[name]?.getSnapshot() as IntegrationSnapshot | undefined;
+              const children = snapshotOf('integrations')?.children as
+                | Record<string, AnyActorRef | undefined>
+                | undefined;
+              return children?.[name]?.getSnapshot() as IntegrationSnapshot | undefined;
             },
             members: () => selectors.distribution.counts,
             now,

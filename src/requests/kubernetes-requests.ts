@@ -17,9 +17,9 @@ export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf
 };
 
 export type KubernetesRequests = {
-  status(integration: string): Promise<IntegrationStatus | Refusal | null>;
-  members(query: MembersQuery): Promise<GroupMembers | Refusal | null>;
-  stats(): Promise<KubernetesStats | null>;
+  readonly status: (integration: string) => Promise<IntegrationStatus | Refusal | null>;
+  readonly members: (query: MembersQuery) => Promise<GroupMembers | Refusal | null>;
+  readonly stats: () => Promise<KubernetesStats | null>;
 };
 
 /** Returns the requests of the API about Kubernetes. `parts`: null if the node does not watch Kubernetes. */

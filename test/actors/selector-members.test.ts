@@ -65,7 +65,10 @@ function fakeSource() {
       source.log.push(`open ${(await restored()).map(({ key }) => key).join()}`);
       listener = to;
     },
-    use: (integrations) => void source.log.push(`use ${integrations.map(({ name }) => name).join()}`),
+    use: (integrations) =>
+      void source.log.push(
+        `use ${integrations.map(({ name, access: { by } }) => (by === 'token' ? name : `${name} by ${by}`)).join()}`,
+      ),
     name: (selectors) => void named.push(selectors),
     membership: async (selectors, withinMs) => {
       source.log.push(`membership ${selectors.length} ${withinMs}`);
@@ -81,18 +84,23 @@ function fakeSource() {
   return { source, named, send, reflect };
 }
 
-async function started() {
+async function started(ports: { readonly inCluster?: string } = {}) {
   const store = await openMemoryStore();
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
   const { source, named, send, reflect } = fakeSource();
   const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
-  const running = await startSystem({ store, kubernetes });
+  const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
   return { ...running, source, named, send, reflect };
 }
 
 describe('the members of selectors in a running node', () => {
+  it('come from the integration of the configuration in place of a stored one with its name', async () => {
+    const { source } = await started({ inCluster: 'prod' });
+    await vi.waitFor(() => expect(source.log).toContain('use prod by in_cluster'));
+  });
+
   it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
     const { system, datapath, source, named, send, until } = await started();
     await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));

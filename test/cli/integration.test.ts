@@ -131,12 +131,16 @@ describe('weir integration add', () => {
   });
 
   test.each([
-    [{ ...CA_DATA, 'insecure-skip-tls-verify': true }, /insecure-skip-tls-verify; Weir always verifies/],
-    [{ ...CA_DATA, 'proxy-url': 'http://proxy:3128' }, /proxy-url/],
-    [{ ...CA_DATA, 'tls-server-name': 'kube' }, /tls-server-name/],
-    [{ ...CA_DATA, server: 'http://kube.example.com' }, /not an https:\/\/ URL/],
-    [{}, /no certificate-authority; the node trusts only the CA of an integration\n {2}→ add the CA/],
-  ])('refuses a cluster that the node could not verify or reach: %j', async (cluster, error) => {
+    [
+      'insecure-skip-tls-verify',
+      { ...CA_DATA, 'insecure-skip-tls-verify': true },
+      /insecure-skip-tls-verify; Weir always verifies/,
+    ],
+    ['a proxy', { ...CA_DATA, 'proxy-url': 'http://proxy:3128' }, /proxy-url/],
+    ['another server name', { ...CA_DATA, 'tls-server-name': 'kube' }, /tls-server-name/],
+    ['no TLS', { ...CA_DATA, server: 'http://kube.example.com' }, /not an https:\/\/ URL/],
+    ['no CA', {}, /no certificate-authority; the node trusts only the CA of an integration\n {2}→ add the CA/],
+  ])('refuses a cluster with %s, which the node could not verify or reach', async (_, cluster, error) => {
     const { url, asked } = await serverThatAnswers(ABSENT);
     expect((await add(kubeconfig({ token: 'x' }, cluster), url)).err).toMatch(error);
     expect(asked).toEqual([]);

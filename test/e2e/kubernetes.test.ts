@@ -161,6 +161,35 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
     expect(await lastAfter(BATCH_PORT, () => remove('a'))).toBeLessThan(LAST_PACKET_MS);
   });
 
+  it('shows the state of the integration, and the members of a group with their pods', async () => {
+    const status = async () => (await api('GET', '/api/v1/integrations/prod/status')).body;
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    const selected = (app: string, addresses: number) => ({
+      selector: { integration: 'prod', pod_selector: { match_labels: { app } } },
+      resolved: true,
+      addresses,
+    });
+    expect(await status()).toMatchObject({
+      ...{ name: 'prod', state: 'watching', stale: false },
+      // The token is valid for an hour. No selector needs the labels of namespaces.
+      warnings: [{ code: 'token_expires' }],
+      objects: { pods: 1, nodes: 1, namespaces: 0 },
+      last_error: { reason: expect.stringContaining('401') },
+      selectors: expect.arrayContaining([selected('quarantine', 0), selected('web', 1), selected('batch', 0)]),
+    });
+    const row = (out: string) => out.split('\n')[1]?.split(/ {2,}/);
+    expect(row(await cli('policy', 'members', 'web'))).toEqual([ADDRESSES.client, 'pod', 'default', 'a', 'prod']);
+    expect(row(await cli('policy', 'members', 'batch'))).toEqual(['']);
+    expect(row(await cli('integration', 'status'))).toMatchObject({ 0: 'prod', 1: 'watching', 4: '1', 5: '3/3' });
+    const lines = (await (await fetch(`${API}/metrics`)).text()).split('\n');
+    expect(lines).toContain('weir_kubernetes_objects{integration="prod",resource="pods"} 1');
+    expect(lines).toContain('weir_kubernetes_integration_state{integration="prod",state="watching"} 1');
+    expect(lines).toContain('weir_kubernetes_stale_seconds{integration="prod"} 0');
+    await remove('a');
+    await expect.poll(async () => (await status()).objects).toMatchObject({ pods: 0 });
+  });
+
   it('gives the new pod of an address none of the rights of the former pod, also by an open flow', async () => {
     await createPod('old', 'web');
     await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);

@@ -21,6 +21,8 @@ const READY_MS = 40_000;
 /** Whether `npm run kube-apiserver` has built the API server on this machine. */
 export const HAS_KUBE_API = existsSync(join(BIN, 'kube-apiserver'));
 
+export const KUBECTL = join(BIN, 'kubectl');
+
 type Json = Readonly<Record<string, unknown>>;
 export type Answer = { readonly status: number; readonly body: Json & { readonly message?: string } };
 export type PodOptions = {
@@ -156,7 +158,7 @@ export class KubeApi {
       `--certificate-authority=${this.#file('ca.pem')}`,
     ];
     const options = { maxBuffer: 2 ** 30, env: { ...process.env, KUBECONFIG: '/dev/null' } };
-    return (await promisify(execFile)(join(BIN, 'kubectl'), [...access, ...args], options)).stdout;
+    return (await promisify(execFile)(KUBECTL, [...access, ...args], options)).stdout;
   }
 
   startApi(): void {

@@ -16,8 +16,6 @@ export type KubeUser =
 
 export type Kubeconfig = { readonly context: string; readonly server: KubeServer; readonly user: KubeUser };
 
-const named = <T extends z.ZodType>(name: string, value: T) =>
-  z.array(z.looseObject({ name: z.string(), [name]: value })).default([]);
 const clusterSchema = z.looseObject({
   server: z.string(),
   'certificate-authority': z.string().optional(),
@@ -39,9 +37,16 @@ const userSchema = z
   .transform((user) => user ?? {});
 const fileSchema = z.looseObject({
   'current-context': z.string().optional(),
-  contexts: named('context', z.looseObject({ cluster: z.string(), user: z.string().default('') })),
-  clusters: named('cluster', clusterSchema),
-  users: named('user', userSchema),
+  contexts: z
+    .array(
+      z.looseObject({
+        name: z.string(),
+        context: z.looseObject({ cluster: z.string(), user: z.string().default('') }),
+      }),
+    )
+    .default([]),
+  clusters: z.array(z.looseObject({ name: z.string(), cluster: clusterSchema })).default([]),
+  users: z.array(z.looseObject({ name: z.string(), user: userSchema })).default([]),
 });
 type File = z.infer<typeof fileSchema>;
 type Cluster = z.infer<typeof clusterSchema>;
@@ -69,22 +74,17 @@ function parsed(file: string): unknown {
   }
 }
 
-function contextOf(content: File, wanted: string | undefined, file: string) {
+function contextOf({ contexts, clusters, users, ...content }: File, wanted: string | undefined, file: string) {
   const name = wanted ?? content['current-context'] ?? '';
-  const known = content.contexts.map((entry) => entry.name);
+  const known = contexts.map((entry) => entry.name);
   const fix = known.length === 0 ? undefined : `give --context with one of: ${known.join(', ')}`;
-  const context = entryOf(content.contexts, 'context', name);
   if (name === '') throw new CliError(`${file} has no current context`, { fix });
+  const context = contexts.find((entry) => entry.name === name)?.context;
   if (context === undefined) throw new CliError(`${file} has no context ${name}`, { fix });
-  const { cluster: clusterName, user: userName } = context as { readonly cluster: string; readonly user: string };
-  const cluster = entryOf(content.clusters, 'cluster', clusterName) as Cluster | undefined;
+  const cluster = clusters.find((entry) => entry.name === context.cluster)?.cluster;
   if (cluster === undefined)
-    throw new CliError(`${file} has no cluster ${clusterName}, which the context ${name} names`);
-  return { name, cluster, user: (entryOf(content.users, 'user', userName) as User | undefined) ?? {} };
-}
-
-function entryOf(entries: readonly Readonly<Record<string, unknown>>[], key: string, name: string): unknown {
-  return entries.find((entry) => entry.name === name)?.[key];
+    throw new CliError(`${file} has no cluster ${context.cluster}, which the context ${name} names`);
+  return { name, cluster, user: users.find((entry) => entry.name === context.user)?.user ?? {} };
 }
 
 function serverOf(cluster: Cluster, folder: string, file: string): KubeServer {

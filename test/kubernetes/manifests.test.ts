@@ -1,0 +1,173 @@
+import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { parseConfig } from '#config/load.js';
+import { readPolicyText } from '#config/policy-text.js';
+import { validateEnvelope } from '#policy/check/validate.js';
+import { HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+
+const OVERLAYS = ['calico', 'cilium-chained', 'bridge', 'gateway'] as const;
+type Overlay = (typeof OVERLAYS)[number];
+/** The fields of the DaemonSet that kube-apiserver 1.20 does not have. */
+const NEWER = /^ +appArmorProfile:\n +type: Unconfined\n/gm;
+
+type EnvironmentVariable = { readonly name: string; readonly value?: string };
+type Probe = { readonly httpGet: { readonly host: string; readonly port: number; readonly path: string } };
+type Container = {
+  readonly env: readonly EnvironmentVariable[];
+  readonly securityContext: {
+    readonly capabilities: { readonly add: readonly string[]; readonly drop: readonly string[] };
+  };
+  readonly startupProbe: Probe;
+  readonly livenessProbe: Probe;
+  readonly readinessProbe: Probe;
+};
+type Manifest = {
+  readonly kind: string;
+  readonly metadata: { readonly name: string };
+  readonly data?: Readonly<Record<string, string>>;
+  readonly spec?: { readonly template: { readonly spec: { readonly containers: readonly [Container] } } };
+};
+
+const repository = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+const built = new Map<Overlay, string>();
+const manifestsOf = (overlay: Overlay) =>
+  parseAllDocuments(built.get(overlay) ?? '').map((document) => document.toJS() as Manifest);
+function dataOf(overlay: Overlay, file: string): string {
+  const found = manifestsOf(overlay).find(({ kind, data }) => kind === 'ConfigMap' && data?.[file] !== undefined);
+  return found?.data?.[file] ?? '';
+}
+function containerOf(overlay: Overlay): Container {
+  const set = manifestsOf(overlay).find(({ kind }) => kind === 'DaemonSet');
+  if (set?.spec === undefined) throw new Error(`${overlay} has no DaemonSet`);
+  return set.spec.template.spec.containers[0];
+}
+
+describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () => {
+  let kube: KubeApi;
+  beforeAll(async () => {
+    for (const overlay of OVERLAYS) {
+      const folder = repository(`deploy/kubernetes/overlays/${overlay}`);
+      built.set(overlay, (await promisify(execFile)(KUBECTL, ['kustomize', folder])).stdout);
+    }
+    kube = await KubeApi.start();
+  }, 60_000);
+  afterAll(() => kube.remove());
+
+  /** Runs kubectl as the service account of the manifests. Returns `yes` or `no`. */
+  async function canI(verb: string, words: string): Promise<string> {
+    const as = '--as=system:serviceaccount:weir-system:weir';
+    return kube.kubectl('auth', 'can-i', verb, ...words.split(' '), '--all-namespaces', as).then(
+      (out) => out.trim(),
+      ({ stdout }: { readonly stdout: string }) => stdout.trim(),
+    );
+  }
+
+  it.each([
+    ['calico', ['cali*'], 'n1', [{ address: 0xc0a8_0000, length: 16 }]],
+    ['cilium-chained', ['lxc*'], 'n1', [{ address: 0x0a00_0000, length: 8 }]],
+    ['bridge', ['cni0'], 'n1', undefined],
+    ['gateway', ['lan0', 'wan0'], null, undefined],
+  ] as const)(
+    '%s has a valid configuration with its interfaces, scope and pod networks',
+    (overlay, interfaces, node, pods) => {
+      const { env } = containerOf(overlay);
+      const environment = Object.fromEntries(env.map(({ name, value = 'n1' }) => [name, value]));
+      const { config } = parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', environment);
+      expect([config.node.id, config.dataplane?.interfaces]).toEqual(['n1', interfaces]);
+      expect(config.kubernetes).toEqual({ node, podNetworks: pods, inCluster: 'local' });
+      expect(config.policy.file).toBe('/etc/weir/policy/policy.yaml');
+    },
+  );
+
+  it.each(OVERLAYS)('%s has a policy under audit that names the integration of the cluster', (overlay) => {
+    const { value } = readPolicyText(dataOf(overlay, 'policy.yaml'));
+    expect(value.mode).toBe('audit');
+    const problemsOf = (integrations: readonly string[]) =>
+      validateEnvelope(value, {
+        form: 'envelope',
+        integrations: new Set(integrations),
+        parseCertificate: () => undefined,
+      });
+    expect(problemsOf(['local'])).toEqual([]);
+    const [problem] = problemsOf([]);
+    expect(problem?.code).toBe('unknown_integration');
+  });
+
+  it.each(OVERLAYS)('%s has the capabilities of the systemd unit, and probes the address of the API', (overlay) => {
+    const { securityContext, startupProbe, livenessProbe, readinessProbe } = containerOf(overlay);
+    const unit = readFileSync(repository('deploy/systemd/weir.service'), 'utf8');
+    const ofUnit = /^AmbientCapabilities=(.*)$/m.exec(unit)?.[1]?.split(' ') ?? [];
+    expect(securityContext.capabilities).toEqual({
+      drop: ['ALL'],
+      add: ofUnit.map((name) => name.replace('CAP_', '')),
+    });
+    const at = { host: '127.0.0.1', port: 8080 };
+    expect(
+      parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', { NODE_NAME: 'n', WEIR_DATAPLANE__INTERFACES: 'x' }).config
+        .api.listen,
+    ).toEqual(at);
+    expect([startupProbe, livenessProbe, readinessProbe].map(({ httpGet }) => httpGet)).toEqual([
+      { ...at, path: '/health' },
+      { ...at, path: '/health' },
+      { ...at, path: '/ready' },
+    ]);
+  });
+
+  it.each(OVERLAYS)('%s is accepted by a real API server, and a second time without a change', async (overlay) => {
+    expect(built.get(overlay)).toMatch(NEWER);
+    const daemonSet = async () =>
+      JSON.parse(await kube.kubectl('get', 'daemonset', 'weir', '-n', 'weir-system', '-o', 'json'));
+    await apply(overlay);
+    const { generation } = (await daemonSet()).metadata;
+    await apply(overlay);
+    const set = await daemonSet();
+    expect(set.metadata.generation).toBe(generation);
+    expect(set.spec.template.spec).toMatchObject({
+      hostNetwork: true,
+      dnsPolicy: 'Default',
+      priorityClassName: 'system-node-critical',
+      automountServiceAccountToken: false,
+    });
+  });
+
+  it('gives the service account get, list and watch on pods, nodes and namespaces, and nothing else', async () => {
+    await apply('calico');
+    for (const resource of ['pods', 'nodes', 'namespaces'])
+      for (const verb of ['get', 'list', 'watch'])
+        expect([verb, resource, await canI(verb, resource)]).toEqual([verb, resource, 'yes']);
+    for (const [verb, resource] of [
+      ['list', 'secrets'],
+      ['list', 'configmaps'],
+      ['create', 'pods'],
+      ['delete', 'pods'],
+      ['patch', 'nodes'],
+      ['get', 'pods --subresource=log'],
+      ['create', 'serviceaccounts --subresource=token'],
+    ] as const)
+      expect([verb, resource, await canI(verb, resource)]).toEqual([verb, resource, 'no']);
+  });
+
+  it('lets a token of the service account list and watch the pods of a node', async () => {
+    await apply('calico');
+    const request = await kube.must('POST', '/api/v1/namespaces/weir-system/serviceaccounts/weir/token', {
+      spec: { expirationSeconds: 3_600 },
+    });
+    const { token } = request.status as { readonly token: string };
+    const query = 'fieldSelector=spec.nodeName%3Dn1&limit=1';
+    const status = async (path: string) => (await kube.send('GET', path, undefined, token)).status;
+    expect(await status(`/api/v1/pods?${query}`)).toBe(200);
+    expect(await status(`/api/v1/pods?${query}&watch=true&timeoutSeconds=1`)).toBe(200);
+    expect(await status('/api/v1/namespaces/weir-system/secrets')).toBe(403);
+  });
+
+  async function apply(overlay: Overlay): Promise<string> {
+    const file = join(kube.folder, `${overlay}.yaml`);
+    writeFileSync(file, (built.get(overlay) ?? '').replaceAll(NEWER, ''));
+    return kube.kubectl('apply', '-f', file);
+  }
+});
