@@ -90,13 +90,18 @@ export async function runNode(
   if (config.dns === null) sockets.closeUnused('dns');
   if (config.servicePlane === null) sockets.closeUnused('plane');
   const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
+  const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
+  plane?.begin();
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
     config.cluster?.sealKeyFile ?? null,
     share,
-  );
+  ).catch(async (failure: unknown) => {
+    await plane?.close();
+    throw failure;
+  });
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir, {
       cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
@@ -121,7 +126,6 @@ export async function runNode(
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
@@ -224,6 +228,7 @@ export async function runNode(
       await Promise.all(made.map(closed));
     }
   } finally {
+    await plane?.close();
     await datapath?.close();
     await store.close();
     process.off('SIGHUP', hungUp);
