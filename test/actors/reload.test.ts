@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system.js';
 import { Refused } from '#bus/refused.js';
@@ -19,8 +19,10 @@ function planOf(...parts: ReloadPart[]): ReloadPlan {
 /** Starts a system with a fake datapath and a fake configuration. `fail` names the steps that fail. */
 async function reloading(plan: ReloadPlan, ...fail: string[]) {
   const steps: string[] = [];
+  const held = new Map<string, Promise<void>>();
   const step = async (name: string): Promise<void> => {
     steps.push(name);
+    await held.get(name);
     if (fail.includes(name)) throw new Error(`${name} failed`);
   };
   const datapath = fakeDatapath();
@@ -41,7 +43,13 @@ async function reloading(plan: ReloadPlan, ...fail: string[]) {
   };
   const running = await startSystem({ datapath, reload });
   await running.until('dataplane_config', 'configured');
-  return { ...running, steps, datapath };
+  /** Makes a step wait until the returned function is called. */
+  const hold = (name: string): (() => void) => {
+    let release = (): void => {};
+    held.set(name, new Promise((resolve) => (release = resolve)));
+    return () => release();
+  };
+  return { ...running, steps, datapath, hold };
 }
 const lastOf = ({ configuration }: System) => configuration.lastReload();
 
@@ -138,6 +146,24 @@ describe('a reload', () => {
     await Promise.all([system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)]);
     const once = ['read', 'validate', 'log next', 'commit'];
     expect(steps).toEqual([...once, ...once]);
+  });
+
+  test('that waits for longer than its requester does is not done', async () => {
+    const { system, steps, hold } = await reloading(planOf('log'));
+    const release = hold('validate');
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const replies = [system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)];
+    await vi.waitFor(() => expect(steps).toEqual(['read', 'validate']));
+    await vi.advanceTimersByTimeAsync(200_000);
+    const late = { kind: 'refused', code: 'reload_failed', detail: expect.stringContaining('no answer') };
+    expect(await Promise.all(replies)).toEqual([late, late]);
+    release();
+    // The reload that had begun is done, and reported.
+    await vi.waitFor(() => expect(lastOf(system)).toMatchObject({ result: 'applied', applied: ['/log'] }));
+    expect(steps).toEqual(['read', 'validate', 'log next', 'commit']);
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded' });
+    expect(steps).toHaveLength(8);
   });
 
   test('of a node without a configuration file is refused', async () => {
