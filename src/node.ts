@@ -29,7 +29,7 @@ import { createLog, logFacts } from './node-log.js';
 import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
 import { followPolicyFile } from './node-policy-file.js';
-import { reloadPorts } from './node-reload.js';
+import { reloadBySighup, reloadPorts } from './node-reload.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
@@ -55,14 +55,7 @@ export async function runNode(
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
   });
-  const hungUp = async (): Promise<void> => {
-    const { configuration } = await up;
-    const before = configuration.lastReload();
-    const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
-    // A reload that has begun is logged already.
-    if (outcome.kind === 'refused' && configuration.lastReload() === before)
-      log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
-  };
+  const hungUp = async (): Promise<void> => reloadBySighup(await up, log);
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });

@@ -1,8 +1,11 @@
+import { pino } from 'pino';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system.js';
 import { Refused } from '#bus/refused.js';
 import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { logFacts } from '../../src/node-log.js';
+import { reloadBySighup } from '../../src/node-reload.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems } from './running-system.js';
 
@@ -182,4 +185,43 @@ test('the error of a file reaches the requester with its problems', async () => 
   const reload = { read: () => Promise.reject(new Refused(refusal)) } as unknown as ReloadPorts;
   const { system } = await startSystem({ reload });
   expect(await system.configuration.reload(REQUEST)).toEqual(refusal);
+});
+
+describe('the log of a reload by SIGHUP', () => {
+  type Line = { readonly level: number; readonly msg: string };
+  const [INFO, WARN, ERROR] = [30, 40, 50];
+
+  /** Starts a system whose log is in `lines`. */
+  async function logged(plan: ReloadPlan, ...fail: string[]) {
+    const running = await reloading(plan, ...fail);
+    const lines: Line[] = [];
+    const log = pino({ base: null, timestamp: false }, { write: (text: string) => lines.push(JSON.parse(text)) });
+    logFacts(running.system, log);
+    const hangUp = () => reloadBySighup(running.system, log);
+    const ofReloads = () => lines.filter(({ msg }) => /configuration|SIGHUP/.test(msg));
+    return { ...running, hangUp, ofReloads };
+  }
+
+  test('has one line for a reload that was applied', async () => {
+    const { hangUp, ofReloads } = await logged(planOf('log'));
+    await hangUp();
+    const told = { by: 'SIGHUP', result: 'applied', applied: ['/log'], needs_restart: ['/node/id'] };
+    expect(ofReloads()).toEqual([{ level: INFO, msg: 'configuration reloaded', ...told }]);
+  });
+
+  test('has one line for a reload that kept a part without its former settings', async () => {
+    const { hangUp, ofReloads } = await logged(planOf('policy_file', 'api'), 'api next', 'policy_file running');
+    await hangUp();
+    const detail = 'api next failed; without the former settings: policy_file: policy_file running failed';
+    const told = { by: 'SIGHUP', result: 'rollback_failed', applied: [], needs_restart: ['/node/id'] };
+    expect(ofReloads()).toEqual([{ level: ERROR, msg: `configuration not reloaded: ${detail}`, ...told }]);
+  });
+
+  test('has one line for a reload that did not begin', async () => {
+    const { system, hangUp, ofReloads } = await logged(planOf('log'));
+    await system.shutdown();
+    await hangUp();
+    const msg = 'SIGHUP was refused: the node is shut down, or has no configuration file';
+    expect(ofReloads()).toEqual([{ level: WARN, msg, code: 'feature_unavailable' }]);
+  });
 });
