@@ -87,6 +87,8 @@ export class LocalDatapath {
   /** Changes that the next call of `look` returns. */
   #unreported: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
+  /** Whether `open` was followed by an attempt to put programs on hooks. */
+  #holdsHooks = false;
   readonly #groupCounters: GroupCounters | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
@@ -489,8 +491,10 @@ export class LocalDatapath {
     this.#flowRenewal = undefined;
     if (this.#upgrade !== undefined) this.#forwarding.end(this.#upgrade.loaded.slots);
     this.#forwarding.close();
+    if (!this.#holdsHooks) this.#upgrade?.unpin();
     this.#upgrade?.close();
     this.#upgrade = undefined;
+    this.#holdsHooks = false;
     this.#ownership.release();
   }
 
@@ -530,6 +534,7 @@ export class LocalDatapath {
     attachments: Attachment[];
     failures: { readonly name: string; readonly error: Error }[];
   } {
+    this.#holdsHooks = true;
     const { programs } = this.#opened();
     const fds = { ingress: programs.programFd('weir_ingress'), egress: programs.programFd('weir_egress') };
     const attachments: Attachment[] = [];
