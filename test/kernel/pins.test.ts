@@ -131,3 +131,30 @@ test('the first start that ends before `attach` leaves no maps', () => {
   datapath.close();
   expect(readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-'))).toEqual([]);
 });
+
+test.each([
+  ['the same mark mask', {}, 7],
+  ['another mark mask', { markMask: 0x0f00_0000 }, null],
+  // The lowest bit of both masks is equal.
+  ['a mark mask with the same lowest bit', { markMask: 0x0170_0000 }, null],
+])(
+  'with %s, `open` finds the policy in force only if the programs on the hooks have the mask',
+  (_, more, generation) => {
+    datapath.close();
+    const next = new LocalDatapath(datapathOptions(topology.pinPath, more));
+    const seen: unknown[] = [];
+    next.found = (inForce) => seen.push(inForce?.generation ?? null);
+    next.open();
+    next.close();
+    expect(seen).toEqual([generation]);
+  },
+);
+
+test('without its guard, `open` finds no policy in force', async () => {
+  datapath.close();
+  await topology.node.must('nft', 'delete table inet weir');
+  const seen: unknown[] = [];
+  datapath.found = (inForce) => seen.push(inForce);
+  datapath.open();
+  expect(seen).toEqual([null]);
+});

@@ -103,7 +103,7 @@ export class LocalDatapath {
 
   /**
    * `open` calls this function with the policy that it finds in force, before it loads the BPF programs.
-   * Until the next `flip`, the kernel enforces this policy.
+   * Until the next `flip`, the kernel enforces this policy. Null also if the mark mask has changed.
    */
   found: (inForce: Adoption['inForce']) => void = () => {};
 
@@ -136,8 +136,9 @@ export class LocalDatapath {
     try {
       this.#pins.refuseOthers();
       refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
-      this.found(inForceAt(this.#pins.path));
       this.#guard.acceptEarlier();
+      // With another mask, the programs on the hooks do not know the mark of the service plane's packets.
+      this.found(this.#guard.hasThisMask() ? inForceAt(this.#pins.path) : null);
       this.#translation.adopt();
       this.#upgrade = this.#createUpgrade();
     } catch (error) {
