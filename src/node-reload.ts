@@ -1,3 +1,4 @@
+import type { Logger } from 'pino';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
@@ -54,6 +55,14 @@ export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets):
     },
     commit: () => running.commit(),
   };
+}
+
+/** Reloads the configuration. Logs a refusal of a reload that has not begun; all others are logged already. */
+export async function reloadBySighup({ configuration }: Pick<System, 'configuration'>, log: Logger): Promise<void> {
+  const before = configuration.lastReload();
+  const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
+  if (outcome.kind === 'refused' && configuration.lastReload() === before)
+    log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
 }
 
 function planOf(running: RunningConfig): ReloadPlan {

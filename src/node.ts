@@ -33,7 +33,7 @@ import { createLog, logFacts } from './node-log.js';
 import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
 import { followPolicyFile } from './node-policy-file.js';
-import { reloadPorts } from './node-reload.js';
+import { reloadBySighup, reloadPorts } from './node-reload.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
@@ -59,14 +59,7 @@ export async function runNode(
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
   });
-  const hungUp = async (): Promise<void> => {
-    const { configuration } = await up;
-    const before = configuration.lastReload();
-    const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
-    // A reload that has begun is logged already.
-    if (outcome.kind === 'refused' && configuration.lastReload() === before)
-      log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
-  };
+  const hungUp = async (): Promise<void> => reloadBySighup(await up, log);
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });
@@ -94,13 +87,20 @@ export async function runNode(
   if (config.dns === null) sockets.closeUnused('dns');
   if (config.servicePlane === null) sockets.closeUnused('plane');
   const inspecting = config.servicePlane === null ? null : servicePlaneOptions(config.servicePlane, config.dataplane);
+  const members = new MemberRecord();
+  const knownMembers = (): MemberList | null => (members.isKnown ? members.list() : null);
+  const plane = inspecting === null ? null : createServicePlane(inspecting, sockets, knownMembers);
+  plane?.begin();
   const store = await openStore(
     config.node.dataDir,
     ({ code, message }) => log.error({ code }, message),
     (write) => work.storeWrite(write),
     config.cluster?.sealKeyFile ?? null,
     share,
-  );
+  ).catch(async (failure: unknown) => {
+    await plane?.close();
+    throw failure;
+  });
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir, {
       cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
@@ -125,9 +125,6 @@ export async function runNode(
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const members = new MemberRecord();
-    const knownMembers = (): MemberList | null => (members.isKnown ? members.list() : null);
-    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets, knownMembers);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
@@ -236,6 +233,7 @@ export async function runNode(
       await Promise.all(made.map(closed));
     }
   } finally {
+    await plane?.close();
     await datapath?.close();
     await store.close();
     process.off('SIGHUP', hungUp);

@@ -5,7 +5,7 @@ import type { ReloadPart, ReloadPlan, ReloadReport, ReloadRequest, ReloadResult 
 import { notProvided, sentenceOf } from './failure.js';
 import { refusalOf } from './refusal.js';
 
-type Waiting = { readonly id: string; readonly request: ReloadRequest };
+type Waiting = { readonly id: string; readonly request: ReloadRequest; readonly until: number };
 
 export type ReloadContext = {
   /** The requests in the order of their arrival. The first one is being executed. */
@@ -35,7 +35,9 @@ const reload = setup({
     publish: (_, _params: { message: Message }) => {},
     /** Makes the new settings the running configuration, with which the next reload compares. */
     commit: () => {},
-    enqueue: assign(({ context }, { id, request }: Waiting) => ({ queue: [...context.queue, { id, request }] })),
+    enqueue: assign(({ context }, { id, request, until }: Waiting) => ({
+      queue: [...context.queue, { id, request, until }],
+    })),
     dequeue: assign(({ context }) => ({
       queue: context.queue.slice(1),
       plan: null,
@@ -52,6 +54,8 @@ const reload = setup({
     noteFailure: assign((_, { failure }: { failure: Refusal }) => ({ failure })),
   },
   guards: {
+    /** Whether the requester of the first request does not wait any more. */
+    isGivenUp: () => false,
     isRequested: ({ context }) => context.queue.length > 0,
     isDryRun: ({ context }) => context.queue[0]?.request.dryRun === true,
     isEverythingChanged: ({ context }) => context.changed.length === context.plan?.parts.length,
@@ -116,7 +120,13 @@ export const reloadChart = reload.createMachine({
   initial: 'idle',
   on: { 'config.reload_requested': { actions: { type: 'enqueue', params: ({ event }) => event } } },
   states: {
-    idle: { always: { guard: 'isRequested', target: 'reading' } },
+    idle: {
+      always: [
+        // Its requester was told that the reload failed.
+        { guard: 'isGivenUp', actions: 'dequeue' },
+        { guard: 'isRequested', target: 'reading' },
+      ],
+    },
     reading: {
       invoke: {
         id: 'read',

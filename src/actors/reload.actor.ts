@@ -51,6 +51,7 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
     }
   };
   return reloadChart.provide({
+    guards: { isGivenUp: ({ context }) => (context.queue[0]?.until ?? Number.POSITIVE_INFINITY) <= performance.now() },
     actions: { publish: (_, { message }) => bus.publish(message), commit: () => configured().commit() },
     actors: {
       read: fromPromise(async () => configured().read()),

@@ -322,10 +322,12 @@ export function createSystem(ports: SystemPorts): System {
       },
     },
     configuration: {
-      reload: async (request) =>
-        ports.reload == null || stopping !== undefined
-          ? refusal('feature_unavailable', 'the node is shut down, or has no configuration file')
-          : ask(bus, 'config.reload', { request }, activationTimeoutMs + RELOAD_TIMEOUT_MS),
+      reload: async (request) => {
+        if (ports.reload == null || stopping !== undefined)
+          return refusal('feature_unavailable', 'the node is shut down, or has no configuration file');
+        const timeoutMs = activationTimeoutMs + RELOAD_TIMEOUT_MS;
+        return ask(bus, 'config.reload', { request, until: performance.now() + timeoutMs }, timeoutMs);
+      },
       lastReload: () => lastReload,
     },
     integrations: integrationsOver(

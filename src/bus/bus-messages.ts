@@ -62,8 +62,14 @@ export type Exchanges = {
     readonly parameters: { readonly generation: number };
     readonly outcome: { readonly kind: 'unstaged' };
   };
-  /** Reads the configuration file again, and puts the changes in force that need no restart. */
-  'config.reload': { readonly parameters: { readonly request: ReloadRequest }; readonly outcome: ReloadReport };
+  /**
+   * Reads the configuration file again, and puts the changes in force that need no restart. `until`: the time
+   * until which the requester waits, by `performance.now()`. A reload that has not begun then never begins.
+   */
+  'config.reload': {
+    readonly parameters: { readonly request: ReloadRequest; readonly until: number };
+    readonly outcome: ReloadReport;
+  };
   /**
    * New settings for a running part, by the reload. The part has either all new settings or, after a
    * refusal, its former settings.

@@ -120,7 +120,7 @@ class DnsThread implements DnsProxy {
     const descriptors = new Descriptors();
     const workerData: DnsWorkerData = { options: this.options, descriptors: descriptors.shared };
     const given = {
-      entry: 'node/dns.worker.js',
+      entry: 'node/dns.worker.cjs',
       name: "the DNS proxy's thread",
       workerData,
       // Almost all objects of a lookup are garbage after the lookup. A large young generation of V8's heap

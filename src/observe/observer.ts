@@ -162,7 +162,7 @@ export class Observer {
   }
 
   #start(): Thread {
-    const given = { entry: 'node/observer.worker.js', name: "the observer's thread", workerData: this.#options };
+    const given = { entry: 'node/observer.worker.cjs', name: "the observer's thread", workerData: this.#options };
     return new WorkerClient(given, {
       received: (message) => this.#take(message),
       failed: (reason) => this.#failed(reason),

@@ -63,7 +63,7 @@ export function createPolicyThread({
 
   const start = (): WorkerClient<PolicyThreadRequests> => {
     const given = {
-      entry: 'node/policy.worker.js',
+      entry: 'node/policy.worker.cjs',
       name: 'the policy thread',
       resourceLimits: { maxOldGenerationSizeMb: maxHeapMiB, maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
       holdsProcess: false,

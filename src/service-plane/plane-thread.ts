@@ -53,7 +53,7 @@ export class PlaneThread {
     const died = (reason: string): void => this.#died(reason);
     this.#thread = new WorkerClient(
       {
-        entry: 'node/service-plane.worker.js',
+        entry: 'node/service-plane.worker.cjs',
         name: 'a thread of the service plane',
         workerData: { ...given, splices: { port: port1, handover, thread: number } } satisfies PlaneWorkerData,
         transferList: [port1],
@@ -62,7 +62,7 @@ export class PlaneThread {
     );
     this.#splicer = new WorkerClient(
       {
-        entry: 'node/splice.worker.js',
+        entry: 'node/splice.worker.cjs',
         name: 'a splicing thread',
         workerData: { port: port2, handover, thread: number } satisfies SplicerWorkerData,
         transferList: [port2],

@@ -44,6 +44,8 @@ class ServicePlaneThreads implements ServicePlane {
   readonly #watchers = new Set<(change: ServicePlaneChange) => void>();
   readonly #observers = new Set<(seen: SeenConnections) => void>();
   #threads: readonly PlaneThread[] = [];
+  /** Whether `begin` has started the threads, and the next `open` takes them. */
+  #isBegun = false;
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
@@ -62,8 +64,14 @@ class ServicePlaneThreads implements ServicePlane {
     return this.options.workers;
   }
 
+  begin(): void {
+    this.#start();
+    this.#isBegun = true;
+  }
+
   async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
-    await this.#end();
+    const isBegun = this.#isBegun && this.#threads.every(({ isOver }) => !isOver);
+    if (!isBegun) await this.#end();
     const { listen, mark, workers } = this.options;
     // Without a socket of its own, each thread accepts from the same one.
     const hasOwn = canAssignToShared();
@@ -74,11 +82,9 @@ class ServicePlaneThreads implements ServicePlane {
     const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketOf(number));
     const { descriptors, isKept } = this.sockets.open('plane', wanted);
     const waitMs = awaitsGrants && isKept ? LONGEST_WAIT_MS : 0;
-    const threads = Array.from({ length: this.options.workers }, (_, number) =>
-      this.#begin({ number, count: this.options.workers }),
-    );
-    this.#threads = threads;
-    this.#faults = NO_FAULTS;
+    if (!isBegun) this.#start();
+    this.#isBegun = false;
+    const threads = this.#threads;
     // The members come before each policy, so that no thread decides by a policy without its members.
     const list = this.members();
     if (list !== null) this.#sendToAll({ kind: 'members', list });
@@ -179,7 +185,13 @@ class ServicePlaneThreads implements ServicePlane {
     this.sockets.close('plane');
   }
 
-  #begin(number: ThreadNumber): PlaneThread {
+  #start(): void {
+    const count = this.options.workers;
+    this.#threads = Array.from({ length: count }, (_, number) => this.#thread({ number, count }));
+    this.#faults = NO_FAULTS;
+  }
+
+  #thread(number: ThreadNumber): PlaneThread {
     return new PlaneThread({ options: this.options, ticketKeys: this.#ticketKeys }, number, {
       onSeen: (seen) => {
         for (const observer of this.#observers) observer(seen);

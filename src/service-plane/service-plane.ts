@@ -11,6 +11,8 @@ import type { InterceptCa } from './ca/intercept-ca.js';
  * per connection passes through this interface.
  */
 export type ServicePlane = {
+  /** Starts the threads, which load their code until the first `open`. */
+  begin(): void;
   /**
    * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
    * was open before, and with `awaitsGrants`, connections wait in the sockets until `grantsBy` or `accept`,

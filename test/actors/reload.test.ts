@@ -1,8 +1,11 @@
-import { afterEach, describe, expect, test } from 'vitest';
+import { pino } from 'pino';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { logFacts } from '../../src/node-log.js';
+import { reloadBySighup } from '../../src/node-reload.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems } from './running-system.js';
 
@@ -19,8 +22,10 @@ function planOf(...parts: ReloadPart[]): ReloadPlan {
 /** Starts a system with a fake datapath and a fake configuration. `fail` names the steps that fail. */
 async function reloading(plan: ReloadPlan, ...fail: string[]) {
   const steps: string[] = [];
+  const held = new Map<string, Promise<void>>();
   const step = async (name: string): Promise<void> => {
     steps.push(name);
+    await held.get(name);
     if (fail.includes(name)) throw new Error(`${name} failed`);
   };
   const datapath = fakeDatapath();
@@ -41,7 +46,13 @@ async function reloading(plan: ReloadPlan, ...fail: string[]) {
   };
   const running = await startSystem({ datapath, reload });
   await running.until('dataplane_config', 'configured');
-  return { ...running, steps, datapath };
+  /** Makes a step wait until the returned function is called. */
+  const hold = (name: string): (() => void) => {
+    let release = (): void => {};
+    held.set(name, new Promise((resolve) => (release = resolve)));
+    return () => release();
+  };
+  return { ...running, steps, datapath, hold };
 }
 const lastOf = ({ configuration }: System) => configuration.lastReload();
 
@@ -140,6 +151,24 @@ describe('a reload', () => {
     expect(steps).toEqual([...once, ...once]);
   });
 
+  test('that waits for longer than its requester does is not done', async () => {
+    const { system, steps, hold } = await reloading(planOf('log'));
+    const release = hold('validate');
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const replies = [system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)];
+    await vi.waitFor(() => expect(steps).toEqual(['read', 'validate']));
+    await vi.advanceTimersByTimeAsync(200_000);
+    const late = { kind: 'refused', code: 'reload_failed', detail: expect.stringContaining('no answer') };
+    expect(await Promise.all(replies)).toEqual([late, late]);
+    release();
+    // The reload that had begun is done, and reported.
+    await vi.waitFor(() => expect(lastOf(system)).toMatchObject({ result: 'applied', applied: ['/log'] }));
+    expect(steps).toEqual(['read', 'validate', 'log next', 'commit']);
+    expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded' });
+    expect(steps).toHaveLength(8);
+  });
+
   test('of a node without a configuration file is refused', async () => {
     const { system } = await startSystem();
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ code: 'feature_unavailable' });
@@ -156,4 +185,43 @@ test('the error of a file reaches the requester with its problems', async () => 
   const reload = { read: () => Promise.reject(new Refused(refusal)) } as unknown as ReloadPorts;
   const { system } = await startSystem({ reload });
   expect(await system.configuration.reload(REQUEST)).toEqual(refusal);
+});
+
+describe('the log of a reload by SIGHUP', () => {
+  type Line = { readonly level: number; readonly msg: string };
+  const [INFO, WARN, ERROR] = [30, 40, 50];
+
+  /** Starts a system whose log is in `lines`. */
+  async function logged(plan: ReloadPlan, ...fail: string[]) {
+    const running = await reloading(plan, ...fail);
+    const lines: Line[] = [];
+    const log = pino({ base: null, timestamp: false }, { write: (text: string) => lines.push(JSON.parse(text)) });
+    logFacts(running.system, log);
+    const hangUp = () => reloadBySighup(running.system, log);
+    const ofReloads = () => lines.filter(({ msg }) => /configuration|SIGHUP/.test(msg));
+    return { ...running, hangUp, ofReloads };
+  }
+
+  test('has one line for a reload that was applied', async () => {
+    const { hangUp, ofReloads } = await logged(planOf('log'));
+    await hangUp();
+    const told = { by: 'SIGHUP', result: 'applied', applied: ['/log'], needs_restart: ['/node/id'] };
+    expect(ofReloads()).toEqual([{ level: INFO, msg: 'configuration reloaded', ...told }]);
+  });
+
+  test('has one line for a reload that kept a part without its former settings', async () => {
+    const { hangUp, ofReloads } = await logged(planOf('policy_file', 'api'), 'api next', 'policy_file running');
+    await hangUp();
+    const detail = 'api next failed; without the former settings: policy_file: policy_file running failed';
+    const told = { by: 'SIGHUP', result: 'rollback_failed', applied: [], needs_restart: ['/node/id'] };
+    expect(ofReloads()).toEqual([{ level: ERROR, msg: `configuration not reloaded: ${detail}`, ...told }]);
+  });
+
+  test('has one line for a reload that did not begin', async () => {
+    const { system, hangUp, ofReloads } = await logged(planOf('log'));
+    await system.shutdown();
+    await hangUp();
+    const msg = 'SIGHUP was refused: the node is shut down, or has no configuration file';
+    expect(ofReloads()).toEqual([{ level: WARN, msg, code: 'feature_unavailable' }]);
+  });
 });

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
@@ -54,4 +54,16 @@ it('a node without CAP_NET_BIND_SERVICE for its API port ends with an error that
     'weir: the API cannot listen on 127.0.0.1:83: permission denied\n' +
       '  → grant CAP_NET_BIND_SERVICE for ports below 1024, or change api.listen\n',
   ]);
+});
+
+it('if the store cannot be opened, the threads of the service plane end and the process exits', () => {
+  const folder = temporaryFolder();
+  const config = join(folder, 'weir.yaml');
+  const dataDir = join(folder, 'data');
+  mkdirSync(dataDir, { mode: 0o700 });
+  writeFileSync(join(dataDir, 'store'), 'no folder');
+  writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: dataDir }, service_plane: { workers: 2 } }));
+  const words = [join(repository, 'bin/weir.js'), 'run', '--config', config];
+  const { status, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 15_000 });
+  expect([status, stderr]).toEqual([1, expect.stringContaining(`open the store in ${dataDir}/store: EEXIST`)]);
 });

@@ -3,8 +3,8 @@ import { endThread } from './end-thread.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const WAIT = { timeout: 20_000, interval: 20 };
-const OBSERVER = 'node/observer.worker.js';
-const POLICY = 'node/policy.worker.js';
+const OBSERVER = 'node/observer.worker.cjs';
+const POLICY = 'node/policy.worker.cjs';
 
 let rig: Rig;
 beforeAll(async () => {

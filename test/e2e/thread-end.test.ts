@@ -19,8 +19,8 @@ const MB = 1_000_000;
 /** Time in milliseconds within which a new thread opens all its file descriptors. */
 const SETTLED_MS = 500;
 const CA = '/api/v1/settings/tls-intercept-ca';
-const PLANE = 'node/service-plane.worker.js';
-const SPLICING = 'node/splice.worker.js';
+const PLANE = 'node/service-plane.worker.cjs';
+const SPLICING = 'node/splice.worker.cjs';
 /**
  * A python3 program with the arguments `ADDRESS PORT HELLO_FILE`. It connects repeatedly until its standard
  * input ends, and prints `heard` after the first accepted connection.

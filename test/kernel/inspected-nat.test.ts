@@ -1,7 +1,8 @@
 import type { Server } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { upstreamBits } from '#dataplane/abi/settings.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
@@ -161,6 +162,39 @@ for port in range(43000, 43006):
     expect(datapath.look()).toContainEqual({ type: 'guard_lost' });
     datapath.attach();
     expect(await dial()).toBe(ADDRESSES.nodeWan);
+  });
+
+  test('through an interface that is not policed, a packet to a server leaves only with an entry of conntrack', async () => {
+    const { node } = topology;
+    await node.must('ip', 'link', 'add', 'other0', 'type', 'veth', 'peer', 'name', 'other1');
+    onTestFinished(async () => void (await node.run('ip', 'link', 'del', 'other0')));
+    await node.must('ip', 'addr', 'add', '10.88.0.1/24', 'dev', 'other0');
+    for (const name of ['other0', 'other1']) await node.must('ip', 'link', 'set', name, 'up');
+    await node.must('ip', 'neigh', 'add', '10.88.0.2', 'lladdr', '02:00:00:00:00:02', 'dev', 'other0');
+    await node.must(
+      'nft',
+      `add table ip seen
+add counter ip seen left
+add chain ip seen out { type filter hook postrouting priority 0; }
+add rule ip seen out oifname "other0" counter name left`,
+    );
+    onTestFinished(() => void node.run('nft', 'delete', 'table', 'ip', 'seen'));
+    /** Sends a TCP packet with this mark and these flags. Returns how many leave. */
+    const leaving = async (mark: number, flags: number): Promise<number> => {
+      const program = `import socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+s.setsockopt(socket.SOL_SOCKET, 36, ${mark})
+try:
+  s.sendto(struct.pack('!HHIIBBHHH', 40000, 443, 1, 0, 0x50, ${flags}, 1024, 0, 0), ('10.88.0.2', 0))
+except PermissionError: pass`;
+      await node.must('/usr/bin/python3', '-c', program);
+      return Number(/packets (\d+)/.exec(await node.must('nft', 'reset', 'counters', 'table', 'ip', 'seen'))?.[1]);
+    };
+    const toServer = upstreamBits(datapathOptions(topology.pinPath).markMask);
+    const [syn, invalid] = [2, 6];
+    expect(await leaving(toServer, syn)).toBe(1);
+    expect(await leaving(0, invalid)).toBe(1);
+    expect(await leaving(toServer, invalid)).toBe(0);
   });
 
   test('the chains stay while no process runs, and the next process takes them over', async () => {

@@ -2,12 +2,15 @@ import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
+import { Pins } from '#dataplane/attach/pins.js';
 import { closeFd, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { objectId } from '#libc/object-handle.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
@@ -85,4 +88,73 @@ test('`attach` creates and locks the pin path again if the pin path was removed'
   rmSync(topology.pinPath, { recursive: true });
   datapath.attach();
   expect(lockHolder(topology.pinPath)).toMatchObject({ pid: process.pid });
+});
+
+/** The pinned objects by path, and the programs on the hooks, by the ids of the kernel. */
+function inKernel(): unknown {
+  const idOf = (path: string): number => {
+    const fd = openPinned(path);
+    try {
+      return objectId(fd);
+    } finally {
+      closeFd(fd);
+    }
+  };
+  const sets = readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-'));
+  const paths = sets.flatMap((set) => readdirSync(join(topology.pinPath, set)).map((name) => join(set, name)));
+  const pins = paths.sort().map((path) => [path, idOf(join(topology.pinPath, path))]);
+  const hooks = new Hooks(datapathOptions(topology.pinPath), new Pins(topology.pinPath));
+  return { pins, programs: hooks.attachedPrograms() };
+}
+
+test.each([
+  ['the same maps', {}],
+  ['the same maps and another mark mask', { markMask: 0x0f00_0000 }],
+  ['other maps', { flowCapacity: 2_048 }],
+])('a start with %s that ends before `attach` leaves the pins and the hooks as they were', async (_, more) => {
+  datapath.close();
+  const before = inKernel();
+  const failing = new LocalDatapath(datapathOptions(topology.pinPath, more));
+  expect(failing.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
+  failing.close();
+  expect(inKernel()).toEqual(before);
+  expect(await reaches()).toBe(true);
+  datapath.open();
+  datapath.attach();
+  expect(datapath.look()).toEqual([]);
+});
+
+test('the first start that ends before `attach` leaves no maps', () => {
+  datapath.close();
+  detach(topology.pinPath);
+  datapath.open();
+  datapath.close();
+  expect(readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-'))).toEqual([]);
+});
+
+test.each([
+  ['the same mark mask', {}, 7],
+  ['another mark mask', { markMask: 0x0f00_0000 }, null],
+  // The lowest bit of both masks is equal.
+  ['a mark mask with the same lowest bit', { markMask: 0x0170_0000 }, null],
+])(
+  'with %s, `open` finds the policy in force only if the programs on the hooks have the mask',
+  (_, more, generation) => {
+    datapath.close();
+    const next = new LocalDatapath(datapathOptions(topology.pinPath, more));
+    const seen: unknown[] = [];
+    next.found = (inForce) => seen.push(inForce?.generation ?? null);
+    next.open();
+    next.close();
+    expect(seen).toEqual([generation]);
+  },
+);
+
+test('without its guard, `open` finds no policy in force', async () => {
+  datapath.close();
+  await topology.node.must('nft', 'delete table inet weir');
+  const seen: unknown[] = [];
+  datapath.found = (inForce) => seen.push(inForce);
+  datapath.open();
+  expect(seen).toEqual([null]);
 });

@@ -322,6 +322,7 @@ describe('a policy with an intercept rule', () => {
   const plane: SystemPorts['servicePlane'] & object = {
     plane: {
       threads: 1,
+      begin: () => {},
       open: async () => {},
       change: async () => {},
       use: () => {},

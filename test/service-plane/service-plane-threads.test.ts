@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
@@ -54,6 +54,27 @@ test('after a service-plane thread ends with an error, pending calls reject, wat
   plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false, scope: NO_SELECTORS });
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
+});
+
+test('`open` takes the threads of `begin`, and starts others if one of them has died', async () => {
+  let started = 0;
+  const count = (): void => void started++;
+  process.on('worker', count);
+  onTestFinished(() => void process.off('worker', count));
+  plane.begin();
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ connections: 0 });
+  // Each thread has a splicing thread.
+  expect(started).toBe(4);
+  await plane.close();
+
+  plane.begin();
+  plane.use(DEADLY);
+  await expect.poll(() => changes.map(({ type }) => type)).toContain('worker_died');
+  plane.use({ generation: 2, program: denyAll, policy: null, intercepts: false, scope: NO_SELECTORS });
+  await plane.open();
+  expect(await plane.stats()).toMatchObject({ connections: 0 });
+  expect(started).toBe(12);
 });
 
 test('an upstream_ca file without a certificate is reported once for all threads, also to a later watcher; the repair of the file is reported once', async () => {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Splices } from '#service-plane/splices.js';
 import { Handover } from '#sockets/handover.js';
 
-const built = new URL('../../dist/node/splice.worker.js', import.meta.url);
+const built = new URL('../../dist/node/splice.worker.cjs', import.meta.url);
 const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
 const handover = new Handover();
 let worker: Worker;

@@ -174,8 +174,7 @@ export class Guard {
    */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
-      const expected = rulesOf(chain, this.#state).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
-      return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(expected);
+      return JSON.stringify(ruleComments(GUARD_TABLE, chain)) === JSON.stringify(comments(chain, this.#state));
     };
     return GUARD_CHAINS.every(chainStands) && this.#optional.every((part) => this.#refused.has(part) || part.stands());
   }
@@ -191,6 +190,16 @@ export class Guard {
       earlierBits: [...new Set(bits)].filter((bit) => bit !== guardBit(this.#state.markMask)),
       trustsMarks: bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0,
     };
+  }
+
+  /** After `acceptEarlier`: whether the guard in the kernel has the mark mask of this process, and no other. */
+  hasThisMask(): boolean {
+    if (this.acceptsEarlier) return false;
+    const found = JSON.stringify(ruleComments(GUARD_TABLE, 'marks'));
+    return [true, false].some(
+      (leavesToJudge) =>
+        JSON.stringify(comments('marks', { ...this.#state, trustsMarks: false, leavesToJudge })) === found,
+    );
   }
 
   /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
@@ -250,6 +259,10 @@ function rulesOf(chain: Chain, state: GuardState): string[] {
   const texts = chain === 'guard' ? forwardRules(state) : markRules(state);
   const comment = `weir-${createHash('sha256').update(`${CHAINS[chain]}${texts.join()}`).digest('hex').slice(0, 12)}`;
   return texts.map((text) => `${text} comment "${comment}"`);
+}
+
+function comments(chain: Chain, state: GuardState): (string | undefined)[] {
+  return rulesOf(chain, state).map((rule) => /comment "(.*)"$/.exec(rule)?.[1]);
 }
 
 function bridgeRules(state: GuardState): BridgeRules {

@@ -182,7 +182,7 @@ class DatapathThread implements BegunDatapath {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
     };
-    const given = { entry: 'node/datapath.worker.js', name: "the datapath's thread", workerData };
+    const given = { entry: 'node/datapath.worker.cjs', name: "the datapath's thread", workerData };
     return new WorkerClient(given, {
       received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);

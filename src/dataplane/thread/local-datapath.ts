@@ -86,6 +86,8 @@ export class LocalDatapath {
   /** Changes that the next call of `look` returns. */
   #unreported: DatapathChange[] = [];
   #upgrade: Upgrade | undefined;
+  /** Whether `open` was followed by an attempt to put programs on hooks. */
+  #holdsHooks = false;
   readonly #groupCounters: GroupCounters | undefined;
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
@@ -101,7 +103,7 @@ export class LocalDatapath {
 
   /**
    * `open` calls this function with the policy that it finds in force, before it loads the BPF programs.
-   * Until the next `flip`, the kernel enforces this policy.
+   * Until the next `flip`, the kernel enforces this policy. Null also if the mark mask has changed.
    */
   found: (inForce: Adoption['inForce']) => void = () => {};
 
@@ -134,8 +136,9 @@ export class LocalDatapath {
     try {
       this.#pins.refuseOthers();
       refuseOtherNodes(this.#pins.path, this.#hooks.interfaces().policed, this.#hooks.attachedPrograms());
-      this.found(inForceAt(this.#pins.path));
       this.#guard.acceptEarlier();
+      // With another mask, the programs on the hooks do not know the mark of the service plane's packets.
+      this.found(this.#guard.hasThisMask() ? inForceAt(this.#pins.path) : null);
       this.#translation.adopt();
       this.#upgrade = this.#createUpgrade();
     } catch (error) {
@@ -476,8 +479,10 @@ export class LocalDatapath {
     this.#flowRenewal = undefined;
     if (this.#upgrade !== undefined) this.#forwarding.end(this.#upgrade.loaded.slots);
     this.#forwarding.close();
+    if (!this.#holdsHooks) this.#upgrade?.unpin();
     this.#upgrade?.close();
     this.#upgrade = undefined;
+    this.#holdsHooks = false;
     this.#ownership.release();
   }
 
@@ -517,6 +522,7 @@ export class LocalDatapath {
     attachments: Attachment[];
     failures: { readonly name: string; readonly error: Error }[];
   } {
+    this.#holdsHooks = true;
     const { programs } = this.#opened();
     const fds = { ingress: programs.programFd('weir_ingress'), egress: programs.programFd('weir_egress') };
     const attachments: Attachment[] = [];

@@ -64,7 +64,7 @@ export function prepareSuccessor(
   programCapacity: number,
   pinPath: string,
   heldPrograms: readonly number[],
-): Successor & Inheritance {
+): Successor & Inheritance & { readonly isNew: boolean } {
   removeHalfFilled(pinPath);
   const sets = mapSetsIn(pinPath);
   const inForce = setInForce(sets);
@@ -85,7 +85,7 @@ export function prepareSuccessor(
     }
     const set = adopted ?? pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), pinPath);
     const superfluous = sets.filter((other) => other !== adopted && !predecessors.includes(other));
-    return { loaded, set, bridge, inForce, predecessors, superfluous };
+    return { loaded, set, bridge, isNew: adopted === undefined, inForce, predecessors, superfluous };
   } catch (error) {
     bridge?.close();
     loaded.close();

@@ -36,6 +36,8 @@ export class Upgrade {
   readonly #pinPath: string;
   /** True if an earlier datapath was in force when this object was created. */
   readonly adopted: boolean;
+  /** Whether this process made the folder of pins in `present` at its start. */
+  readonly #isNew: boolean;
   #present: Successor;
   #inheritance: Inheritance;
   /**
@@ -50,9 +52,15 @@ export class Upgrade {
   constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
     this.#programCapacity = programCapacity;
     this.#pinPath = pinPath;
-    const { loaded, set, bridge, ...inheritance } = prepareSuccessor(fixed, programCapacity, pinPath, heldPrograms);
+    const { loaded, set, bridge, isNew, ...inheritance } = prepareSuccessor(
+      fixed,
+      programCapacity,
+      pinPath,
+      heldPrograms,
+    );
     this.#present = { loaded, set, bridge };
     this.#inheritance = inheritance;
+    this.#isNew = isNew;
     this.adopted = inheritance.inForce !== undefined;
     if (bridge !== undefined) {
       this.#hits = this.#inheritHits();
@@ -62,7 +70,6 @@ export class Upgrade {
       // the state again.
       this.#copyState();
     }
-    this.restorePins();
   }
 
   get loaded(): LoadedObject {
@@ -250,6 +257,14 @@ export class Upgrade {
 
   #pinned(): Pinned {
     return pinnedOf(this.loaded.object, this.programs);
+  }
+
+  /**
+   * Removes the folder of pins that this process made. May be called only if none of its programs was put on
+   * a hook: the kernel then has the pins from before.
+   */
+  unpin(): void {
+    if (this.#isNew) this.#present.set.remove();
   }
 
   close(): void {

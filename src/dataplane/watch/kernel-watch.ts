@@ -52,7 +52,7 @@ export class KernelWatch {
     const taken = new Int32Array(this.#shared.buffer, KERNEL_WATCH.batchesTaken * 4, 1);
     this.source = { batches: port1, facts: facts.port2, taken };
     const workerData: KernelWatchInput = { bellFd: this.#bell.fd, shared: this.#shared, maps, batches: port2 };
-    this.#worker = new Worker(built('node/kernel-watch.worker.js'), {
+    this.#worker = new Worker(built('node/kernel-watch.worker.cjs'), {
       workerData,
       transferList: [port2],
       execArgv: [],

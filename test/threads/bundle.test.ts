@@ -1,0 +1,53 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, join } from 'node:path';
+import type { Script } from 'node:vm';
+import { beforeEach, expect, test } from 'vitest';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+import { built } from '#threads/built-file.js';
+
+const { compile, execute } = createRequire(import.meta.url)(built('../bin/bundle.cjs')) as {
+  compile(file: string): Script;
+  execute(script: Script, file: string): unknown;
+};
+
+let file: string;
+beforeEach(() => {
+  file = join(temporaryFolder(), 'example.bundle.js');
+  writeFileSync(file, '"use strict"; /* ä */ exports.answer = (() => 42)(); exports.of = importMetaUrl;');
+});
+const cache = (): void => void execFileSync(process.execPath, [built('../scripts/code-cache.cjs'), file]);
+const exported = (): unknown => ({ answer: 42, of: `file://${file}` });
+
+test('a bundle runs with the code cache of the build', () => {
+  cache();
+  const script = compile(file);
+  expect([script.cachedDataRejected, execute(script, file)]).toEqual([false, exported()]);
+});
+
+test('a bundle runs without a code cache', () => {
+  expect(execute(compile(file), file)).toEqual(exported());
+});
+
+test('a bundle is compiled from its source if V8 cannot use the code cache', () => {
+  writeFileSync(`${file}.cache`, 'the cache of another version');
+  const script = compile(file);
+  expect([script.cachedDataRejected, execute(script, file)]).toEqual([true, exported()]);
+});
+
+test('the build has written a code cache for the command and for each thread', () => {
+  const bundles = readdirSync(built('node')).filter((name) => name.endsWith('.bundle.js'));
+  expect(bundles.map((name) => basename(name, '.bundle.js'))).toEqual(
+    expect.arrayContaining(['weir', 'datapath.worker', 'service-plane.worker', 'policy.worker', 'dns.worker']),
+  );
+  expect(bundles.filter((name) => !existsSync(built(`node/${name}.cache`)))).toEqual([]);
+});
+
+test('the code cache is of no other bundle: a source of another length is compiled', () => {
+  cache();
+  rmSync(file);
+  writeFileSync(file, 'exports.other = true;');
+  const script = compile(file);
+  expect([script.cachedDataRejected, execute(script, file)]).toEqual([true, { other: true }]);
+});
