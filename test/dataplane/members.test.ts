@@ -75,6 +75,26 @@ function activate(given: ListedMembership['list'], judged = pods): void {
 }
 
 describe('members in the kernel', () => {
+  test('that a new list lacks are closed until the next flip, so that no deny rule by a selector lets go of them', () => {
+    const outside = address('192.0.2.1');
+    const suspect = packet({ source: '192.0.2.1' });
+    const free = { ...suspect, destinationPort: 22 };
+    const judged = policy(
+      [group([], [rule({ action: 'deny' })], { id: 'quarantine', selectors: [selector('quarantine')] })],
+      { action: 'allow', mode: 'enforce', from: 'default_policy' },
+    );
+    const quarantined = change([{ number: 1, keys: [selector('quarantine').key] }], [[outside, 1]]);
+    kernel.members.replace(quarantined);
+    activate(quarantined, judged);
+    expect(passes(free)).toBe(false);
+    const empty = change([], []);
+    kernel.members.replace(empty);
+    expect(kernel.members.uncompiled(empty, kernel.slots.slotInForce ?? 0)).toBe(1);
+    expect([passes(free), kernel.members.count]).toEqual([false, 1]);
+    activate(empty, judged);
+    expect([passes(free), kernel.members.count]).toEqual([true, 0]);
+  });
+
   test('decide random packets like the compiled policy, while members change and the policy stays', () => {
     let closed = 0;
     let owned = 0;
@@ -196,7 +216,9 @@ describe('members in the kernel', () => {
         [[POD, 10]],
       ),
     );
-    expect([passes(https), passes({ ...sql, source: POD + 1 }), members.count]).toEqual([true, false, 1]);
+    expect([passes(https), passes({ ...sql, source: POD + 1 }), members.count]).toEqual([true, false, 2]);
+    members.removeLeaving();
+    expect([passes(https), members.count]).toEqual([true, 1]);
     other.unmap();
   });
 

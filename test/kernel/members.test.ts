@@ -162,10 +162,12 @@ test('members outlive the process, and the first list of the next process replac
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([true, false]);
   const other = { number: 7, keys: DB.keys };
   const added = { ...podIs(other), added: [other] };
-  expect(await datapath.replaceMembers(added)).toMatchObject({ members: 1, flows: 1 });
+  expect(await datapath.replaceMembers(added)).toMatchObject({ members: 2, flows: 1 });
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
   await activate(added, 2);
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
+  const none = { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] };
+  expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 
 test('a pod loses its rights within 60 ms while a policy with 100,000 rules is staged', {

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import type { MemberTables } from '#contracts/member-tables.js';
-import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type MemberList, type MembershipChange, type SelectorSet } from '#contracts/membership.js';
 import { MemberIndex } from '#policy/model/member-index.js';
 import { CLOSED_SET } from './member-layout.js';
 import { MemberSets } from './member-sets.js';
@@ -17,6 +17,8 @@ export class Members {
   readonly #withoutNumber = new Map<SelectorSet, Set<number>>();
   /** The set of each address in `#withoutNumber`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
+  /** Addresses that the last list did not have: closed until the next flip. */
+  #leaving = new Set<number>();
   readonly #awaitGracePeriod: () => void;
 
   constructor(
@@ -55,8 +57,10 @@ export class Members {
   }
 
   /**
-   * Replaces all members, for example those of an earlier process. Removes first the addresses that the list
-   * does not have. Returns the addresses whose entry is another one now.
+   * Replaces all members, for example those of an earlier process. Closes the addresses that the list does not
+   * have until the next flip: the program in force can have more resolved selectors than the scope of the
+   * list, and its deny rules must still match the former members of these selectors. Returns the addresses
+   * whose entry is another one now.
    */
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
@@ -64,10 +68,18 @@ export class Members {
     this.#named.clear();
     this.#withoutNumber.clear();
     this.#waitsFor.clear();
-    const removed = this.change({ added: [], addresses: gone, sets: new Uint32Array(gone.length), dropped: [] });
+    const sets = new Uint32Array(gone.length).fill(CLOSED_MEMBER.number);
+    const closed = this.change({ added: [], addresses: gone, sets, dropped: [] });
     const changed = this.change(list);
+    this.#leaving = new Set(gone);
     this.#table.complete();
-    return new Set([...removed, ...changed]);
+    return new Set([...closed, ...changed]);
+  }
+
+  /** Removes the addresses that the last list did not have. A flip to a program for this list must precede. */
+  removeLeaving(): void {
+    for (const address of this.#leaving) this.#set(address, 0, new Set());
+    this.#leaving.clear();
   }
 
   /** Stores the indexes of all sets for the program of a slot, which no packet reads yet. */
@@ -77,12 +89,12 @@ export class Members {
 
   /**
    * Returns the number of those addresses in a change that are closed in a slot until the policy is compiled
-   * with them.
+   * with them, and of the addresses that the last list did not have.
    */
   uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
     const program = this.#sets.programOf(slot);
     if (program === null) return 0;
-    let count = 0;
+    let count = this.#leaving.size;
     for (let at = 0; at < addresses.length; at++) {
       const set = this.#named.get(u32At(sets, at));
       if (set === undefined) continue;
@@ -108,6 +120,7 @@ export class Members {
   }
 
   #set(address: number, named: number, changed: Set<number>): void {
+    this.#leaving.delete(address);
     const set = this.#named.get(named);
     const before = this.#table.numberOf(address);
     // No change names `CLOSED_MEMBER`. Any other set without a name is a fault of the sender: closed too.

@@ -53,6 +53,7 @@ export function flipProgram({ slots, grants, members, trafficStatistics }: Loade
   trafficStatistics.expectFlip();
   const flipped = slots.flip(before);
   grants.activated(filled);
+  members.removeLeaving();
   trafficStatistics.ruleNameHistory.flip(flipped.epoch);
   return { ...flipped, uncompiled: members.uncompiledIn(filled) };
 }
