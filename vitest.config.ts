@@ -24,6 +24,7 @@ const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/clus
  */
 const timed = [
   'test/kernel/interfaces.test.ts',
+  'test/kernel/members.test.ts',
   'test/cluster/{cluster,etcd-client}.test.ts',
   'test/e2e/inspected-nat.test.ts',
 ];

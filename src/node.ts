@@ -11,6 +11,7 @@ import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
 import { RunningConfig } from '#config/running-config.js';
 import type { ListenAddress } from '#config/value.js';
+import type { MemberList } from '#contracts/membership.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
@@ -124,11 +125,12 @@ export async function runNode(
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
     });
-    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets);
+    const members = new MemberRecord();
+    const knownMembers = (): MemberList | null => (members.isKnown ? members.list() : null);
+    const plane = inspecting === null ? null : createServicePlane(inspecting, sockets, knownMembers);
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
-    const members = new MemberRecord();
     const made: Api[] = [];
     const observer = createObserver(config, log, () => system);
     let isSettled = (): void => {};
@@ -156,7 +158,7 @@ export async function runNode(
     const system: System = createSystem({
       store,
       dataplane,
-      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets),
+      dns: config.dns === null ? null : createDnsProxy(dnsOptions(config.dns, config.dataplane), sockets, knownMembers),
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,

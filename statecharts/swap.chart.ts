@@ -90,8 +90,8 @@ const swap = setup({
     noteUnstage: assign((_, params: { id: string }) => ({ stageRequest: null, unstageRequest: params.id })),
     noteSuperseded: assign({ isSuperseded: true }),
     forgetStageRequest: assign({ stageRequest: null }),
-    noteFlipped: assign(({ context }, { epoch, sinceMs }: Flipped) => ({
-      output: { kind: 'flipped' as const, generation: context.target.generation, epoch, sinceMs },
+    noteFlipped: assign(({ context }, flipped: Flipped) => ({
+      output: { kind: 'flipped' as const, generation: context.target.generation, ...flipped },
     })),
     noteRefused: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'refused' as const, failure } })),
     noteLost: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'lost' as const, failure } })),

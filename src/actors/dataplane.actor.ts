@@ -29,7 +29,7 @@ export type DataplanePorts = {
    */
   readonly beforeClose?: () => Promise<unknown>;
   /** Gives the members of selectors to a datapath that was opened; null on a node without Kubernetes. */
-  readonly members?: Pick<MemberDistribution, 'datapathOpened'> | null;
+  readonly members?: Pick<MemberDistribution, 'datapathOpened' | 'flipped'> | null;
 };
 
 /**
@@ -75,7 +75,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     actors: {
       attach,
       interfaces: interfacesChart.provide({ actors: { attach, settings } }),
-      swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath) }),
+      swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath, ports?.members) }),
       probe: fromPromise(() => datapath().probe()),
       open: fromPromise<Adopted>(async () => {
         const { inForce } = await datapath()
@@ -100,7 +100,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   });
 }
 
-const swapActors = (datapath: () => Datapath) => ({
+const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']) => ({
   stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
     datapath()
       .stage(input.program, input.generation)
@@ -116,7 +116,11 @@ const swapActors = (datapath: () => Datapath) => ({
         throw proofRefused(failure, input.program);
       });
   }),
-  flip: fromPromise(() => datapath().flip()),
+  flip: fromPromise(async () => {
+    const flipped = await datapath().flip();
+    members?.flipped(flipped.uncompiled);
+    return flipped;
+  }),
   unstage: fromPromise(() => datapath().unstage()),
 });
 

@@ -13,8 +13,10 @@ import { isSameScope } from '#policy/model/source-scope.js';
 import { backoffMs } from '#statecharts/failure.js';
 import { MemberFollower, type MemberTaker } from './member-follower.js';
 
-/** Changes within this time are compiled together. */
-const COALESCE_MS = 200;
+/** Changes within this time are compiled together. A change that comes alone waits no longer. */
+const COALESCE_MS = 20;
+/** The least time between two compilations for members, so that other writes and requests go on. */
+const BETWEEN_MS = 200;
 const MOST_WAIT_MS = 30_000;
 
 export type DistributionPorts = {
@@ -42,7 +44,9 @@ export class MemberDistribution {
   #scopeInForce: SelectorScope | null = null;
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
+  /** The number of compilations after which the policy is still outdated. */
   #compilations = 0;
+  #flippedAt = Number.NEGATIVE_INFINITY;
   #counts: Pick<MembersChanged, 'members' | 'refused'> | null = null;
 
   constructor(ports: DistributionPorts) {
@@ -55,9 +59,7 @@ export class MemberDistribution {
 
   /** Emits when the policy in force must be compiled again for its members. */
   readonly outdated: Observable<void> = this.#changed.pipe(
-    audit(() =>
-      timer(this.#compilations === 0 ? COALESCE_MS : backoffMs(this.#compilations, COALESCE_MS, MOST_WAIT_MS)),
-    ),
+    audit(() => timer(this.#waitMs())),
     filter(() => this.#isOutdated()),
     map(() => {
       this.#compilations++;
@@ -93,6 +95,7 @@ export class MemberDistribution {
   /** `uncompiled`: the number of addresses that the program in force has no rules for. */
   flipped(uncompiled: number): void {
     this.#uncompiled = uncompiled;
+    this.#flippedAt = performance.now();
     if (uncompiled === 0) this.#compilations = 0;
     else this.#changed.next();
   }
@@ -100,7 +103,6 @@ export class MemberDistribution {
   /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
   activated(scope: SelectorScope | null): void {
     this.#scopeInForce = scope;
-    this.flipped(0);
     if (this.#isOutdated()) this.#changed.next();
   }
 
@@ -150,6 +152,11 @@ export class MemberDistribution {
     this.#counts = { members, refused };
     this.#uncompiled += uncompiled;
     if (uncompiled > 0) this.#changed.next();
+  }
+
+  #waitMs(): number {
+    if (this.#compilations > 0) return backoffMs(this.#compilations, BETWEEN_MS, MOST_WAIT_MS);
+    return Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
   }
 
   #isOutdated(): boolean {

@@ -1,6 +1,5 @@
 import type { Fact } from '#bus/bus-messages.js';
 import { MemberDistribution } from './member-distribution.js';
-import type { MemberTaker } from './member-follower.js';
 import { SelectorMembers } from './selector-members.js';
 import type { KubernetesPorts, SystemPorts } from './system-contract.js';
 
@@ -26,8 +25,8 @@ export function selectorPart(
   const distribution = new MemberDistribution({
     record,
     datapath: dataplane?.datapath ?? null,
-    dns: dns as unknown as MemberTaker<unknown> | null,
-    servicePlane: (servicePlane?.plane ?? null) as unknown as MemberTaker<unknown> | null,
+    dns,
+    servicePlane: servicePlane?.plane ?? null,
     store: (objects) => store.kubernetesObjects.write(objects),
     trouble,
   });

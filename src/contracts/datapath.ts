@@ -184,9 +184,10 @@ export type Adoption = {
 export type Enforced = { readonly generation: number; readonly sinceMs: number | null };
 /**
  * The result of a flip. `sinceMs`: Unix time in milliseconds since when the kernel enforces the generation.
- * It is earlier than the flip if the generation was already in force.
+ * It is earlier than the flip if the generation was already in force. `uncompiled`: the addresses that are
+ * closed until the policy is compiled again, because the members changed after the compilation.
  */
-export type Flipped = { readonly epoch: number; readonly sinceMs: number };
+export type Flipped = { readonly epoch: number; readonly sinceMs: number; readonly uncompiled: number };
 export type Attachment = {
   readonly interface: string;
   readonly ifindex: number;

@@ -1,4 +1,5 @@
 import type { LookupTables } from './dns-lookup-tables.js';
+import type { SelectorTables } from './member-tables.js';
 import type { Program } from './program.js';
 
 /** The tables that decide DNS lookups by the policy with this generation. */
@@ -7,8 +8,11 @@ export type Lookups = {
   /** The text of each pattern, by the number that the pattern has in `LookupTables`. */
   readonly patterns: readonly string[];
   readonly tables: LookupTables;
+  /** For sources with an owner; null if the policy has no resolved selector. */
+  readonly selectors: SelectorTables | null;
 };
 
-export function lookupsOf({ names, lookups: tables }: Program, generation: number): Lookups {
-  return { generation, patterns: names.map(({ text }) => text), tables };
+export function lookupsOf({ names, lookups: tables, members }: Program, generation: number): Lookups {
+  const selectors = members === null ? null : { selectors: members.selectors, sets: members.sets };
+  return { generation, patterns: names.map(({ text }) => text), tables, selectors };
 }

@@ -13,15 +13,20 @@ type PolicyOrProgram<P> =
 /**
  * The policy or the program by which the service plane decides redirected connections, and its generation.
  */
-export type Inspection = PolicyOrProgram<Policy> & { readonly generation: number };
+export type Inspection = PolicyOrProgram<Policy> & Scoped;
+
+type Scoped = {
+  readonly generation: number;
+  /** The scope for which the policy was compiled. */
+  readonly scope: SelectorScope;
+};
 
 /** The form in which an `Inspection` is sent to a service-plane thread. */
-export type InspectionImage = PolicyOrProgram<PolicyImage> & {
-  readonly generation: number;
-  readonly scope: SelectorScope;
-  /** Whether at least one rule of the policy intercepts TLS. */
-  readonly intercepts: boolean;
-};
+export type InspectionImage = PolicyOrProgram<PolicyImage> &
+  Scoped & {
+    /** Whether at least one rule of the policy intercepts TLS. */
+    readonly intercepts: boolean;
+  };
 
 /** A serialised policy in memory that several threads share. */
 export type PolicyImage = {

@@ -75,7 +75,10 @@ export type MemberPage = {
 };
 
 export type KubernetesListener = {
-  /** Takes members. The thread sends the next message after the promise has resolved. */
+  /**
+   * Takes members. The thread sends the next message after the promise has resolved. The promise must not
+   * wait for `membership`. If it rejects, the thread is started again.
+   */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
   /** The thread ended by an error, and was started again. The members stay in force until its first message. */
@@ -85,8 +88,9 @@ export type KubernetesListener = {
 export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
-   * first message to the listener follows at once if the store has objects or no integration is used;
-   * otherwise when the first lists are complete.
+   * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
+   * has the objects of each integration, otherwise when their first lists are complete. After the time of a
+   * call of `membership` it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. The objects of an integration that is missing are removed, also from the store. */
@@ -96,7 +100,7 @@ export type KubernetesSource = {
   /**
    * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
    * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call.
+   * resolves. The selectors stay named until the next call. Without `use`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   facts(integration: string): Promise<IntegrationFacts>;

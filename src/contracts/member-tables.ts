@@ -5,18 +5,23 @@ import type { IntervalPool, Intervals } from './interval-map.js';
  * it: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX` stands for a
  * set that the program does not contain.
  */
-export type MemberTables = MemberTrees & {
-  /** Maps a population to the number of its list in `lists`. */
-  readonly lists: Uint32Array;
+export type MemberTables = MemberTrees &
+  SelectorTables & {
+    /** Maps a population to the number of its list in `lists`. */
+    readonly lists: Uint32Array;
+    /**
+     * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are
+     * the elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
+     */
+    readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
+  };
+
+/** The step from a set of selectors to the index of its set of groups. */
+export type SelectorTables = {
   /** The resolved selectors that groups name, with the ascending indexes of their groups in the policy. */
   readonly selectors: readonly { readonly key: string; readonly groups: readonly number[] }[];
   /** The sets of groups, each ascending. The first set is empty. */
   readonly sets: readonly (readonly number[])[];
-  /**
-   * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are the
-   * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
-   */
-  readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
 };
 
 /** Two steps from a source and the index of its set of groups to a population. */

@@ -12,17 +12,17 @@ import type { Prefix } from './policy-model.js';
 export type SelectorSet = { readonly number: number; readonly keys: readonly string[] };
 
 /**
- * The set of an owner for which no selector can be decided, for example because its labels exceed a bound. Its
- * address is closed in each network: it gets no allow rule of a group with selectors, and every deny rule of
- * such groups (D19a). No change adds or drops this set.
+ * The set of an owner for which no selector can be decided, for example because its labels exceed a bound.
+ * Its address is closed in each network: it gets no allow rule of a group with selectors, and every deny rule
+ * of such groups (D19a). No change adds or drops this set.
  */
 export const CLOSED_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
 
 /**
  * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
- * or 0 if no object owns the address any more. A number that no change has added means `CLOSED_MEMBER`. `added` are the sets that no earlier change has named.
- * `dropped` are the numbers of sets that no address has after the change. A dropped number never occurs
- * again.
+ * or 0 if no object owns the address any more. A number that no change has added means `CLOSED_MEMBER`.
+ * `added` are the sets that no earlier change has named. `dropped` are the numbers of sets that no address
+ * has after the change. A dropped number never occurs again.
  * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
  * A scope that resolves more selectors comes after the changes with the members of these selectors.
  */
@@ -33,7 +33,7 @@ export type MembershipChange = {
   readonly dropped: readonly number[];
 };
 
-/** All members at one time, as the change from no members. `added` has each set that occurs in `sets`. */
+/** All members at one time, as the change from no members. `added` has the sets that occur in `sets`. */
 export type MemberList = MembershipChange;
 
 /**

@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import type { DnsOptions } from './dns-options.js';
@@ -11,6 +12,7 @@ import type { DnsStats } from './dns-proxy.js';
 export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
 /** Messages from the main thread to the DNS thread. */
 export type ToDnsThread =
+  | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly lookups: Lookups }
   | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
@@ -19,6 +21,8 @@ export type DnsRequests = {
   /** See `LocalDnsProxy.open`. */
   open(descriptors: SocketDescriptors, waitMs: number): void;
   change(settings: DnsSettings, descriptors: SocketDescriptors): void;
+  changeMembers(change: MembershipChange): void;
+  replaceMembers(list: MemberList): void;
   close(): void;
   stats(): DnsStats;
   names(): readonly KnownName[];

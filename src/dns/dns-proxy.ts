@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { KnownName } from '#contracts/known-name.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 
 /**
@@ -22,6 +23,13 @@ export type DnsProxy = {
   change(settings: DnsSettings): Promise<void>;
   /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
   use(lookups: Lookups): void;
+  /**
+   * Changes the owners of sources (D38a). Resolves when the proxy decides each query by them. A proxy that is
+   * not open has them at its next `open`.
+   */
+  changeMembers(change: MembershipChange): Promise<void>;
+  /** Replaces all members. Before the first call, no source gets an allow rule by a selector. */
+  replaceMembers(list: MemberList): Promise<void>;
   /**
    * Sets the `MessagePort` over which the proxy requests grants from the datapath thread; see
    * `Datapath.grantPort`. With null, lookups that need a grant fail.

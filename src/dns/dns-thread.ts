@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#sockets/descriptors.js';
 import { ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
@@ -13,10 +14,15 @@ import { socketsOf } from './dns-sockets.js';
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
  * dies, pending requests to the thread fail and `watch` reports `worker_died`; the next `open` starts a new
- * thread.
+ * thread. `members` returns all members as a new thread has to know them; null while they are not known. The
+ * caller changes its own record before it calls `changeMembers` or `replaceMembers`.
  */
-export function createDnsProxy(options: DnsOptions, sockets = new ListeningSockets()): DnsProxy {
-  return new DnsThread(options, sockets);
+export function createDnsProxy(
+  options: DnsOptions,
+  sockets = new ListeningSockets(),
+  members: () => MemberList | null = () => null,
+): DnsProxy {
+  return new DnsThread(options, sockets, members);
 }
 
 type Thread = WorkerClient<DnsRequests, ToDnsThread, FromDnsThread>;
@@ -31,12 +37,16 @@ class DnsThread implements DnsProxy {
   constructor(
     private options: DnsOptions,
     private readonly sockets: ListeningSockets,
+    private readonly members: () => MemberList | null,
   ) {}
 
   async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
     await this.#end();
     const { descriptors, isKept } = this.sockets.open('dns', socketsOf(this.options));
     const thread = this.#start();
+    // The members come before the first policy, so that no query is decided without them.
+    const list = this.members();
+    if (list !== null) thread.send({ kind: 'members', list });
     if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });
     thread.send({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
@@ -60,6 +70,14 @@ class DnsThread implements DnsProxy {
   use(lookups: Lookups): void {
     this.#lookups = lookups;
     this.#thread?.send({ kind: 'use', lookups });
+  }
+
+  changeMembers(change: MembershipChange): Promise<void> {
+    return this.#withThread((thread) => thread.request('changeMembers', [change]));
+  }
+
+  replaceMembers(list: MemberList): Promise<void> {
+    return this.#withThread((thread) => thread.request('replaceMembers', [list]));
   }
 
   grantBy(port: MessagePort | null): void {
@@ -120,6 +138,17 @@ class DnsThread implements DnsProxy {
       },
     });
     return this.#thread;
+  }
+
+  /** Sends a request. If the thread ends before its reply, the next thread gets all members at its start. */
+  async #withThread(ask: (thread: Thread) => Promise<void>): Promise<void> {
+    const thread = this.#thread;
+    if (thread === null) return;
+    try {
+      await ask(thread);
+    } catch (failure) {
+      if (!thread.isOver) throw failure;
+    }
   }
 
   #opened(): Thread {

@@ -16,6 +16,9 @@ const proxy = new LocalDnsProxy(
 
 function handle(message: ToDnsThread): void {
   switch (message.kind) {
+    case 'members':
+      proxy.resolver.members.replace(message.list);
+      return;
     case 'use':
       proxy.resolver.use(message.lookups);
       return;
@@ -31,6 +34,8 @@ parent.serve(
   {
     open: (descriptors, waitMs) => proxy.open(descriptors, waitMs),
     change: (settings, descriptors) => proxy.change(settings, descriptors),
+    changeMembers: (change) => proxy.resolver.members.change(change),
+    replaceMembers: (list) => proxy.resolver.members.replace(list),
     close: () => proxy.close(),
     stats: () => proxy.stats(),
     names: () => proxy.names(),

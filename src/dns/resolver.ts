@@ -1,10 +1,10 @@
 import type { Lookups } from '#contracts/dns-lookups.js';
-import { CLOSED_INDEX } from '#contracts/member-tables.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import type { EdnsOption } from '#dns/wire/edns.js';
-import { LookupIndex } from '#policy/evaluate/lookup-index.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { MemberRecord } from '#policy/model/member-record.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
+import { ActiveLookups } from './active-lookups.js';
 import type { AnswerCache, CachedAnswer, RemovedAddress } from './answer-cache.js';
 import type { AnswerGrants } from './answer-grants.js';
 import { nowMs } from './clock.js';
@@ -29,7 +29,6 @@ const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
 type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
-type ActiveLookups = Pick<Lookups, 'generation' | 'patterns'> & { readonly index: LookupIndex };
 
 /** The parts of the DNS proxy that the resolver uses. The DNS proxy creates and closes these parts. */
 type ResolverParts = {
@@ -47,6 +46,8 @@ type ResolverParts = {
  * or with an answer of an upstream (D9–D12).
  */
 export class Resolver {
+  /** The owners of sources. A change takes effect with the next query. */
+  readonly members = new MemberRecord();
   #active: ActiveLookups | null = null;
   /**
    * The sequence number of the lookup tables. `use` and `invalidateGrants` increase this number. Grants from
@@ -61,8 +62,8 @@ export class Resolver {
     private readonly parts: ResolverParts,
   ) {}
 
-  use({ generation, patterns, tables }: Lookups): void {
-    this.#active = { index: new LookupIndex(tables), patterns, generation };
+  use(lookups: Lookups): void {
+    this.#active = new ActiveLookups(lookups, this.members);
     this.#number++;
   }
 
@@ -101,8 +102,7 @@ export class Resolver {
       this.#fail(query, EXTENDED_ERROR.notReady, 'no policy is in force yet', done);
       return;
     }
-    // The DNS thread does not know the owners of sources, so that no source gets an allow rule by a selector.
-    const word = active.index.decide(source, query.key, CLOSED_INDEX);
+    const word = active.decide(source, query.key);
     this.parts.sightings.add(source, query.key, query.type, active.generation, word);
     this.parts.hits.add(active.generation, rankOf(word));
     if (verdictOf(word) === 'deny' && !isAudited(word)) {
@@ -227,8 +227,7 @@ export class Resolver {
   #finish(kept: CachedAnswer, client: PendingClient, now: number, options: readonly EdnsOption[] = []): void {
     const active = this.#active;
     if (active === null) return;
-    const patternsOf = (key: NameKey): readonly string[] =>
-      active.index.matching(key).flatMap((at) => active.patterns[at] ?? []);
+    const patternsOf = (key: NameKey): readonly string[] => active.matching(key);
     this.parts.answerGrants.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
       const { query, limit, done } = client;
       if (!isInForce) {

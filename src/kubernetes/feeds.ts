@@ -10,8 +10,8 @@ export type FeedScope = {
 };
 
 /**
- * The lists and watches of these scopes begin, or one of them delivers objects. Only the versions of feeds with
- * the same `cluster` can be compared.
+ * The lists and watches of these scopes begin, or one of them delivers objects. Only the versions of feeds
+ * with the same `cluster` can be compared.
  */
 export type FeedEvent =
   | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }

@@ -7,8 +7,8 @@ import type { SelectorIndex } from './selector-index.js';
  *   because all processes of the node have that address. `first`: the name of one of them.
  * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
  *   because their networks or the pods of all namespaces are not known.
- * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have the
- *   wrong shape. Their addresses are closed. `first`: the name of one of them.
+ * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have
+ *   the wrong shape. Their addresses are closed. `first`: the name of one of them.
  * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
  */
 export type MembershipWarning =

@@ -85,7 +85,7 @@ export class Memberships implements Members {
     this.#integration(name).objects.restore(objects, complete);
   }
 
-  /** Removes the objects of an integration because those of another cluster follow, before the next `take`. */
+  /** Removes the objects of an integration. Before the next `take`, those of another cluster follow. */
   clear(name: string): void {
     this.#integrations.get(name)?.objects.clear();
   }

@@ -25,8 +25,8 @@ export class ObjectReader {
   readonly #strings = new Map<string, string>();
 
   /**
-   * Returns the record of an object. A pod or a node of which a part is damaged keeps those addresses that can
-   * be read, and is undecided. Without its record, the address would have no owner, and no deny rule by a
+   * Returns the record of an object. A pod or a node of which a part is damaged keeps those addresses that
+   * can be read, and is undecided. Without its record, the address would have no owner, and no deny rule by a
    * selector would match it. Returns undefined if the object has no identity. Never throws.
    */
   read(resource: ResourceName, value: unknown): KubernetesObject | undefined {

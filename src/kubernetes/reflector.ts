@@ -158,8 +158,8 @@ class Reflector<Kept> {
   }
 
   /**
-   * Reports all objects of a new list. Returns the version of the list. A list beyond the bounds fails, so that
-   * the objects before stay in force.
+   * Reports all objects of a new list. Returns the version of the list. A list beyond the bounds fails, so
+   * that the objects before stay in force.
    */
   async #list(session: ApiSession): Promise<number> {
     const objects: Kept[] = [];

@@ -11,7 +11,7 @@ const MAX_UNUSED = 65_536;
 
 /** Gives each set of selectors a number. A number is never given to another set. */
 export class SelectorSets {
-  /** The set of owners for which no selector can be decided. Its count begins with 1, so that it is never unused. */
+  /** The set of owners for which no selector can be decided. Its count begins with 1: it is never unused. */
   readonly closed: CountedSet = { ...CLOSED_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
   /** Sets without addresses. The set that is unused for the longest time is first. */

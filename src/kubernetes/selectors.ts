@@ -80,8 +80,8 @@ export function isSelected(
 }
 
 /**
- * Whether a selector selects a pod if the labels of its namespace are the right ones. While the namespace of a
- * pod is not known, such a selector cannot be decided.
+ * Whether a selector selects a pod if the labels of its namespace are the right ones. While the namespace of
+ * a pod is not known, such a selector cannot be decided.
  */
 export function mayBeSelected(selector: ParsedSelector, pod: PodRecord): boolean {
   if (selector.resource !== 'pods' || selector.namespaceLabels === undefined) return false;

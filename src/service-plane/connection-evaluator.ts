@@ -1,8 +1,10 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
 import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Grants, Packet } from '#contracts/policy-model.js';
 import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import { MemberRecord } from '#policy/model/member-record.js';
 import { deciderKey } from '#policy/model/rule-names.js';
 import { readPolicy } from './policy-image.js';
 
@@ -10,8 +12,12 @@ const GRANTS_MS = 1_000;
 
 const EVERY_GRANT: Grants = { has: () => true };
 
-/** Finds the rules and defaults of the policy in force that can decide a connection. */
+/**
+ * Finds the rules and defaults of the policy in force that can decide a connection, by the owners of sources
+ * (D38a).
+ */
 export class ConnectionEvaluator {
+  readonly #members = new MemberRecord();
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
@@ -28,12 +34,28 @@ export class ConnectionEvaluator {
   }
 
   use(image: InspectionImage): void {
-    const { generation, program, policy } = image;
+    const { generation, scope, program, policy } = image;
     this.#inspection =
       policy === null
-        ? { generation, program, policy }
-        : { generation, program, policy: readPolicy(policy, this.#inspection?.policy ?? null) };
-    this.#steps = new StepFinder(this.#inspection);
+        ? { generation, scope, program, policy }
+        : { generation, scope, program, policy: readPolicy(policy, this.#inspection?.policy ?? null) };
+    this.#find();
+  }
+
+  /** Changes the owners of sources. The next `stepsOf` uses them. */
+  changeMembers(change: MembershipChange): void {
+    this.#members.change(change);
+  }
+
+  /** Replaces all members. Before the first call, each source is closed. */
+  replaceMembers(list: MemberList): void {
+    this.#members.replace(list);
+    this.#find();
+  }
+
+  #find(): void {
+    if (this.#inspection === null) return;
+    this.#steps = new StepFinder(this.#inspection, this.#members.isKnown ? this.#members : null);
   }
 
   /** Makes decisions that need grants wait for `grantsBy`, for at most this time. */

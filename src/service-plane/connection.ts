@@ -2,7 +2,8 @@ import type { Socket } from 'node:net';
 import { itemAt } from '#arrays/read.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import { decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import { type ClientBytes, NO_BYTES, NO_CLIENT_BYTES, type Outcome, type QueriedServer } from './carried-out.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import { connectUpstream } from './connect-upstream.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
@@ -14,30 +15,6 @@ import { HelloReader } from './tls/hello-reader.js';
 const HELLO_MS = 5_000;
 const FLIGHT_MS = 5_000;
 const UNREAD: HelloFacts = { kind: 'unreadable', fault: 'incomplete' };
-const NO_BYTES = Buffer.alloc(0);
-
-/**
- * A verdict with its reason and its step. The step is the rule or default that decided. The reason is a
- * reason of the policy evaluation, or a fault of the connection.
- */
-type Outcome = Pick<Decided, 'step' | 'verdict'> & {
-  readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;
-};
-
-/**
- * Client bytes that the connection has not forwarded to the server yet. `hello`: the TLS records that contain
- * the ClientHello; `behind`: the bytes after these records; `body`: the body of the ClientHello message. If
- * no ClientHello could be read, `body` is empty, and `hello` contains all bytes.
- */
-type ClientBytes = { readonly hello: Buffer; readonly body: Uint8Array; readonly behind: Buffer };
-
-/**
- * A server that has received the ClientHello: its socket, and the server bytes that the connection has not
- * forwarded to the client yet (`held`).
- */
-type QueriedServer = { readonly server: Socket; readonly held: Buffer };
-
-const NO_CLIENT_BYTES: ClientBytes = { hello: NO_BYTES, body: NO_BYTES, behind: NO_BYTES };
 
 /** An established connection that already has a verdict. */
 type EstablishedConnection = {
@@ -58,6 +35,10 @@ export class Connection {
   #live: EstablishedConnection | null = null;
   /** The generation of the policy from which `#steps()` last returned rules and defaults. */
   #generation = 0;
+  /** The number of changes of the policy and of the owner of the source. */
+  #changes = 0;
+  /** The value of `#changes` for which `#steps()` last returned rules and defaults. */
+  #stepsFor = 0;
   #isOver = false;
   #cancel: () => void = () => {};
 
@@ -95,8 +76,16 @@ export class Connection {
     this.#carryOut({ step: decision.step, verdict, reason }, NO_CLIENT_BYTES, null);
   }
 
-  /** Evaluates an established connection again, after a policy change (D19b). */
+  /**
+   * Must be called after a change of the policy or of the owner of the source. Evaluates an established
+   * connection again (D19b). Any other connection is decided by the new rules.
+   */
   async decideAgain(): Promise<void> {
+    this.#changes += 1;
+    await this.#decideEstablished();
+  }
+
+  async #decideEstablished(): Promise<void> {
     if (this.#live === null) return;
     // Also try expired grants: an established connection keeps its verdict after the expiry of the grant that
     // permitted it (D12).
@@ -118,26 +107,28 @@ export class Connection {
 
   /**
    * Returns the rules and defaults that can decide the connection, in the order of evaluation; null before
-   * the first policy. All belong to one policy: if the policy changes during the read, the method reads
-   * again.
+   * the first policy. All belong to one policy and one owner of the source: if one of them changes during the
+   * read, the method reads again.
    */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
     const { evaluator } = this.plane;
     for (;;) {
+      const changes = this.#changes;
       const { generation } = evaluator;
       const steps = await evaluator.stepsOf(this.flow, expiredToo);
-      if (generation !== evaluator.generation) continue;
+      if (changes !== this.#changes) continue;
       this.#generation = generation;
+      this.#stepsFor = changes;
       return steps;
     }
   }
 
   /**
-   * Decides the connection by `steps`, which the caller read before it waited for bytes. If another policy
-   * has come into force during the wait, decides the connection by the new policy.
+   * Decides the connection by `steps`, which the caller read before it waited for bytes. If the policy or the
+   * owner of the source has changed during the wait, reads the steps again.
    */
   #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
-    if (this.#generation === this.plane.evaluator.generation) {
+    if (this.#stepsFor === this.#changes) {
       this.#decide(steps, said, asked);
       return;
     }
@@ -149,12 +140,12 @@ export class Connection {
   }
 
   /**
-   * Makes each later policy change evaluate the connection again by `live`. If the policy has already
-   * changed, evaluates the connection now.
+   * Makes each later change evaluate the connection again by `live`. If the steps have already changed,
+   * evaluates the connection now.
    */
   #goLive(live: EstablishedConnection): void {
     this.#live = live;
-    if (this.#generation !== this.plane.evaluator.generation) void this.decideAgain();
+    if (this.#stepsFor !== this.#changes) void this.#decideEstablished();
   }
 
   #readHello(steps: readonly Step[]): void {
@@ -234,9 +225,9 @@ export class Connection {
         return;
       }
       if (server === null) return this.#refuse('server_unreachable');
-      if (this.#generation !== this.plane.evaluator.generation) {
-        // Another policy came into force while the server connection was being opened. Decide again before
-        // the server receives any byte.
+      if (this.#stepsFor !== this.#changes) {
+        // The policy or the owner of the source changed while the server connection was being opened. Decide
+        // again before the server receives any byte.
         server.destroy();
         return this.#settle([], said);
       }

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
@@ -96,6 +97,18 @@ export class LocalServicePlane {
 
   use(image: InspectionImage): void {
     this.#plane.evaluator.use(image);
+    for (const connection of this.#connections) void connection.decideAgain();
+  }
+
+  /** Changes the owners of sources, and evaluates the connections of these sources again (D38a). */
+  changeMembers(change: MembershipChange): void {
+    this.#plane.evaluator.changeMembers(change);
+    const changed = new Set(change.addresses);
+    for (const connection of this.#connections) if (changed.has(connection.flow.source)) void connection.decideAgain();
+  }
+
+  replaceMembers(list: MemberList): void {
+    this.#plane.evaluator.replaceMembers(list);
     for (const connection of this.#connections) void connection.decideAgain();
   }
 

@@ -1,5 +1,6 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config-reload.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
@@ -87,6 +88,11 @@ export class PlaneThread {
 
   open = (fd: number, waitMs: number): Promise<void> => this.#thread.request('open', [fd, waitMs]);
   change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
+  /** Sends members. If the thread ends before its reply, the next thread gets all members at its start. */
+  changeMembers = (change: MembershipChange): Promise<void> =>
+    this.#unlessOver(this.#thread.request('changeMembers', [change]));
+  replaceMembers = (list: MemberList): Promise<void> =>
+    this.#unlessOver(this.#thread.request('replaceMembers', [list]));
   close = (): Promise<void> => this.#thread.request('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
 
@@ -99,6 +105,14 @@ export class PlaneThread {
       this.#point = null;
     }
     this.tell({ kind: 'join_by', point });
+  }
+
+  async #unlessOver(done: Promise<void>): Promise<void> {
+    try {
+      await done;
+    } catch (failure) {
+      if (!this.#thread.isOver) throw failure;
+    }
   }
 
   #resetJoined(): void {

@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { SharedHandover } from '#sockets/handover.js';
@@ -33,6 +34,7 @@ export type SpliceOrder =
   | { readonly spliceBy: SpliceOffload };
 /** Messages from the main thread to a service-plane thread. */
 export type ToPlaneThread =
+  | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
   /** See `LocalServicePlane.accept`. */
   | { readonly kind: 'accept'; readonly inspection: InspectionImage }
@@ -45,6 +47,8 @@ export type PlaneRequests = {
   /** See `LocalServicePlane.open`. */
   open(fd: number, waitMs: number): void;
   change(settings: ServicePlaneSettings): void;
+  changeMembers(change: MembershipChange): void;
+  replaceMembers(list: MemberList): void;
   close(): void;
   stats(): ThreadStats;
 };

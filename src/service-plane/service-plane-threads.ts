@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { descriptorIn, type ListeningSocket, ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
@@ -22,10 +23,16 @@ const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisf
 /**
  * Creates a service plane that runs in its own threads. All threads listen on one address, and the kernel
  * distributes connections among the threads. If a thread ends unexpectedly, its connections are reset, and
- * `watch` reports `worker_died`. The next `open` starts all threads again.
+ * `watch` reports `worker_died`. The next `open` starts all threads again. `members` returns all members as a
+ * new thread has to know them; null while they are not known. The caller changes its own record before it
+ * calls `changeMembers` or `replaceMembers`.
  */
-export function createServicePlane(options: ServicePlaneOptions, sockets = new ListeningSockets()): ServicePlane {
-  return new ServicePlaneThreads(options, sockets);
+export function createServicePlane(
+  options: ServicePlaneOptions,
+  sockets = new ListeningSockets(),
+  members: () => MemberList | null = () => null,
+): ServicePlane {
+  return new ServicePlaneThreads(options, sockets, members);
 }
 
 class ServicePlaneThreads implements ServicePlane {
@@ -48,6 +55,7 @@ class ServicePlaneThreads implements ServicePlane {
   constructor(
     private options: ServicePlaneOptions,
     private readonly sockets: ListeningSockets,
+    private readonly members: () => MemberList | null,
   ) {}
 
   get threads(): number {
@@ -71,6 +79,9 @@ class ServicePlaneThreads implements ServicePlane {
     );
     this.#threads = threads;
     this.#faults = NO_FAULTS;
+    // The members come before each policy, so that no thread decides by a policy without its members.
+    const list = this.members();
+    if (list !== null) this.#sendToAll({ kind: 'members', list });
     if (this.#inspection !== null) this.#sendToAll({ kind: 'use', inspection: this.#inspection });
     this.#sendToAll({ kind: 'use_ca', ca: this.#ca });
     this.#sendToAll({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
@@ -109,6 +120,14 @@ class ServicePlaneThreads implements ServicePlane {
     if (this.#inspection !== null) return;
     this.#early = inspection;
     this.#sendToAll({ kind: 'accept', inspection });
+  }
+
+  async changeMembers(change: MembershipChange): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.changeMembers(change)));
+  }
+
+  async replaceMembers(list: MemberList): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.replaceMembers(list)));
   }
 
   useCa(ca: InterceptCa | null): void {

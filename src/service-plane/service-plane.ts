@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
@@ -29,6 +30,14 @@ export type ServicePlane = {
    * whose decision needs grants still waits for it, at most 30 seconds.
    */
   accept(inspection: InspectionImage): void;
+  /**
+   * Changes the owners of sources (D38a), and evaluates the existing connections of changed sources again.
+   * Resolves when all threads decide connections by the members. The members of a policy must come before
+   * `use` or `accept`. A service plane that is not open has them at its next `open`.
+   */
+  changeMembers(change: MembershipChange): Promise<void>;
+  /** Replaces all members. Before the first call, no source gets an allow rule by a selector. */
+  replaceMembers(list: MemberList): Promise<void>;
   /**
    * Sets the CA that signs leaf certificates. With null, the service plane intercepts no connection. A
    * connection that a rule would intercept is then denied; in audit mode, it passes uninspected.

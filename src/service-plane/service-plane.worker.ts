@@ -17,6 +17,9 @@ const plane = new LocalServicePlane(
 
 function handle(message: ToPlaneThread): void {
   switch (message.kind) {
+    case 'members':
+      plane.replaceMembers(message.list);
+      return;
     case 'use':
       plane.use(message.inspection);
       return;
@@ -41,6 +44,8 @@ parent.serve(
   {
     open: (fd, waitMs) => plane.open(fd, waitMs),
     change: (settings) => plane.change(settings),
+    changeMembers: (change) => plane.changeMembers(change),
+    replaceMembers: (list) => plane.replaceMembers(list),
     close: () => plane.close(),
     stats: () => plane.stats(),
   },

@@ -1,4 +1,4 @@
-import { type MessagePort, parentPort, type Transferable } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort, type Transferable } from 'node:worker_threads';
 import { terminationPoint } from '#libc/termination-guard.js';
 import type {
   ReplyMessage,
@@ -15,7 +15,16 @@ type Handlers<A extends ThreadRequests<A>> = {
   ) => RequestResult<A, Kind> | Promise<RequestResult<A, Kind>>;
 };
 
-type ServeOptions<A> = {
+/** An urgent handler must call one of these functions, once. The reply is sent before the call returns. */
+export type UrgentReply<T> = { readonly done: (value: T) => void; readonly failed: (failure: unknown) => void };
+
+type UrgentHandlers<A extends ThreadRequests<A>, Urgent extends keyof A> = {
+  readonly [Kind in Urgent]: (reply: UrgentReply<RequestResult<A, Kind>>, ...asked: RequestParameters<A, Kind>) => void;
+};
+
+type ServeOptions<A extends ThreadRequests<A>, Urgent extends keyof A> = {
+  /** Handlers of the requests that `serveUrgent` serves before others. */
+  readonly urgent?: UrgentHandlers<A, Urgent>;
   /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
   readonly failureOf?: (failure: unknown) => unknown;
   /** Called after the reply to a request was sent, with the name of the request. */
@@ -27,6 +36,10 @@ type ServeOptions<A> = {
 /** Runs in a worker thread, and serves the requests that the parent sends with its `WorkerClient`. */
 export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = never> {
   readonly #port: MessagePort;
+  #handle: (message: RequestMessage | Received) => void = () => {};
+  #isUrgent: (message: RequestMessage | Received) => boolean = () => false;
+  /** Messages that `serveUrgent` took from the port and did not serve. */
+  readonly #deferred: (RequestMessage | Received)[] = [];
 
   /**
    * Create one server in each worker thread, after its modules are loaded. The constructor releases the
@@ -47,17 +60,63 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
    * request, and sends its result as the reply. Passes all other messages to `received`, in the order of
    * their arrival.
    */
-  serve(handlers: Handlers<A>, received: (message: Received) => void = () => {}, options: ServeOptions<A> = {}): void {
+  serve<Urgent extends keyof A = never>(
+    handlers: Omit<Handlers<A>, Urgent>,
+    received: (message: Received) => void = () => {},
+    options: ServeOptions<A, Urgent> = {},
+  ): void {
+    this.#handle = (message) => {
+      if (!isRequest(message)) received(message);
+      else if (isUrgent(message, options)) this.#replyUrgently(message, options);
+      else void this.#reply(message, handlers as Handlers<A>, options);
+    };
+    this.#isUrgent = (message) => isRequest(message) && isUrgent(message, options);
     this.#port.on('message', (message: RequestMessage | Received) => {
-      if (isRequest(message)) void this.#reply(message, handlers, options);
-      else received(message);
+      if (this.#deferred.length === 0 || this.#isUrgent(message)) this.#handle(message);
+      else this.#deferred.push(message);
     });
   }
 
-  async #reply(
+  /**
+   * Serves the urgent requests that wait. Work that keeps the event loop from running calls this method
+   * between its steps. All other messages are served after the work, in the order of their arrival.
+   */
+  serveUrgent(): void {
+    for (let next = receiveMessageOnPort(this.#port); next !== undefined; next = receiveMessageOnPort(this.#port)) {
+      const { message } = next as { readonly message: RequestMessage | Received };
+      if (this.#isUrgent(message)) this.#handle(message);
+      else if (this.#deferred.push(message) === 1) setImmediate(() => this.#serveDeferred());
+    }
+  }
+
+  #serveDeferred(): void {
+    // A message stays first in the queue while it is served, so that no later message overtakes it.
+    for (let next = this.#deferred[0]; next !== undefined; next = this.#deferred[0]) {
+      this.#handle(next);
+      this.#deferred.shift();
+    }
+  }
+
+  #replyUrgently<Urgent extends keyof A>(
+    { id, name: what, parameters: asked }: RequestMessage,
+    { urgent, failureOf = sentFailure }: ServeOptions<A, Urgent>,
+  ): void {
+    const handler = urgent?.[what as Urgent];
+    if (handler === undefined) return;
+    const failed = (failure: unknown): void =>
+      this.#port.postMessage({ kind: 'failure', id, failure: failureOf(failure) } satisfies ReplyMessage);
+    const done = (value: unknown): void => this.#port.postMessage({ kind: 'answer', id, value } satisfies ReplyMessage);
+    try {
+      handler({ done, failed }, ...(asked as RequestParameters<A, Urgent>));
+    } catch (failure) {
+      failed(failure);
+    }
+  }
+
+  async #reply<Urgent extends keyof A>(
     { id, name: what, parameters: asked }: RequestMessage,
     handlers: Handlers<A>,
-    options: ServeOptions<A>,
+    options: ServeOptions<A, Urgent>,
   ): Promise<void> {
     const asks = what as keyof A;
     let message: ReplyMessage;
@@ -70,6 +129,13 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
     this.#port.postMessage(message, transferred ?? []);
     options.replied?.(asks);
   }
+}
+
+function isUrgent<A extends ThreadRequests<A>, Urgent extends keyof A>(
+  { name }: RequestMessage,
+  { urgent }: ServeOptions<A, Urgent>,
+): boolean {
+  return urgent !== undefined && Object.hasOwn(urgent, name);
 }
 
 function isRequest(message: unknown): message is RequestMessage {

@@ -93,7 +93,7 @@ export function fakeDatapath(): FakeDatapath {
       await fake.on.flip?.();
       inForce = staged;
       epoch++;
-      return { epoch, sinceMs: FLIPPED_AT };
+      return { epoch, sinceMs: FLIPPED_AT, uncompiled: 0 };
     },
     unstage: async () => {
       fake.log.push('unstage');

@@ -14,7 +14,7 @@ import { generateMembership, generatePolicy, packetGenerator } from '#test/polic
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { back } from './conversation.js';
-import { TCP } from './frame.js';
+import { MORE_FRAGMENTS, TCP } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const seed = seedOf(20_261_127);
@@ -145,6 +145,34 @@ describe('members in the kernel', () => {
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
   });
 
+  test('that change while a program is staged are counted as uncompiled at its flip', () => {
+    kernel.activate(compile(policy([])));
+    kernel.members.replace(list);
+    kernel.stage(compile(pods, { membership: { scope, list } }));
+    // No program with members is in force, so none of these is counted at its change.
+    const both = change([BOTH], [[POD, BOTH.number]]);
+    kernel.members.change(both);
+    expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
+    expect(kernel.flip().uncompiled).toBe(1);
+    expect([passes(https), passes({ ...sql, source: POD + 1 })]).toEqual([false, true]);
+    kernel.stage(
+      compile(pods, {
+        membership: {
+          scope,
+          list: change(
+            [BOTH, DB],
+            [
+              [POD, 3],
+              [POD + 1, 2],
+            ],
+          ),
+        },
+      }),
+    );
+    expect(kernel.flip().uncompiled).toBe(0);
+    expect(passes(https)).toBe(true);
+  });
+
   test('keep their rights after a restart of the process, and lose them by the first list and by the next program', () => {
     activate(list);
     kernel.members.replace(list);
@@ -245,6 +273,27 @@ describe('a flow of an address whose members changed', () => {
     expect(kernel.counted()).toMatchObject({ flows_rejudged: 1 });
     const query = { groups: [], rules: ['https'], unused: undefined, from: 0, limit: 10 };
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
+  });
+
+  test('ends for the later fragments of a datagram whose first fragment passed', () => {
+    const open = policy([group([], [rule({ id: 'udp', protocol: 17 })], { selectors: [selector('web')] })]);
+    activate(list, open);
+    const datagram = { ...https, protocol: 17 };
+    const content = new Uint8Array(48);
+    // Source port, destination port and length of the datagram, in network byte order.
+    content.set([
+      datagram.sourcePort >> 8,
+      datagram.sourcePort & 255,
+      datagram.destinationPort >> 8,
+      datagram.destinationPort & 255,
+      0,
+      144,
+    ]);
+    const send = (at: number) =>
+      kernel.runPacket(datagram, { id: 7, fragment: MORE_FRAGMENTS | (at / 8), content }).returned;
+    expect([send(0), send(48)]).toEqual([PASSED, PASSED]);
+    renew(change([], [[POD, 0]]));
+    expect(send(96)).toBe(DROPPED);
   });
 
   test('of another source stays as it is', () => {

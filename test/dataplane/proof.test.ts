@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { NOTHING_LISTED } from '#contracts/membership.js';
 import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
 import { OWNER_CELL, PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof-types.js';
 import { verdictWord } from '#contracts/verdict-word.js';
-import { type Image, layout } from '#dataplane/image/program-image.js';
+import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { containsPrefix } from '#policy/model/ipv4.js';
@@ -103,6 +104,35 @@ describe('the proof of a staged program (a compiled policy)', () => {
     if (values?.length !== 4) throw new Error('the program has two sets');
     values.set([values[2] ?? 0, values[1] ?? 0], 1);
     expect(staged(layout(program), sample)).toMatchObject({ packet: { source: address('10.0.0.1') } });
+  });
+
+  test('fails if no list is found for an owner, also if the live member of the source has one', () => {
+    const key = selector('web').key;
+    const judged = policy([group(['10.0.0.0/8'], [rule()]), group([], [rule()], { selectors: [selector('web')] })]);
+    const membership = {
+      scope: { resolved: new Set([key]), closed: [], networks: new Map() },
+      list: {
+        added: [{ number: 1, keys: [] }],
+        addresses: Uint32Array.of(address('10.0.0.1')),
+        sets: Uint32Array.of(1),
+        dropped: [],
+      },
+    };
+    kernel.members.replace(NOTHING_LISTED.list);
+    const image = layout(compile(judged, { membership }));
+    const sample = sampleOf(judged, undefined, membership);
+    const ofEmptySet = sample.packets.findIndex((cell, at) => at % PACKET_CELLS === OWNER_CELL && cell > 1);
+    const from = ofEmptySet - OWNER_CELL;
+    const one: ProofSample = {
+      ...sample,
+      packets: sample.packets.slice(from, from + PACKET_CELLS),
+      expected: sample.expected.slice(from / PACKET_CELLS, from / PACKET_CELLS + 1),
+    };
+    expect([staged(image, one), one.expected.length]).toEqual([null, 1]);
+    // Without a tree of bases in the header, the search for an owner finds nothing.
+    const words = Uint32Array.from(image.words);
+    words[HEADER.bases] = 0;
+    expect(staged({ ...image, words }, one)).toMatchObject({ found: 0 });
   });
 
   test('succeeds for a program that was compiled from the policy', () => {

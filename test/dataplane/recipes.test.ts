@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
 import { verdictOf } from '#contracts/verdict-word.js';
@@ -288,7 +289,7 @@ describe('example policy with TLS rules', () => {
     certificate: { kind: 'unasked' },
   });
   const stepsOf = (name: string, source: string) => {
-    const finder = new StepFinder({ generation: 1, program: null, policy: recipe(name).policy });
+    const finder = new StepFinder({ generation: 1, program: null, policy: recipe(name).policy, scope: NO_SELECTORS });
     return finder.stepsOf(packetOf(`tcp ${source} > 192.0.2.1:443`), noGrants);
   };
   const connection = (name: string, facts: TlsFacts) => {

@@ -1,15 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import type { Lookups } from '#contracts/dns-lookups.js';
+import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
+import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
 import type { SeenLookup } from '#contracts/seen-lookup.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
+import { compile } from '#policy/compile/compile.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { lookUp } from './client.js';
 import { FakeGrantReceiver } from './fake-grant-receiver.js';
 import { alwaysAt, FakeUpstream } from './fake-upstream.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
-import { allowing, dnsOptions } from './proxy.js';
+import { allowing, dnsOptions, pattern } from './proxy.js';
 import { settled } from './settled.js';
 
 const NAME = 'www.example.com';
@@ -21,15 +25,20 @@ const DEADLY = { generation: 1, patterns: [], tables: {} } as unknown as Lookups
 
 type Threaded = { readonly proxy: DnsProxy; readonly changes: DnsChange[]; readonly at: Endpoint };
 
-async function threaded(given: Partial<DnsOptions> = {}): Promise<Threaded> {
+async function threaded(given: Partial<DnsOptions> = {}, members?: () => MemberList): Promise<Threaded> {
   const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
   const options = dnsOptions([upstream], given);
-  const proxy = createDnsProxy(options);
+  const proxy = createDnsProxy(options, undefined, members);
   opened(() => proxy.close());
   const changes: DnsChange[] = [];
   proxy.watch((change) => changes.push(change));
   const [at = endpoint()] = options.listen;
   return { proxy, changes, at };
+}
+
+/** Makes the address of the client a member of the set with this number. */
+function clientIs(number: number, added: readonly SelectorSet[] = []): MembershipChange {
+  return { added, addresses: Uint32Array.of(address('127.0.0.1')), sets: Uint32Array.of(number), dropped: [] };
 }
 
 /** Waits until the DNS thread has handled all messages that were sent before. */
@@ -104,6 +113,36 @@ describe('DNS proxy thread', () => {
     await proxy.open();
     expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
     expect(changes).toEqual([]);
+  });
+
+  test('decides by the members of each change, also after the thread was started again', async () => {
+    const web = selector('web');
+    const set = { number: 1, keys: [web.key] };
+    const membership = {
+      scope: { resolved: new Set(set.keys), closed: [], networks: new Map() },
+      list: clientIs(1, [set]),
+    };
+    const allowed = group([], [rule({ hostname: pattern('*.example.com'), protocol: 6 })], { selectors: [web] });
+    const record = new MemberRecord();
+    const { proxy, at } = await threaded({}, () => record.list());
+    proxy.use(lookupsOf(compile(policy([allowed]), { membership }), 1));
+    await proxy.replaceMembers(membership.list);
+    await proxy.open();
+    const verdict = async (): Promise<string> => ((await lookUp(at, NAME))[0] === 'NXDOMAIN' ? 'deny' : 'allow');
+    expect(await verdict()).toBe('deny');
+    record.replace(membership.list);
+    await proxy.replaceMembers(membership.list);
+    expect(await verdict()).toBe('allow');
+    await proxy.open();
+    expect(await verdict()).toBe('allow');
+    record.change(clientIs(0));
+    await proxy.changeMembers(clientIs(0));
+    expect(await verdict()).toBe('deny');
+    await proxy.open();
+    expect(await verdict()).toBe('deny');
+    proxy.use(DEADLY);
+    await proxy.changeMembers(clientIs(1));
+    await proxy.close();
   });
 
   test('fails to open while another proxy uses its address, and can open after the other proxy is closed', async () => {

@@ -8,6 +8,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
+import { Random, seedOf } from '#test/seed.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 
@@ -86,7 +87,7 @@ async function activate(members: MemberList, generation: number): Promise<void> 
 }
 
 async function start(): Promise<void> {
-  datapath = openDatapath(datapathOptions(topology.pinPath));
+  datapath = openDatapath(datapathOptions(topology.pinPath, { programCapacity: 1 << 17 }));
   await datapath.open();
 }
 
@@ -165,4 +166,46 @@ test('members outlive the process, and the first list of the next process replac
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
   await activate(added, 2);
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
+});
+
+test('a pod loses its rights within 60 ms while a policy with 100,000 rules is staged', {
+  timeout: 120_000,
+}, async () => {
+  const random = new Random(seedOf(20_261_130));
+  const many = Array.from({ length: 100_000 }, (_, at) =>
+    rule({
+      id: `r${at}`,
+      protocol: 17,
+      to: [`172.${16 + (at >> 16)}.${(at >> 8) & 255}.${at & 255}/32`],
+      ports: [String(1 + random.below(60_000))],
+    }),
+  );
+  const large = policy([
+    ...Array.from({ length: 100 }, (_, at) =>
+      group([`10.9.${at}.0/24`], many.slice(at * 1_000, (at + 1) * 1_000), { id: `g${at}` }),
+    ),
+    ...pods.groups,
+  ]);
+  const given = list(WEB, DB);
+  const program = compile(large, { membership: { scope, list: given } });
+  await datapath.stage(program, 2);
+  const last: number[] = [];
+  for (let turn = 0; turn < 6; turn++) {
+    expect(await passes(WEB_PORT)).toBe(true);
+    const timer = setInterval(() => send(WEB_PORT), 1);
+    await pause(20);
+    const ended: string[] = [];
+    const staged = datapath.stage(program, 2).then(() => ended.push('stage'));
+    const begun = performance.now();
+    await datapath.changeMembers(podIs(null)).then(() => ended.push('change'));
+    await staged;
+    expect(ended).toEqual(['change', 'stage']);
+    await pause(80);
+    clearInterval(timer);
+    await pause(20);
+    last.push(Math.max(0, ...(arrived.get(WEB_PORT) ?? []).map((sent) => sent - begun)));
+    await datapath.changeMembers(podIs(WEB));
+  }
+  console.log(`removal to the last packet during staging: ${last.map((ms) => ms.toFixed(1)).join(', ')} ms`);
+  expect(Math.max(...last)).toBeLessThan(60);
 });

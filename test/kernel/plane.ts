@@ -4,8 +4,8 @@ import { address } from '#test/policy/sample.js';
 
 /** The address of the listener, and the marks of the sockets to clients and to servers. */
 export const LISTEN = { address: address('127.0.0.1'), port: 15_001 };
-const MARK = 0x40_0000;
-const UPSTREAM_MARK = 0xc0_0000;
+export const MARK = 0x40_0000;
+export const UPSTREAM_MARK = 0xc0_0000;
 
 /**
  * Accepts the connections that the datapath redirects, and forwards each as the service plane does: connects

@@ -33,7 +33,7 @@ export class MembershipModel {
     this.#entries.delete(integration);
   }
 
-  /** Maps each address that has an owner to the sorted keys of the selectors that select it, or to `closed`. */
+  /** Maps each address with an owner to the sorted keys of the selectors that select it, or to `closed`. */
   members(): Map<number, readonly string[]> {
     const members = new Map<number, string[]>();
     const closed = new Set<number>();

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import type { ApiServer } from '#kubernetes/api-client.js';
 import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
 import type { Scope } from '#kubernetes/scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
@@ -54,42 +55,64 @@ export const sorted = (pods: Iterable<SeenPod>): readonly SeenPod[] =>
 export const FAULTS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
 type PlayFault = (typeof FAULTS)[number];
 const SCOPES: readonly Scope[] = [{ kind: 'pod' }, { kind: 'pod', namespace: 'shop' }, { kind: 'pod', node: 'n2' }];
-const AGREE_MS = 30_000;
+export const AGREE_MS = 30_000;
+
+/** A client of the server. `agree` waits until it has the pods that kubectl prints; `what` names the round. */
+export type PodWatch = {
+  agree(pods: readonly SeenPod[], what: string): Promise<void>;
+  end(): Promise<void> | void;
+};
+export const PLAY_TIMES = {
+  ...REFLECTOR_TIMES,
+  headersMs: 1_000,
+  silenceMs: 2_000,
+  watchSeconds: 5,
+  mostBackoffMs: 500,
+};
 
 /**
- * Plays rounds of random pod events, each with a fault between client and server. After each round, the
- * objects of the reflectors must become equal to the pods that kubectl prints. Returns the number of events.
+ * Plays rounds of random pod events, each with a fault between client and server. After each round, the client
+ * must agree with the pods that kubectl prints. Returns the number of events.
  */
 export async function playPods(
   kube: KubeApi,
   random: Random,
   rounds: readonly PlayFault[],
   eventsPerRound: number,
+  watch: (server: ApiServer) => Promise<PodWatch> = watchByReflectors,
 ): Promise<number> {
   const proxy = await CutProxy.start(Number(new URL(kube.url).port));
-  const times = { ...REFLECTOR_TIMES, headersMs: 1_000, silenceMs: 2_000, watchSeconds: 5, mostBackoffMs: 500 };
-  const server = { ...kube.asAdmin, url: proxy.url };
-  const watched = SCOPES.map((scope) => ({
-    scope,
-    recording: new Recording(reflect({ server, scope, keep: seenPod, times })),
-  }));
+  const watched = await watch({ ...kube.asAdmin, url: proxy.url });
   const names = new Map<string, 'running' | 'deleting'>();
   let events = 0;
   try {
-    for (const { recording } of watched) await recording.untilPhase('watching');
     for (const fault of rounds) {
       await begin(kube, proxy, fault, random);
       for (let event = 0; event < eventsPerRound; event++) events += await playEvent(kube, random, names);
       await finish(kube, proxy, fault);
-      const pods = await podsByKubectl(kube);
-      for (const { scope, recording } of watched)
-        await agree(scope, recording, pods, `fault ${fault}, seed ${random.seed}`);
+      await watched.agree(await podsByKubectl(kube), `fault ${fault}, seed ${random.seed}`);
     }
     return events;
   } finally {
-    for (const { recording } of watched) recording.end();
+    await watched.end();
     await proxy.close();
   }
+}
+
+async function watchByReflectors(server: ApiServer): Promise<PodWatch> {
+  const watched = SCOPES.map((scope) => ({
+    scope,
+    recording: new Recording(reflect({ server, scope, keep: seenPod, times: PLAY_TIMES })),
+  }));
+  for (const { recording } of watched) await recording.untilPhase('watching');
+  return {
+    agree: async (pods, what) => {
+      for (const { scope, recording } of watched) await agree(scope, recording, pods, what);
+    },
+    end: () => {
+      for (const { recording } of watched) recording.end();
+    },
+  };
 }
 
 async function begin(kube: KubeApi, proxy: CutProxy, fault: PlayFault, random: Random): Promise<void> {
@@ -154,7 +177,8 @@ async function playEvent(kube: KubeApi, random: Random, names: Map<string, 'runn
   } else {
     const kind = random.below(6);
     if (kind <= 1) {
-      const ip = `10.244.0.${random.between(1, 250)}`;
+      // kubectl does not tell which pod has claimed an address last, so each event has another address.
+      const ip = nextAddress();
       answer = await status({ phase: 'Running', podIP: ip, podIPs: [{ ip }] });
     } else if (kind === 2)
       answer = await kube.send('PATCH', path, { metadata: { labels: { app: random.pick(['web', 'db', 'x']) } } });
@@ -167,4 +191,11 @@ async function playEvent(kube: KubeApi, random: Random, names: Map<string, 'runn
     }
   }
   return answer.status < 300 ? 1 : 0;
+}
+
+let addresses = 0;
+
+function nextAddress(): string {
+  addresses += 1;
+  return `10.244.${(addresses >> 8) & 255}.${addresses & 255}`;
 }

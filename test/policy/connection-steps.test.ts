@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { RequestFacts } from '#contracts/http-facts.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, HelloFacts, TlsFacts } from '#contracts/tls-facts.js';
@@ -14,6 +15,7 @@ import { group, policy, rule, packet as sample } from './sample.js';
 const finderOf = (of: Policy, withPolicy = true): StepFinder =>
   new StepFinder({
     generation: 1,
+    scope: NO_SELECTORS,
     ...(withPolicy ? { program: null, policy: of } : { program: compile(of), policy: null }),
   });
 const FLOW = sample();

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import {
   type Action,
   type Grants,
@@ -175,7 +176,10 @@ describe('the reference evaluator', () => {
       ],
     ])('%s, like the compiled program', (_, given, tried, place, verdict) => {
       expect(decide(given, tried)).toMatchObject({ place, verdict });
-      const steps = new StepFinder({ policy: given, program: null, generation: 1 }).stepsOf(tried, noGrants);
+      const steps = new StepFinder({ policy: given, program: null, generation: 1, scope: NO_SELECTORS }).stepsOf(
+        tried,
+        noGrants,
+      );
       expect(steps[0]?.decider).toMatchObject({ kind: place.kind });
       const sample = sampleOf(given);
       expect(sample.complete).toBe(true);

@@ -143,7 +143,7 @@ export class Slots {
    * a restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
    * also if it is in force in the predecessor.
    */
-  flip(before: Enforced | null = this.enforced()): Flipped {
+  flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
     const base = this.idleSlot * this.slotLines;

@@ -19,6 +19,8 @@ export class MemberSets {
   readonly #ofSets = new WeakMap<SelectorSet, number>();
   /** The number of addresses of each set. */
   readonly #uses = new Uint32Array(MEMBER_SETS);
+  /** The number of sets without addresses. */
+  #idle = 0;
   readonly #free: number[] = [];
   /** Numbers that no address has any more, which a BPF program may still have read. */
   #resting: number[] = [];
@@ -32,6 +34,12 @@ export class MemberSets {
       if (this.#isUsed(number)) this.#numbers.set(hexOf(this.#digestAt(number)), number);
       else this.#free.push(number);
     }
+    this.#idle = this.#numbers.size;
+  }
+
+  /** Whether `numberOf` has a number for a new set. */
+  get hasRoom(): boolean {
+    return this.#free.length + this.#idle > 0;
   }
 
   get count(): number {
@@ -54,6 +62,7 @@ export class MemberSets {
     if (this.#free.length === 0) this.#makeRoom(awaitGracePeriod);
     const number = this.#free.pop();
     if (number === undefined) return CLOSED_SET;
+    this.#idle += 1;
     this.#numbers.set(hexOf(digest), number);
     for (const slot of [0, 1] as const) this.#storeIndex(number, slot, 0);
     this.#name(number, set);
@@ -64,7 +73,10 @@ export class MemberSets {
   /** Must be called when an address gets this number, and with -1 when it loses it. */
   use(number: number, by: 1 | -1): void {
     if (number === 0 || number === CLOSED_SET) return;
-    this.#uses[number] = (this.#uses[number] ?? 0) + by;
+    const uses = (this.#uses[number] ?? 0) + by;
+    this.#uses[number] = uses;
+    if (uses === 0) this.#idle += 1;
+    else if (uses === 1 && by === 1) this.#idle -= 1;
   }
 
   /**
@@ -86,6 +98,11 @@ export class MemberSets {
     return this.#programs[slot];
   }
 
+  /** The set with a number in this map; undefined if this process does not know its keys. */
+  setAt(number: number): SelectorSet | undefined {
+    return this.#sets.get(number);
+  }
+
   #name(number: number, set: SelectorSet): void {
     this.#sets.set(number, set);
     this.#ofSets.set(set, number);
@@ -103,6 +120,7 @@ export class MemberSets {
       this.#digestAt(number).fill(0);
       this.#resting.push(number);
     }
+    this.#idle = 0;
     if (this.#resting.length === 0) return;
     awaitGracePeriod();
     this.#free.push(...this.#resting);

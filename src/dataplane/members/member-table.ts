@@ -17,8 +17,11 @@ import {
  */
 export class MemberTable {
   readonly #memory: SharedMemory;
-  /** Addresses without room in any cache line, with the number that they should have. */
-  readonly #refused = new Map<number, number>();
+  /** Addresses without room in any cache line, with the number that they should have, by their home line. */
+  readonly #refused = new Map<number, Map<number, number>>();
+  #refusedCount = 0;
+  /** The lines in which a place became free since the last `retryRefused`. */
+  readonly #freed = new Set<number>();
   #count = 0;
 
   /**
@@ -51,18 +54,19 @@ export class MemberTable {
 
   /** Number of addresses that have no room, and are closed for that reason. */
   get refused(): number {
-    return this.#refused.size;
+    return this.#refusedCount;
   }
 
   /** Returns the number of the set of an address, also if it has no room; 0 if the address has no owner. */
   numberOf(address: number): number {
     const place = this.#find(address);
-    return place === undefined ? (this.#refused.get(address) ?? 0) : this.#memory.high(place);
+    return place === undefined ? (this.#refusedAt(address)?.get(address) ?? 0) : this.#memory.high(place);
   }
 
-  *addresses(): Generator<number> {
-    for (const { address } of this.#stored()) yield address;
-    yield* this.#refused.keys();
+  /** The addresses with the numbers of their sets, also those without room. */
+  *members(): Generator<readonly [address: number, number: number]> {
+    for (const { address, place } of this.#stored()) yield [address, this.#memory.high(place)];
+    for (const refused of this.#refused.values()) yield* refused;
   }
 
   /**
@@ -84,14 +88,19 @@ export class MemberTable {
       this.#forget(address);
       return true;
     }
-    if (!this.#refused.has(address)) this.#addTo(homeOf(this.#memory.words, address), MEMBER_FIELDS.refused, 1);
-    this.#refused.set(address, number);
+    this.#refuse(address, number);
     return false;
   }
 
-  /** Stores the refused addresses for which there is room now, and returns them. */
+  /**
+   * Stores the refused addresses for which there is room now, and returns them. Only lines in which a place
+   * became free are searched, so the cost does not depend on the number of refused addresses.
+   */
   retryRefused(): readonly number[] {
-    return [...this.#refused].flatMap(([address, number]) => (this.set(address, number) ? [address] : []));
+    const stored: number[] = [];
+    if (this.#refusedCount > 0) for (const line of this.#freed) this.#fillLine(line, stored);
+    this.#freed.clear();
+    return stored;
   }
 
   /**
@@ -101,10 +110,7 @@ export class MemberTable {
    */
   complete(): void {
     const refused = new Uint32Array(MEMBER_LINES);
-    for (const address of this.#refused.keys()) {
-      const home = homeOf(this.#memory.words, address);
-      refused[home] = (refused[home] ?? 0) + 1;
-    }
+    for (const [home, addresses] of this.#refused) refused[home] = addresses.size;
     for (let line = 1; line < MEMBER_LINES; line++) {
       const at = line * MEMBER_LINE.words + MEMBER_FIELDS.refused;
       if (this.#memory.word(at) !== refused[line]) this.#memory.storeWord(at, refused[line] ?? 0);
@@ -131,15 +137,50 @@ export class MemberTable {
   #remove(address: number, place: number): void {
     this.#memory.storeLong(place, 0, 0);
     this.#count -= 1;
+    this.#freed.add(lineOf(place));
     for (let line = homeOf(this.#memory.words, address); line < lineOf(place); line++) {
       this.#addTo(line, MEMBER_FIELDS.spilled, -1);
     }
   }
 
-  #forget(address: number): void {
-    if (this.#refused.delete(address)) {
-      this.#addTo(homeOf(this.#memory.words, address), MEMBER_FIELDS.refused, -1);
+  /** Stores refused addresses while this line has room. */
+  #fillLine(line: number, stored: number[]): void {
+    for (let home = Math.max(1, line - MEMBER_PROBES + 1); home <= line; home++) {
+      for (const [address, number] of this.#refused.get(home) ?? []) {
+        if (!this.#hasRoom(line)) return;
+        if (this.set(address, number)) stored.push(address);
+      }
     }
+  }
+
+  #hasRoom(line: number): boolean {
+    for (let at = 0; at < MEMBER_PLACES; at++) if (this.#memory.isZero(placeOf(line, at))) return true;
+    return false;
+  }
+
+  #refusedAt(address: number): Map<number, number> | undefined {
+    if (this.#refusedCount === 0) return undefined;
+    return this.#refused.get(homeOf(this.#memory.words, address));
+  }
+
+  #refuse(address: number, number: number): void {
+    const home = homeOf(this.#memory.words, address);
+    const refused = this.#refused.get(home) ?? new Map<number, number>();
+    this.#refused.set(home, refused);
+    if (!refused.has(address)) {
+      this.#addTo(home, MEMBER_FIELDS.refused, 1);
+      this.#refusedCount += 1;
+    }
+    refused.set(address, number);
+  }
+
+  #forget(address: number): void {
+    const refused = this.#refusedAt(address);
+    if (refused?.delete(address) !== true) return;
+    const home = homeOf(this.#memory.words, address);
+    if (refused.size === 0) this.#refused.delete(home);
+    this.#addTo(home, MEMBER_FIELDS.refused, -1);
+    this.#refusedCount -= 1;
   }
 
   #addTo(line: number, field: number, by: number): void {

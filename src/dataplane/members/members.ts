@@ -13,6 +13,10 @@ export class Members {
   readonly #table: MemberTable;
   readonly #sets: MemberSets;
   readonly #named = new Map<number, SelectorSet>();
+  /** Addresses that are closed because the map `member_sets` has no number for their set. */
+  readonly #withoutNumber = new Map<SelectorSet, Set<number>>();
+  /** The set of each address in `#withoutNumber`. */
+  readonly #waitsFor = new Map<number, SelectorSet>();
   readonly #awaitGracePeriod: () => void;
 
   constructor(
@@ -24,7 +28,7 @@ export class Members {
     this.#table = new MemberTable(memory.members, random);
     this.#sets = new MemberSets(memory.sets);
     if (this.#table.count === 0) return;
-    for (const address of this.#table.addresses()) this.#sets.use(this.#table.numberOf(address), 1);
+    for (const [, number] of this.#table.members()) this.#sets.use(number, 1);
   }
 
   get count(): number {
@@ -42,6 +46,10 @@ export class Members {
     const changed = new Set<number>();
     for (let at = 0; at < addresses.length; at++) this.#set(u32At(addresses, at), u32At(sets, at), changed);
     for (const address of this.#table.retryRefused()) changed.add(address);
+    for (const set of this.#withoutNumber.keys()) {
+      if (!this.#sets.hasRoom) break;
+      this.#giveNumber(set, changed);
+    }
     for (const number of dropped) this.#named.delete(number);
     return changed;
   }
@@ -52,8 +60,10 @@ export class Members {
    */
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
-    const gone = Uint32Array.from([...this.#table.addresses()].filter((address) => !kept.has(address)));
+    const gone = Uint32Array.from([...this.#table.members()].flatMap(([one]) => (kept.has(one) ? [] : [one])));
     this.#named.clear();
+    this.#withoutNumber.clear();
+    this.#waitsFor.clear();
     const removed = this.change({ added: [], addresses: gone, sets: new Uint32Array(gone.length), dropped: [] });
     const changed = this.change(list);
     this.#table.complete();
@@ -81,15 +91,55 @@ export class Members {
     return count;
   }
 
+  /**
+   * Returns the number of the addresses that are closed in a slot until the policy is compiled with the
+   * present members. Does not count an address whose set this process does not know, or whose set has no
+   * number: such an address stays closed.
+   */
+  uncompiledIn(slot: Slot): number {
+    const program = this.#sets.programOf(slot);
+    if (program == null) return 0;
+    let count = 0;
+    for (const [address, number] of this.#table.members()) {
+      const set = this.#sets.setAt(number);
+      if (set !== undefined && !program.has(address, program.indexOf(set))) count += 1;
+    }
+    return count;
+  }
+
   #set(address: number, named: number, changed: Set<number>): void {
     const set = this.#named.get(named);
     const before = this.#table.numberOf(address);
-    // A set that no change has named is a fault of the sender. The address is closed then.
+    // No change names `CLOSED_MEMBER`. Any other set without a name is a fault of the sender: closed too.
     const number = named === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.numberOf(set, this.#awaitGracePeriod);
+    if (before === CLOSED_SET) this.#endWait(address);
+    if (set !== undefined && number === CLOSED_SET) this.#beginWait(address, set);
     if (before === number && number !== 0) return;
     this.#table.set(address, number);
     this.#sets.use(before, -1);
     this.#sets.use(number, 1);
     if (before !== number) changed.add(address);
+    if (set !== undefined && number !== CLOSED_SET) this.#giveNumber(set, changed);
+  }
+
+  /** Opens the addresses that waited for a number of their set. */
+  #giveNumber(set: SelectorSet, changed: Set<number>): void {
+    const addresses = this.#withoutNumber.get(set);
+    if (addresses === undefined) return;
+    this.#withoutNumber.delete(set);
+    for (const address of addresses) this.#set(address, set.number, changed);
+  }
+
+  #beginWait(address: number, set: SelectorSet): void {
+    this.#withoutNumber.set(set, (this.#withoutNumber.get(set) ?? new Set()).add(address));
+    this.#waitsFor.set(address, set);
+  }
+
+  #endWait(address: number): void {
+    const set = this.#waitsFor.get(address);
+    if (set === undefined) return;
+    this.#waitsFor.delete(address);
+    const addresses = this.#withoutNumber.get(set);
+    if (addresses?.delete(address) === true && addresses.size === 0) this.#withoutNumber.delete(set);
   }
 }

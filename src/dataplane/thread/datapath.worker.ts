@@ -124,12 +124,18 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
 }
 
 datapath.yieldToRequests = () => {
+  serveGrantors();
+  parent.serveUrgent();
+  datapath.memberChanges.finishNow();
+};
+
+function serveGrantors(): void {
   for (const grantor of grantors) {
     for (let next = receiveMessageOnPort(grantor); next !== undefined; next = receiveMessageOnPort(grantor)) {
       serve(grantor, (next as { readonly message: FromGrantor }).message);
     }
   }
-};
+}
 
 datapath.found = (inForce) => parent.send({ kind: 'found', inForce });
 datapath.announce = (placed) => kernelWatch?.tell({ kind: 'rule_names', placed });
@@ -173,8 +179,6 @@ parent.serve(
     flip: () => datapath.flip(),
     unstage: () => datapath.unstage(),
     grant: (grants) => datapath.grant(grants),
-    changeMembers: (change) => datapath.changeMembers(change),
-    replaceMembers: (list) => datapath.replaceMembers(list),
     revoke: (grants) => datapath.revoke(grants),
     grantBy,
     spliceOffload: () => datapath.spliceOffload(),
@@ -192,13 +196,17 @@ parent.serve(
       endKernelWatch();
       // Read the messages that still wait in the ports, so that the hits that other threads sent before
       // `close` are counted.
-      datapath.yieldToRequests();
+      serveGrantors();
       return datapath.close();
     },
   },
   undefined,
   {
     failureOf: send,
+    urgent: {
+      changeMembers: (reply, change) => datapath.memberChanges.change(change, reply),
+      replaceMembers: (reply, list) => datapath.memberChanges.replace(list, reply),
+    },
     replied: (what) => {
       if (what === 'flip') datapath.settle();
     },

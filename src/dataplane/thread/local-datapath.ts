@@ -12,7 +12,6 @@ import {
   type HitQuery,
   type HitReport,
   type Learned,
-  type MembersChanged,
   type Missing,
   NO_EVENTS,
   ProofFailed,
@@ -23,7 +22,6 @@ import { type DatapathOptions, matchesInterface } from '#contracts/datapath-opti
 import type { FlippedRuleNames } from '#contracts/event-source.js';
 import type { Arrival } from '#contracts/explain-facts.js';
 import type { DecidedHit } from '#contracts/grant-messages.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
@@ -48,7 +46,7 @@ import { layout } from '#dataplane/image/program-image.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import { awaitGracePeriod, awaitGracePeriodBeside } from '#dataplane/loader/grace-period.js';
+import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
 import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
@@ -62,6 +60,7 @@ import { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
+import { MemberChanges } from './member-changes.js';
 import { objectOptions } from './object-options.js';
 import { flipProgram, stageProgram } from './staging.js';
 
@@ -91,6 +90,7 @@ export class LocalDatapath {
   #trafficStatistics: TrafficStatistics | undefined;
   #lent: LentObjects | undefined;
   #flowRenewal: FlowRenewal | undefined;
+  #memberChanges: MemberChanges | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 
   /**
@@ -145,6 +145,7 @@ export class LocalDatapath {
     const { loaded, adopted } = this.#upgrade;
     this.#lent = new LentObjects(loaded.object);
     this.#flowRenewal = new FlowRenewal(loaded.object);
+    this.#memberChanges = new MemberChanges(() => this.#opened().loaded, this.#flowRenewal);
     this.#trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots, undefined, this.#groupCounters);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     this.#forwarding.begin(loaded.slots);
@@ -301,7 +302,7 @@ export class LocalDatapath {
 
   flip(): Flipped {
     const upgrade = this.#opened();
-    const { slots, grants } = upgrade.loaded;
+    const { slots, grants, members } = upgrade.loaded;
     const changesHands = upgrade.awaitsFlip;
     if (slots.epoch === 0 && !changesHands) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
@@ -309,7 +310,7 @@ export class LocalDatapath {
     const trafficStatistics = this.#statisticsOf();
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
-    const flipped = flipProgram({ slots, grants, trafficStatistics }, upgrade.enforced());
+    const flipped = flipProgram({ slots, grants, members, trafficStatistics }, upgrade.enforced());
     if (changesHands) {
       upgrade.complete(() => {
         this.#putOnHooks(this.#hooks.interfaces().policed);
@@ -371,26 +372,10 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
-  /** Applies a change of members. See `Datapath.changeMembers`. */
-  changeMembers(change: MembershipChange): Promise<MembersChanged> {
-    const { members } = this.#opened().loaded;
-    return this.#changedMembers(members.change(change), change);
-  }
-
-  replaceMembers(list: MemberList): Promise<MembersChanged> {
-    const { members } = this.#opened().loaded;
-    return this.#changedMembers(members.replace(list), list);
-  }
-
-  async #changedMembers(changed: ReadonlySet<number>, change: MembershipChange): Promise<MembersChanged> {
-    const { members, slots } = this.#opened().loaded;
-    const { slotInForce } = slots;
-    const uncompiled = slotInForce === undefined ? 0 : members.uncompiled(change, slotInForce);
-    const { count, refused } = members;
-    if (changed.size === 0) return { members: count, refused, uncompiled, flows: 0 };
-    // A packet that is under way may have read the former member, and may still open or renew a flow.
-    await awaitGracePeriodBeside();
-    return { members: count, refused, uncompiled, flows: this.#flowRenewal?.judgeAgain(changed) ?? 0 };
+  /** The changes of members; they are also served while another method runs. */
+  get memberChanges(): MemberChanges {
+    if (this.#memberChanges === undefined) throw new Error('the datapath is not open');
+    return this.#memberChanges;
   }
 
   /**
@@ -485,6 +470,8 @@ export class LocalDatapath {
     this.#trafficStatistics = undefined;
     this.#lent?.close();
     this.#lent = undefined;
+    this.#memberChanges?.close();
+    this.#memberChanges = undefined;
     this.#flowRenewal?.unmap();
     this.#flowRenewal = undefined;
     if (this.#upgrade !== undefined) this.#forwarding.end(this.#upgrade.loaded.slots);

@@ -48,14 +48,11 @@ export function stageProgram(
 }
 
 /** Puts the staged policy in force. `before`: see `Slots.flip`. */
-export function flipProgram(
-  { slots, grants, trafficStatistics }: Omit<Loaded, 'members'>,
-  before = slots.enforced(),
-): Flipped {
+export function flipProgram({ slots, grants, members, trafficStatistics }: Loaded, before = slots.enforced()): Flipped {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();
   const flipped = slots.flip(before);
   grants.activated(filled);
   trafficStatistics.ruleNameHistory.flip(flipped.epoch);
-  return flipped;
+  return { ...flipped, uncompiled: members.uncompiledIn(filled) };
 }

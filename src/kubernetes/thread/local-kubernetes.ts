@@ -32,7 +32,7 @@ type Integration = {
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
 
-/** What the thread sends. An error of `failed` is a bug, and ends the thread. */
+/** The functions that send to the main thread. An error of `failed` is a bug, and ends the thread. */
 export type KubernetesOutput = {
   readonly members: (message: MembersMessage) => void;
   readonly reflector: (change: ReflectorChange) => void;
@@ -54,7 +54,7 @@ export class LocalKubernetes {
   #isBegun = false;
   /** Undefined until the first call of `use`. */
   #used: readonly WatchedIntegration[] | undefined;
-  /** The selectors of the policy in force, and of the last call of `membership`. Undefined before the first. */
+  /** The selectors of the policy in force, and of the last call of `membership`. Undefined before. */
   #inForce: readonly Selector[] | undefined;
   #proposed: readonly Selector[] | undefined;
 

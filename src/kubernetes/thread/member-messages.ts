@@ -7,7 +7,7 @@ import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 const BATCH_MS = 20;
 /** With this number of changed addresses, a message does not wait. */
 const BATCH_ADDRESSES = 500;
-/** The most owners, and the most objects for the store, in one message, so that the main thread is not blocked. */
+/** The most owners, and the most objects for the store, in one message: it must not block the main thread. */
 const MOST_RECORDS = 500;
 
 type Sources = {

@@ -4,10 +4,10 @@ import type { ResourceName } from '../objects.js';
 
 /**
  * The objects in the store. Each key begins with the name of the integration.
- * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). Start times alone would give
- *   an address back to an object whose claim a later claim has ended.
- * - `prod/complete`: the cluster, and the complete scopes with their versions. It is written after all objects
- *   of its scopes. Without it, the objects have no effect.
+ * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). Start times alone would
+ *   give an address back to an object whose claim a later claim has ended.
+ * - `prod/complete`: the cluster, and the complete scopes with their versions. It is written after all
+ *   objects of its scopes. Without it, the objects have no effect.
  */
 type CompleteRecord = { readonly format: number; readonly cluster: string; readonly scopes: readonly CompleteScope[] };
 

@@ -2,7 +2,7 @@ import { itemAt } from '#arrays/read.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Inspection } from '#contracts/inspection-image.js';
 import { CLOSED_INDEX } from '#contracts/member-tables.js';
-import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
+import { type Members, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
 import {
   type Action,
   type Grants,
@@ -17,7 +17,7 @@ import type { Program } from '#contracts/program.js';
 import type { Decider } from '#contracts/rule-names.js';
 import type { TlsFacts } from '#contracts/tls-facts.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
-import { MemberIndex } from '#policy/model/member-index.js';
+import { GroupSetIndex } from '#policy/model/member-index.js';
 import { outcome } from '#policy/model/rank.js';
 import { deciderAt } from '#policy/model/rule-names.js';
 import { SourceIndex } from '#policy/model/source-index.js';
@@ -73,16 +73,20 @@ const everyGrant: Grants = { has: () => true };
  */
 export class StepFinder {
   readonly #sources: SourceIndex;
+  /** Null if the policy has no resolved selector, or decides without a program. */
+  readonly #sets: GroupSetIndex | null;
 
-  readonly #members: MemberIndex | null;
-
+  /**
+   * `members` is null if the owners of addresses are not known. Then each source gets every deny rule of a
+   * group with selectors, and no allow rule by a selector.
+   */
   constructor(
     private readonly inspection: Inspection,
-    private readonly membership: Membership = NO_MEMBERSHIP,
+    private readonly members: Members | null = null,
   ) {
-    this.#sources = new SourceIndex(inspection.policy?.groups ?? [], membership.scope);
-    const { program } = inspection;
-    this.#members = program === null || program.members === null ? null : new MemberIndex(program.members);
+    const { policy, program, scope } = inspection;
+    this.#sources = new SourceIndex(policy?.groups ?? [], members === null ? closedEverywhere(scope) : scope);
+    this.#sets = program === null || program.members === null ? null : new GroupSetIndex(program.members);
   }
 
   /**
@@ -94,7 +98,8 @@ export class StepFinder {
     const { policy, program } = this.inspection;
     if (program !== null) return [stepOfProgram(program, packet, this.#setOf(packet.source))];
     const steps: Step[] = [];
-    for (const { group: index, scope } of this.#sources.groupsOf(packet.source, this.membership)) {
+    const members = this.members ?? NO_MEMBERS;
+    for (const { group: index, scope } of this.#sources.groupsOf(packet.source, { members })) {
       const group = policy.groups[index];
       if (group === undefined) throw new RangeError('no such group');
       for (const rule of group.rules) {
@@ -114,11 +119,14 @@ export class StepFinder {
   }
 
   #setOf(source: number): number | undefined {
-    // Without a membership the owner is not known, so that the source gets no allow rule by a selector.
-    if (this.membership === NO_MEMBERSHIP) return CLOSED_INDEX;
-    const set = this.membership.members.setOf(source);
-    return set === undefined ? undefined : this.#members?.indexOf(set);
+    if (this.members === null) return CLOSED_INDEX;
+    const set = this.members.setOf(source);
+    return set === undefined ? undefined : this.#sets?.indexOf(set);
   }
+}
+
+function closedEverywhere(scope: SelectorScope): SelectorScope {
+  return { ...scope, closed: [{ address: 0, length: 0 }] };
 }
 
 /** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */

@@ -73,7 +73,8 @@ export function explainConnection(
   plane: PlaneState,
   membership: Membership,
 ): ExplainedConnection {
-  const steps = new StepFinder({ policy, program: null, generation: 0 }, membership).stepsOf(packet, grants);
+  const { scope, members } = membership;
+  const steps = new StepFinder({ policy, program: null, generation: 0, scope }, members).stepsOf(packet, grants);
   const uninspected = (step: Step, reason: string): ExplainedConnection => ({
     step,
     verdict: step.mode === 'audit' ? 'audit' : 'deny',

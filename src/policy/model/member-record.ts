@@ -11,6 +11,15 @@ import {
 export class MemberRecord implements Members {
   readonly #sets = new Map<number, SelectorSet>();
   readonly #owned = new Map<number, SelectorSet>();
+  #isKnown = false;
+
+  /**
+   * False before the first `replace`. The owners of addresses are not known then, so no address may get an
+   * allow rule by a selector, and each address gets every deny rule of a group with selectors.
+   */
+  get isKnown(): boolean {
+    return this.#isKnown;
+  }
 
   change({ added, addresses, sets, dropped }: MembershipChange): void {
     for (const set of added) this.#sets.set(set.number, set);
@@ -22,14 +31,11 @@ export class MemberRecord implements Members {
     for (const number of dropped) this.#sets.delete(number);
   }
 
-  /** Whether all members are known: after the first call of `replace`. */
-  isKnown = false;
-
   replace(list: MemberList): void {
-    this.isKnown = true;
     this.#sets.clear();
     this.#owned.clear();
     this.change(list);
+    this.#isKnown = true;
   }
 
   setOf(address: number): SelectorSet | undefined {

@@ -11,7 +11,7 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
  * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
  * the group or a network of its selectors contains the source, or if a resolved selector of the group selects
  * it. Otherwise the deny rules apply to every source while a selector of the group is not resolved (D19a), to
- * each source whose owner is a `CLOSED_MEMBER`, and to each source without an owner in a closed network (D38a).
+ * each `CLOSED_MEMBER`, and to each source without an owner in a closed network (D38a).
  */
 export function scopeOf({ sources, selectors }: Sources, source: number, membership: Membership): Scope | null {
   const { scope, members } = membership;

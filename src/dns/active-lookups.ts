@@ -1,0 +1,39 @@
+import type { Lookups } from '#contracts/dns-lookups.js';
+import { CLOSED_INDEX } from '#contracts/member-tables.js';
+import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { GroupSetIndex } from '#policy/model/member-index.js';
+import type { MemberRecord } from '#policy/model/member-record.js';
+
+/** Decides lookups by the policy in force and by the owners of sources (D11, D38a). */
+export class ActiveLookups {
+  readonly generation: number;
+  readonly patterns: Lookups['patterns'];
+  readonly #index: LookupIndex;
+  readonly #sets: GroupSetIndex | null;
+
+  constructor(
+    { generation, patterns, tables, selectors }: Lookups,
+    private readonly members: MemberRecord,
+  ) {
+    this.generation = generation;
+    this.patterns = patterns;
+    this.#index = new LookupIndex(tables);
+    this.#sets = selectors === null ? null : new GroupSetIndex(selectors);
+  }
+
+  /** Returns the verdict word that decides whether `source` may look up the name `key`. */
+  decide(source: number, key: string): number {
+    return this.#index.decide(source, key, this.#sets === null ? undefined : this.#setOf(source, this.#sets));
+  }
+
+  /** Returns the texts of the hostname patterns that match the name `key`. */
+  matching(key: string): readonly string[] {
+    return this.#index.matching(key).flatMap((at) => this.patterns[at] ?? []);
+  }
+
+  #setOf(source: number, sets: GroupSetIndex): number | undefined {
+    if (!this.members.isKnown) return CLOSED_INDEX;
+    const set = this.members.setOf(source);
+    return set === undefined ? undefined : sets.indexOf(set);
+  }
+}

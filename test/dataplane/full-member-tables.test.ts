@@ -1,0 +1,109 @@
+import { beforeEach, expect, test } from 'vitest';
+import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
+import { homeOf } from '#dataplane/grants/address-hash.js';
+import {
+  CLOSED_SET,
+  MEMBER_LINE,
+  MEMBER_LINES,
+  MEMBER_PLACES,
+  MEMBER_PROBES,
+  MEMBER_SET,
+  MEMBER_SETS,
+} from '#dataplane/members/member-layout.js';
+import { MemberTable } from '#dataplane/members/member-table.js';
+import { Members } from '#dataplane/members/members.js';
+import { Random, seedOf } from '#test/seed.js';
+
+const FIRST = 0x0a00_0000;
+const RANDOM = Uint32Array.of(0x9e37_79b9, 0x7f4a_7c15, 0x85eb_ca6b, 0xc2b2_ae35);
+
+let words: Uint32Array;
+let members: Members;
+beforeEach(() => {
+  words = new Uint32Array(new SharedArrayBuffer(MEMBER_LINES * MEMBER_LINE.words * 4));
+  const sets = new Uint32Array(new SharedArrayBuffer(MEMBER_SETS * MEMBER_SET.words * 4));
+  members = new Members({ members: words, sets }, RANDOM, () => {});
+});
+
+const setOf = (number: number): SelectorSet => ({ number, keys: [`app=a${number}`] });
+const change = (given: readonly (readonly [address: number, set: number])[], added: readonly SelectorSet[] = []) =>
+  ({
+    added,
+    addresses: Uint32Array.from(given, ([address]) => address),
+    sets: Uint32Array.from(given, ([, set]) => set),
+    dropped: [],
+  }) satisfies MembershipChange;
+/** Returns the number of the set of an address as the BPF programs read it. */
+const numberOf = (address: number): number => new MemberTable(words, RANDOM).numberOf(address);
+
+test('addresses without a number for their set get one when an address leaves another set', () => {
+  const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
+  // The entry 0 of the map has no set, so the last two of these sets have no number.
+  members.change(
+    change(
+      sets.map(({ number }) => [FIRST + number, number] as const),
+      sets,
+    ),
+  );
+  const late = FIRST + MEMBER_SETS;
+  members.change(change([[FIRST, MEMBER_SETS]]));
+  expect([FIRST, late, late + 1].map(numberOf)).toEqual([CLOSED_SET, CLOSED_SET, CLOSED_SET]);
+  const changed = members.change(change([[FIRST + 1, 0]]));
+  expect([...changed].sort()).toEqual([FIRST, FIRST + 1, late]);
+  expect(numberOf(late)).toBe(numberOf(FIRST));
+  expect(numberOf(late)).not.toBe(CLOSED_SET);
+  expect(numberOf(late + 1)).toBe(CLOSED_SET);
+  members.change(
+    change([
+      [late + 1, 0],
+      [FIRST + 2, 0],
+    ]),
+  );
+  expect(numberOf(late + 1)).toBe(0);
+  members.change(change([[FIRST + 2, MEMBER_SETS + 1]]));
+  expect(numberOf(FIRST + 2)).not.toBe(CLOSED_SET);
+});
+
+test('a change costs the same with many refused addresses as with none', () => {
+  const set = setOf(1);
+  const crowd = Array.from({ length: 450_000 }, (_, at) => [FIRST + at, 1] as const);
+  members.change(change(crowd, [set]));
+  expect(members.refused).toBeGreaterThan(150_000);
+  const begun = performance.now();
+  for (let turn = 0; turn < 200; turn++) members.change(change([[FIRST - 1 - turn, turn % 2]]));
+  const tookMs = performance.now() - begun;
+  console.log(`200 changes with ${members.refused} refused addresses: ${tookMs.toFixed(1)} ms`);
+  expect(tookMs).toBeLessThan(500);
+});
+
+test('no address stays refused while a line near its home has room', () => {
+  const random = new Random(seedOf(20_261_129));
+  const crowd = Array.from({ length: 400_000 }, (_, at) => FIRST + at);
+  members.change(
+    change(
+      crowd.map((address) => [address, 1] as const),
+      [setOf(1)],
+    ),
+  );
+  const left = new Set<number>();
+  for (let turn = 0; turn < 40; turn++) {
+    const leaving = Array.from({ length: random.below(500) }, () => random.pick(crowd));
+    for (const address of leaving) left.add(address);
+    members.change(change(leaving.map((address) => [address, 0] as const)));
+  }
+  const read = new MemberTable(words, RANDOM);
+  const refused = crowd.filter((address) => !left.has(address) && read.numberOf(address) === 0);
+  expect(refused.length).toBe(members.refused);
+  expect(refused.length).toBeGreaterThan(100_000);
+  expect([...left].filter((address) => read.numberOf(address) !== 0)).toEqual([]);
+  const isFull = (line: number): boolean =>
+    Array.from({ length: MEMBER_PLACES }, (_, at) => line * MEMBER_LINE.words + 2 + 2 * at).every(
+      (at) => words[at + 1] !== 0,
+    );
+  const full = Uint8Array.from({ length: MEMBER_LINES }, (_, line) => Number(line > 0 && isFull(line)));
+  const withRoom = refused.filter((address) => {
+    const home = homeOf(words, address);
+    return full.subarray(home, home + MEMBER_PROBES).includes(0);
+  });
+  expect(withRoom).toEqual([]);
+});

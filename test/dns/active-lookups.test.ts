@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import { lookupsOf } from '#contracts/dns-lookups.js';
+import { type Membership, NO_MEMBERS } from '#contracts/membership.js';
+import { verdictWord } from '#contracts/verdict-word.js';
+import { ActiveLookups } from '#dns/active-lookups.js';
+import { compile } from '#policy/compile/compile.js';
+import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
+import { MemberIndex } from '#policy/model/member-index.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { wireNameOf } from '#test/policy/wire-name.js';
+import { Random, seedOf } from '#test/seed.js';
+
+const seed = seedOf(20_261_128);
+const NAMES = ['api.example.com', 'www.example.com', 'example.org'];
+
+test('the lookups of random policies get the verdict of the reference evaluator, while members change', () => {
+  const counts = { owned: 0, closed: 0, unowned: 0 };
+  for (let number = 0; number < 150; number++) {
+    const random = new Random(seed + number * 7919);
+    const judged = generatePolicy(random, { groups: 8, rules: 5, selectors: 0.5 });
+    const given = generateMembership(random, judged);
+    const program = compile(judged, { membership: given });
+    const index = program.members === null ? null : new MemberIndex(program.members);
+    const record = new MemberRecord();
+    const active = new ActiveLookups(lookupsOf(program, 1), record);
+    const closed = { ...given.scope, closed: [{ address: 0, length: 0 }] };
+    const wordOf = (source: number, name: string, membership: Membership): number => {
+      const { rank, verdict, audited } = evaluateLookup(judged, source, name, membership);
+      return verdictWord(rank, verdict, audited);
+    };
+    const next = packetGenerator(random, judged, given.scope.closed);
+    const source = next().source;
+    const asUnknown = { scope: index === null ? given.scope : closed, members: NO_MEMBERS };
+    expect(active.decide(source, wireNameOf(NAMES[0] ?? ''))).toBe(wordOf(source, NAMES[0] ?? '', asUnknown));
+    record.replace(given.list);
+    for (let turn = 0; turn < 150; turn++) {
+      const tried = next().source;
+      if (random.chance(0.5)) {
+        const set = random.pick([0, ...given.list.added.map((one) => one.number)]);
+        record.change({ added: [], addresses: Uint32Array.of(tried), sets: Uint32Array.of(set), dropped: [] });
+      }
+      const set = record.setOf(tried);
+      const isCompiled = index === null || set === undefined || index.has(tried, index.indexOf(set));
+      counts[set === undefined ? 'unowned' : isCompiled ? 'owned' : 'closed'] += 1;
+      const membership = isCompiled ? { scope: given.scope, members: record } : { scope: closed, members: NO_MEMBERS };
+      const name = random.pick(NAMES);
+      const about = { number, turn, tried, set };
+      expect({ ...about, word: active.decide(tried, wireNameOf(name)) }).toEqual({
+        ...about,
+        word: wordOf(tried, name, membership),
+      });
+    }
+  }
+  expect(Math.min(...Object.values(counts))).toBeGreaterThan(100);
+});

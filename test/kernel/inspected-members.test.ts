@@ -1,0 +1,176 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { connect, createServer, type Server, type TLSSocket } from 'node:tls';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import type { Datapath } from '#contracts/datapath.js';
+import type { MembershipChange, SelectorScope } from '#contracts/membership.js';
+import type { Policy } from '#contracts/policy-model.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
+import { readPolicy } from '#policy/check/read-policy.js';
+import { compile } from '#policy/compile/compile.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+import { PolicyWriter } from '#service-plane/policy-image.js';
+import type { ServicePlane } from '#service-plane/service-plane.js';
+import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { address } from '#test/policy/sample.js';
+import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+import { LISTEN, MARK, UPSTREAM_MARK } from './plane.js';
+
+const PORT = 443;
+const WEB = 1;
+const { good } = makeCertificates();
+
+function podsMayReachTheServer(): { readonly policy: Policy; readonly texts: readonly Uint8Array[] } {
+  const kubernetes = [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }];
+  const match = { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } };
+  const rules = [{ id: 'https', action: 'allow', match }];
+  const policy = { default_policy: 'deny', source_groups: [{ id: 'pods', sources: { kubernetes }, rules }] };
+  const body = JSON.stringify({ name: 'p', mode: 'enforce', policy });
+  const context = { dns: true, servicePlane: true, fallback: 'deny', recordMode: 'enforce', form: 'envelope' } as const;
+  const read = readPolicy(body, { ...context, integrations: new Set(['prod']), parseCertificate: () => undefined });
+  if (!read.ok) throw new Error(JSON.stringify(read.problems));
+  const { parts } = read.parsed;
+  return {
+    policy: policyOf(parts, 'deny'),
+    texts: inEvaluationOrder(parts.groups).map(({ text }) => text ?? new Uint8Array(0)),
+  };
+}
+
+const { policy, texts } = podsMayReachTheServer();
+const keys = policy.groups.flatMap(({ selectors }) => selectors.map(({ key }) => key));
+const scope: SelectorScope = { resolved: new Set(keys), closed: [], networks: new Map() };
+const change = (set: number, ...hosts: readonly string[]): MembershipChange => ({
+  added: [{ number: WEB, keys }],
+  addresses: Uint32Array.from(hosts, address),
+  sets: Uint32Array.from(hosts, () => set),
+  dropped: [],
+});
+
+let topology: Topology;
+let leave: () => void;
+let datapath: Datapath;
+let server: Server;
+let plane: ServicePlane;
+let members: MemberRecord;
+
+async function within<T>(namespace: string, act: () => Promise<T>): Promise<T> {
+  const back = enterNamespace(namespace);
+  try {
+    return await act();
+  } finally {
+    back();
+  }
+}
+
+/** Opens a TLS connection to the server, which sends back each byte. */
+function dial(localAddress: string): Promise<TLSSocket> {
+  return within(topology.client.name, async () => {
+    const options = { host: ADDRESSES.server, port: PORT, localAddress, servername: SERVER_NAME };
+    const socket = connect({ ...options, rejectUnauthorized: false }).on('error', () => {});
+    await once(socket, 'secureConnect');
+    return socket;
+  });
+}
+
+/** Opens a TCP connection. `ended` is the code of its error. */
+function dialTcp(localAddress: string): Promise<{ readonly socket: Socket; readonly ended: Promise<unknown> }> {
+  return within(topology.client.name, async () => {
+    const socket = connectTcp({ host: ADDRESSES.server, port: PORT, localAddress });
+    const ended = codeOf(socket);
+    await new Promise<void>((resolve) => socket.once('connect', resolve));
+    return { socket, ended };
+  });
+}
+
+const handshake = (socket: Socket): TLSSocket =>
+  connect({ socket, servername: SERVER_NAME, rejectUnauthorized: false }).on('error', () => {});
+
+async function echoes(socket: TLSSocket): Promise<boolean> {
+  socket.write('x');
+  const [data] = (await once(socket, 'data')) as [Buffer];
+  return data.toString() === 'x';
+}
+
+const codeOf = (socket: Socket): Promise<unknown> =>
+  new Promise((resolve) => socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code)));
+
+/** Changes the members of the node: first those of the kernel, as the node does. */
+async function changeMember(set: number, host: string): Promise<void> {
+  members.change(change(set, host));
+  await datapath.changeMembers(change(set, host));
+  await plane.changeMembers(change(set, host));
+}
+
+beforeEach(async () => {
+  topology = await createTopology('inspmem');
+  server = createServer({ cert: good.certPem, key: good.keyPem }, (socket) => {
+    socket.on('error', () => {});
+    socket.pipe(socket);
+  });
+  await within(topology.server.name, () => once(server.listen(PORT, ADDRESSES.server), 'listening'));
+  expect((server.address() as AddressInfo).port).toBe(PORT);
+  leave = enterNamespace(topology.node.name);
+  datapath = openDatapath(datapathOptions(topology.pinPath, { servicePlane: LISTEN }));
+  await datapath.open();
+  await datapath.attach();
+  members = new MemberRecord();
+  const all = change(WEB, ADDRESSES.client, ADDRESSES.clientOther);
+  members.replace(all);
+  await datapath.replaceMembers(all);
+  await datapath.stage(compile(policy, { membership: { scope, list: all } }), 1);
+  await datapath.flip();
+  const limits = { maxConnections: 16, maxConnectionsPerSource: 16 };
+  const settings = { upstreamCa: 'system', deniedHttp: '403' as const, ...limits };
+  const marks = { mark: MARK, upstreamMark: UPSTREAM_MARK };
+  plane = createServicePlane({ listen: LISTEN, workers: 2, ...settings, ...marks }, undefined, () => members.list());
+  await plane.open();
+  const image = new PolicyWriter().write(policy, texts);
+  plane.use({ generation: 1, program: null, policy: image, intercepts: false, scope });
+}, 60_000);
+
+afterEach(async () => {
+  await plane.close();
+  await datapath.close();
+  leave();
+  server.close();
+  await topology.remove();
+});
+
+describe('an inspected connection whose source loses its right by a change of members', () => {
+  test('is reset after its splicing began, and a connection of another source continues', async () => {
+    const [first, other] = [await dial(ADDRESSES.client), await dial(ADDRESSES.clientOther)];
+    expect([await echoes(first), await echoes(other)]).toEqual([true, true]);
+    const ended = codeOf(first);
+    const begun = performance.now();
+    await changeMember(0, ADDRESSES.client);
+    expect(await ended).toBe('ECONNRESET');
+    console.log(`change of members to the reset of the connection: ${(performance.now() - begun).toFixed(1)} ms`);
+    expect(await echoes(other)).toBe(true);
+    await changeMember(WEB, ADDRESSES.client);
+    const again = await dial(ADDRESSES.client);
+    expect(await echoes(again)).toBe(true);
+    for (const socket of [again, other]) socket.destroy();
+  });
+
+  test('is reset if it is not decided yet', async () => {
+    const { socket } = await dialTcp(ADDRESSES.client);
+    await expect.poll(async () => (await plane.stats()).connections).toBe(1);
+    await plane.changeMembers(change(0, ADDRESSES.client));
+    expect(await codeOf(handshake(socket))).toBe('ECONNRESET');
+    expect((await plane.stats()).deny).toBe(1);
+  });
+});
+
+test('threads that start later have the members before the policy', { timeout: 15_000 }, async () => {
+  members.change(change(0, ADDRESSES.clientOther));
+  await plane.open();
+  const first = await dial(ADDRESSES.client);
+  expect(await echoes(first)).toBe(true);
+  expect(await (await dialTcp(ADDRESSES.clientOther)).ended).toBe('ECONNRESET');
+  first.destroy();
+});

@@ -1,0 +1,172 @@
+import type { ServerResponse } from 'node:http';
+import type {
+  KubernetesListener,
+  KubernetesSource,
+  MembersMessage,
+  OwnerName,
+  ReflectorChange,
+  StoredObject,
+  WatchedIntegration,
+} from '#contracts/kubernetes-source.js';
+import type { SelectorScope } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
+import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
+import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+import { podSelector } from './sample.js';
+import { lineOf, ScriptedServer, sendList } from './scripted-server.js';
+
+const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
+export const OPTIONS: KubernetesThreadOptions = { podNetworks: undefined, node: null, times: TIMES };
+export const web = podSelector({ match_labels: { app: 'web' } });
+export const db = podSelector({ match_labels: { app: 'db' } });
+
+/** Functions that a test calls at its end, the last one first. */
+export const ends: (() => Promise<void> | void)[] = [];
+
+type ApiPod = { readonly name: string; readonly address: string; readonly app: string; readonly version: number };
+
+const podJson = ({ name, address, app, version }: ApiPod) => ({
+  metadata: { uid: name, name, namespace: 'shop', resourceVersion: String(version), labels: { app } },
+  spec: { nodeName: 'n1' },
+  status: {
+    phase: 'Running',
+    podIP: address,
+    podIPs: [{ ip: address }],
+    containerStatuses: [{ state: { running: { startedAt: '2026-01-01T00:00:00Z' } } }],
+  },
+});
+
+/** A cluster with pods. A server that is down breaks all connections. */
+export class Cluster {
+  readonly server: ScriptedServer;
+  readonly pods = new Map<string, ApiPod>();
+  readonly #watches = new Set<ServerResponse>();
+  version: number;
+  isDown = false;
+
+  private constructor(server: ScriptedServer, version: number) {
+    this.server = server;
+    this.version = version;
+  }
+
+  static async start(version = 100): Promise<Cluster> {
+    let cluster: Cluster | undefined;
+    const server = await ScriptedServer.start(({ path, query }, response) => {
+      if (cluster === undefined || cluster.isDown) response.destroy();
+      else if (query.has('watch')) {
+        response.flushHeaders();
+        if (path.endsWith('/pods')) cluster.#watches.add(response);
+      } else sendList(response, cluster.version, path.endsWith('/pods') ? [...cluster.pods.values()].map(podJson) : []);
+    });
+    ends.push(() => server.close());
+    cluster = new Cluster(server, version);
+    return cluster;
+  }
+
+  get integration(): WatchedIntegration {
+    return this.as('prod');
+  }
+
+  as(name: string, token = this.server.token): WatchedIntegration {
+    return { name, access: { by: 'token', url: this.server.url, caPem: this.server.caPem, token } };
+  }
+
+  put(name: string, address: string, app: string): void {
+    const pod = { name, address, app, version: ++this.version };
+    this.pods.set(name, pod);
+    for (const watch of this.#watches) watch.write(lineOf('MODIFIED', podJson(pod)));
+  }
+
+  remove(name: string): void {
+    const pod = this.pods.get(name);
+    if (pod === undefined) return;
+    this.pods.delete(name);
+    for (const watch of this.#watches) watch.write(lineOf('DELETED', podJson({ ...pod, version: ++this.version })));
+  }
+
+  stop(): void {
+    this.isDown = true;
+    for (const watch of this.#watches) watch.destroy();
+    this.#watches.clear();
+  }
+}
+
+/** The main thread of a node: applies the messages, and keeps the store. */
+export class Node {
+  readonly messages: MembersMessage[] = [];
+  readonly reflectors: ReflectorChange[] = [];
+  readonly failures: string[] = [];
+  readonly record = new MemberRecord();
+  readonly owners = new Map<number, OwnerName>();
+  readonly store: Map<string, string>;
+  scope: SelectorScope | undefined;
+  readonly source: KubernetesSource;
+  /** Resolves before the listener takes a message. */
+  gate: Promise<void> = Promise.resolve();
+  restored = 0;
+
+  constructor(store = new Map<string, string>(), options = OPTIONS) {
+    this.store = store;
+    this.source = createKubernetesSource(options);
+    ends.push(() => this.source.close());
+  }
+
+  async open(
+    integrations: readonly WatchedIntegration[],
+    selectors: readonly Selector[] | null = [web],
+  ): Promise<this> {
+    this.source.use(integrations);
+    if (selectors !== null) this.source.name(selectors);
+    const listener: KubernetesListener = {
+      members: (message) => this.#take(message),
+      reflector: (change) => this.reflectors.push(change),
+      failed: (reason) => this.failures.push(reason),
+    };
+    await this.source.open(async () => {
+      this.restored++;
+      return [...this.store].map(([key, value]): StoredObject => ({ key, value }));
+    }, listener);
+    return this;
+  }
+
+  /** The members by address, with the labels of their selectors. */
+  get members(): Readonly<Record<string, string>> {
+    const { addresses } = this.record.list();
+    const shown = [...addresses]
+      .sort((a, b) => a - b)
+      .map((address) => {
+        const { keys = [] } = this.record.setOf(address) ?? {};
+        const names = [web, db]
+          .filter(({ key }) => keys.includes(key))
+          .map(({ source }) => source.pod_selector?.match_labels?.app);
+        return [formatAddress(address), `${this.owners.get(address)?.name}: ${names.join()}`];
+      });
+    return Object.fromEntries(shown) as Record<string, string>;
+  }
+
+  phase(name: string): string | null | undefined {
+    return this.reflectors.findLast((change) => change.name === name)?.phase;
+  }
+
+  async #take(message: MembersMessage): Promise<void> {
+    this.messages.push(message);
+    await this.gate;
+    if (message.replaces !== null) {
+      this.owners.clear();
+      this.record.replace(message.replaces);
+    }
+    for (const change of message.changes) this.record.change(change);
+    for (const { address, owner } of message.owners) {
+      if (owner === null) this.owners.delete(address);
+      else this.owners.set(address, owner);
+    }
+    for (const { key, value } of message.stored) {
+      if (value === null) this.store.delete(key);
+      else this.store.set(key, value);
+    }
+    this.scope = message.scope ?? this.scope;
+  }
+}
