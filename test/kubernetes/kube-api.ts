@@ -276,7 +276,7 @@ async function end(child: ChildProcess | null, signal: NodeJS.Signals): Promise<
   await ended;
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
