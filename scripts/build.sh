@@ -11,16 +11,16 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   touch "$stamp.new"
   npx --no-install tsc -p .
   # A node runs bundles: the command, each thread and each program of the tour with its packages. Node loads a
-  # bundle faster than several hundred modules. Native libraries stay outside, and so does pino, which finds its
-  # own files.
+  # bundle faster than several hundred modules. Native libraries stay outside, and so does pino, which finds
+  # its own files.
   bundle=(npx --no-install esbuild --bundle --platform=node --target=node20 --log-level=warning --keep-names
     --sourcemap --legal-comments=external --external:koffi --external:pino --external:thread-stream --outdir=dist/node)
   rm -rf dist/node
   # The banner gives CommonJS packages in the bundle a `require` for the modules of Node.
   "${bundle[@]}" dist/src/cli/{relay,tour-traffic,tour-web}.js --format=esm --entry-names='[name]' \
     --banner:js='import { createRequire as createRequireOfBundle } from "node:module"; const require = createRequireOfBundle(import.meta.url);'
-  # Node 20 has a code cache only for CommonJS. V8 compares only the length of the source with the cache, so the
-  # caches must never be older than the bundles: they are removed before, and written last.
+  # Node 20 has a code cache only for CommonJS. V8 compares only the length of the source with the cache, so
+  # the caches must never be older than the bundles: they are removed before, and written last.
   "${bundle[@]}" dist/src/cli/weir.js $(find dist/src -name '*.worker.js') --format=cjs --entry-names='[name].bundle' \
     --define:import.meta.url=importMetaUrl
   for file in dist/node/*.bundle.js; do

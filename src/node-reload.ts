@@ -57,7 +57,7 @@ export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets):
   };
 }
 
-/** Reloads the configuration. Logs a refusal of a reload that has not begun; all others are logged already. */
+/** Reloads the configuration. Logs a refusal only if the reload did not begin: others are logged already. */
 export async function reloadBySighup({ configuration }: Pick<System, 'configuration'>, log: Logger): Promise<void> {
   const before = configuration.lastReload();
   const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });

@@ -8,8 +8,8 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { built } from '#threads/built-file.js';
 
 const { compile, execute } = createRequire(import.meta.url)(built('../bin/bundle.cjs')) as {
-  compile(file: string): Script;
-  execute(script: Script, file: string): unknown;
+  readonly compile: (file: string) => Script;
+  readonly execute: (script: Script, file: string) => unknown;
 };
 
 let file: string;

@@ -192,7 +192,7 @@ export class Guard {
     };
   }
 
-  /** After `acceptEarlier`: whether the guard in the kernel has the mark mask of this process, and no other. */
+  /** After `acceptEarlier`: whether the guard in the kernel has the mark mask of this process only. */
   hasThisMask(): boolean {
     if (this.acceptsEarlier) return false;
     const found = JSON.stringify(ruleComments(GUARD_TABLE, 'marks'));
