@@ -94,6 +94,7 @@ export const policyChart = policy.createMachine({
     dataplaneLost: null,
     attempts: 0,
     isStale: false,
+    isRefresh: false,
     refreshAttempts: 0,
     trouble: {},
     notices: {},
@@ -253,42 +254,11 @@ export const policyChart = policy.createMachine({
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
-            { guard: 'mustRefresh', target: 'refreshing', actions: 'noteFresh' },
+            { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
           ],
         },
-        refreshing: {
-          invoke: {
-            id: 'refresh',
-            src: 'follow',
-            input: ({ context }): FollowInput => ({ proposal: null, enforced: context.enforced }),
-            onDone: [
-              {
-                guard: { type: 'hasFollowed', params: ({ event }) => event },
-                target: 'idle',
-                actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'noteRefreshed', 'announceSettled'],
-              },
-              {
-                target: 'idle',
-                actions: [
-                  {
-                    type: 'noteRefreshFailure',
-                    params: ({ event: { output } }) => ({ reason: 'reason' in output ? output.reason : output.kind }),
-                  },
-                  'demandRefresh',
-                ],
-              },
-            ],
-            onError: {
-              target: 'idle',
-              actions: [
-                { type: 'noteRefreshFailure', params: ({ event }) => ({ reason: sentenceOf(event.error) }) },
-                'demandRefresh',
-              ],
-            },
-          },
-        },
         following: {
-          exit: 'endRehearsal',
+          exit: 'endFollowing',
           invoke: {
             id: 'follow',
             src: 'follow',
@@ -300,7 +270,18 @@ export const policyChart = policy.createMachine({
                 actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'announceSettled'],
               },
               {
-                guard: { type: 'couldNotFollow', params: ({ event }) => event },
+                guard: { type: 'mustRetry', params: ({ event }) => event },
+                target: 'idle',
+                actions: [
+                  {
+                    type: 'noteRefreshFailure',
+                    params: ({ event: { output } }) => ({ reason: 'reason' in output ? output.reason : output.kind }),
+                  },
+                  'demandRefresh',
+                ],
+              },
+              {
+                guard: { type: 'hasFailed', params: ({ event }) => event },
                 target: 'idle',
                 actions: ['noteUnfollowed', 'demandReplay'],
               },

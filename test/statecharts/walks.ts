@@ -156,6 +156,7 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.rehearsed?.id,
   context.hasTurn,
   context.isStale,
+  context.isRefresh,
 ];
 // One queued write is enough for this walk: no guard distinguishes one queued write from two.
 const boundedQueue = ({ context }: { context: PolicyContext }) => context.queue.length < 2;

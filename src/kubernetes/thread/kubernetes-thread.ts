@@ -121,7 +121,7 @@ class KubernetesThread implements KubernetesSource {
     for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
     this.#reflectors.clear();
     const given = {
-      entry: 'node/kubernetes.worker.js',
+      entry: 'node/kubernetes.worker.cjs',
       name: 'the Kubernetes thread',
       workerData: this.#options,
     };
