@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { parse, parseAllDocuments, stringify } from 'yaml';
-import { freePort, HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { freePort } from '#test/sockets/free-port.js';
 
 const repository = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const NODE = 'n1';
