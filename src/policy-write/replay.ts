@@ -13,7 +13,7 @@ import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
  * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  return compileStored(ports, await ports.policies.toEnforce(), signal, ports.compiled);
+  return compileStored(ports, await ports.policies.toEnforce(), { signal, compiled: ports.compiled });
 }
 
 /**
@@ -23,8 +23,7 @@ export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Pro
 export async function compileStored(
   ports: PrepareWritePorts,
   { stored, generation, everActivated }: StoredPolicyToEnforce,
-  signal: AbortSignal,
-  compiled?: (stored: ToEnforce) => void,
+  { signal, memberWaitMs = 0, compiled }: CompileOptions,
 ): Promise<Replay> {
   const { surroundings } = ports;
   if (stored === null) {
@@ -40,7 +39,7 @@ export async function compileStored(
       compile: true,
       key: textKey(stored.record),
     },
-    { signal, memberWaitMs: 0 },
+    { signal, memberWaitMs },
   );
   if (prepared.kind !== 'prepared') {
     const refused = refusalOfText(prepared);
@@ -48,6 +47,16 @@ export async function compileStored(
   }
   return replayOf(stored.record, generation, prepared, everActivated, compiled);
 }
+
+type CompileOptions = {
+  readonly signal: AbortSignal;
+  /** The longest wait for selectors that are not resolved yet; 0 by default. */
+  readonly memberWaitMs?: number;
+  readonly compiled?: ((stored: ToEnforce) => void) | undefined;
+};
+
+/** How long the rehearsal of a proposal waits for the first list of a new selector. */
+export const PROPOSAL_MEMBER_WAIT_MS = 1_000;
 
 /** The write of one group by another node. `body` is the text of the group; null removes the group. */
 type GroupOfProposal = {
@@ -82,7 +91,7 @@ export async function compileGroup(
       compile: true,
       key: textKey(record),
     },
-    { signal, memberWaitMs: 0 },
+    { signal, memberWaitMs: PROPOSAL_MEMBER_WAIT_MS },
   );
   return prepared.kind === 'prepared_group' ? replayOf(record, generation, prepared, true) : null;
 }
