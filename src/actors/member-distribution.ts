@@ -33,9 +33,9 @@ export type DistributionPorts = {
 };
 
 /**
- * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and service
- * plane. A change reaches all of them before the next change reaches one, so that a removal is in force
- * everywhere before a later addition is in force anywhere.
+ * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
+ * service plane. A change reaches all of them before the next change reaches one, so that a removal is in
+ * force everywhere before a later addition is in force anywhere.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
@@ -128,8 +128,8 @@ export class MemberDistribution {
   }
 
   /**
-   * The number of addresses in the datapath, and of those that are closed because a table is full; null before
-   * the first change.
+   * The number of addresses in the datapath, and of those that are closed because a table is full; null
+   * before the first change.
    */
   get counts(): Pick<MembersChanged, 'members' | 'refused'> | null {
     return this.#counts;

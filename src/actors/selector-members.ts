@@ -70,8 +70,8 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   /**
-   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved, at
-   * most `withinMs`.
+   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
+   * at most `withinMs`.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
