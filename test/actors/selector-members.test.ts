@@ -162,10 +162,13 @@ describe('the members of selectors in a running node', () => {
       while (!isEnding) await system.policies.write(write(POLICY, { author, dryRun: true }));
     });
     datapath.log.length = 0;
-    await send({ changes: [changeOf([[WEB, 1]], [[KEY]])] });
-    await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
-    isEnding = true;
-    await Promise.all(tries);
+    try {
+      await send({ changes: [changeOf([[WEB, 1]], [[KEY]])] });
+      await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    } finally {
+      isEnding = true;
+      await Promise.all(tries);
+    }
   });
 
   it('keep their integration while a write that names it is put in force', async () => {
