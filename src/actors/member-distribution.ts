@@ -30,13 +30,13 @@ export type DistributionPorts = {
 
 /**
  * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and service
- * plane. A change reaches all of them before the next change reaches one, so that a removal is in force
- * everywhere before a later addition is in force anywhere.
+ * plane. A removal is stored in all of them before a later addition is stored in one.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
   readonly #datapath: MemberFollower<MembersChanged> | null;
-  readonly #followers: readonly MemberFollower<unknown>[];
+  /** The DNS proxy and the service plane. */
+  readonly #others: readonly MemberFollower<unknown>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #changed = new Subject<void>();
   #scope: SelectorScope = NO_SELECTORS;
@@ -54,7 +54,7 @@ export class MemberDistribution {
     const follower = <R>(taker: MemberTaker<R> | null) =>
       taker === null ? null : new MemberFollower(taker, ports.record, ports.trouble);
     this.#datapath = follower(ports.datapath);
-    this.#followers = [this.#datapath, follower(ports.dns), follower(ports.servicePlane)].filter((of) => of !== null);
+    this.#others = [follower(ports.dns), follower(ports.servicePlane)].filter((of) => of !== null);
   }
 
   /** Emits when the policy in force must be compiled again for its members. */
@@ -75,7 +75,7 @@ export class MemberDistribution {
       this.#owners.clear();
       await this.#replace(replaces);
     }
-    for (const change of changes) await this.#change(change);
+    await this.#change(changes);
     for (const { address, owner } of owners) {
       if (owner === null) this.#owners.delete(address);
       else this.#owners.set(address, owner);
@@ -132,21 +132,37 @@ export class MemberDistribution {
   }
 
   close(): void {
-    for (const follower of this.#followers) follower.close();
+    for (const follower of [this.#datapath, ...this.#others]) follower?.close();
   }
 
   async #replace(list: MemberList): Promise<void> {
     this.#ports.record.replace(list);
-    this.#note(await Promise.all(this.#followers.map((follower) => follower.replace())));
+    const [changed] = await Promise.all([
+      this.#datapath?.replace(),
+      ...this.#others.map((follower) => follower.replace()),
+    ]);
+    this.#note(changed);
   }
 
-  async #change(change: MembershipChange): Promise<void> {
+  /**
+   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one grace
+   * period and one walk over its flows. The other parts take the removals before it, and the additions after it.
+   */
+  async #change(changes: readonly MembershipChange[]): Promise<void> {
+    const last = changes.at(-1);
+    if (last === undefined) return;
+    for (const change of changes.slice(0, -1)) await this.#changeOthers(change);
+    this.#ports.record.change(last);
+    this.#note(await this.#datapath?.change(joined(changes)));
+    await Promise.all(this.#others.map((follower) => follower.change(last)));
+  }
+
+  async #changeOthers(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
-    this.#note(await Promise.all(this.#followers.map((follower) => follower.change(change))));
+    await Promise.all(this.#others.map((follower) => follower.change(change)));
   }
 
-  #note([first]: readonly unknown[]): void {
-    const changed = this.#datapath === null ? undefined : (first as MembersChanged | undefined);
+  #note(changed: MembersChanged | undefined): void {
     if (changed === undefined) return;
     const { members, refused, uncompiled } = changed;
     this.#counts = { members, refused };
@@ -163,4 +179,15 @@ export class MemberDistribution {
     if (this.#scopeInForce === null) return false;
     return this.#uncompiled > 0 || !isSameScope(this.#scopeInForce, this.#scope);
   }
+}
+
+function joined(changes: readonly MembershipChange[]): MembershipChange {
+  const [only] = changes;
+  if (only !== undefined && changes.length === 1) return only;
+  return {
+    added: changes.flatMap(({ added }) => added),
+    addresses: Uint32Array.from(changes.flatMap(({ addresses }) => [...addresses])),
+    sets: Uint32Array.from(changes.flatMap(({ sets }) => [...sets])),
+    dropped: changes.flatMap(({ dropped }) => dropped),
+  };
 }
