@@ -34,13 +34,13 @@ export type DistributionPorts = {
 
 /**
  * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A change reaches all of them before the next change reaches one, so that a removal is in
- * force everywhere before a later addition is in force anywhere.
+ * service plane. A removal is in force in all of them before a later addition is in force in one.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
   readonly #datapath: MemberFollower<MembersChanged> | null;
-  readonly #followers: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
+  /** The DNS proxy and the service plane. */
+  readonly #others: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #outdated = new Subject<void>();
   /** Objects that the store does not have yet, by their key. */
@@ -63,7 +63,7 @@ export class MemberDistribution {
     const follower = <R>(taker: MemberTaker<R> | null, noted: (result: R) => void = () => {}) =>
       taker === null ? null : new MemberFollower(taker, record, { trouble, noted });
     this.#datapath = follower(datapath, (changed) => this.#noteChanged(changed));
-    this.#followers = [this.#datapath, follower(dns), follower(servicePlane)].filter((of) => of !== null);
+    this.#others = [follower(dns), follower(servicePlane)].filter((of) => of !== null);
   }
 
   /** Emits when the policy in force must be compiled again for its members. */
@@ -80,7 +80,7 @@ export class MemberDistribution {
       this.#owners.clear();
       await this.#replace(replaces);
     }
-    for (const change of changes) await this.#change(change);
+    await this.#change(changes);
     for (const { address, owner } of owners) {
       if (owner === null) this.#owners.delete(address);
       else this.#owners.set(address, owner);
@@ -137,17 +137,31 @@ export class MemberDistribution {
 
   close(): void {
     clearTimeout(this.#timer);
-    for (const follower of this.#followers) follower.close();
+    for (const follower of [this.#datapath, ...this.#others]) follower?.close();
   }
 
   async #replace(list: MemberList): Promise<void> {
     this.#ports.record.replace(list);
-    await Promise.all(this.#followers.map((follower) => follower.replace()));
+    await Promise.all([this.#datapath?.replace(), ...this.#others.map((follower) => follower.replace())]);
   }
 
-  async #change(change: MembershipChange): Promise<void> {
+  /**
+   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one
+   * grace period and one walk over its flows. The other parts take the removals before it, and the additions
+   * after it.
+   */
+  async #change(changes: readonly MembershipChange[]): Promise<void> {
+    const last = changes.at(-1);
+    if (last === undefined) return;
+    for (const change of changes.slice(0, -1)) await this.#changeOthers(change);
+    this.#ports.record.change(last);
+    await this.#datapath?.change(joined(changes));
+    await Promise.all(this.#others.map((follower) => follower.change(last)));
+  }
+
+  async #changeOthers(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
-    await Promise.all(this.#followers.map((follower) => follower.change(change)));
+    await Promise.all(this.#others.map((follower) => follower.change(change)));
   }
 
   /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
@@ -203,4 +217,15 @@ export class MemberDistribution {
   #isOutdated(): boolean {
     return this.#isScopeOld() || (this.#scopeInForce !== null && this.#uncompiled > 0);
   }
+}
+
+function joined(changes: readonly MembershipChange[]): MembershipChange {
+  const [only] = changes;
+  if (only !== undefined && changes.length === 1) return only;
+  return {
+    added: changes.flatMap(({ added }) => added),
+    addresses: Uint32Array.from(changes.flatMap(({ addresses }) => [...addresses])),
+    sets: Uint32Array.from(changes.flatMap(({ sets }) => [...sets])),
+    dropped: changes.flatMap(({ dropped }) => dropped),
+  };
 }

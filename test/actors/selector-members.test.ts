@@ -93,7 +93,7 @@ async function started(ports: { readonly inCluster?: string } = {}) {
   const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
   const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
-  return { ...running, source, named, send, reflect, fail };
+  return { ...running, store, source, named, send, reflect, fail };
 }
 
 describe('the members of selectors in a running node', () => {
@@ -103,7 +103,7 @@ describe('the members of selectors in a running node', () => {
   });
 
   it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
-    const { system, datapath, source, named, send, until } = await started();
+    const { system, datapath, store, source, named, send, until } = await started();
     await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
     const written = await system.policies.write(write(POLICY));
@@ -116,9 +116,12 @@ describe('the members of selectors in a running node', () => {
 
     source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
     datapath.log.length = 0;
+    const read = vi.spyOn(store.policies, 'toEnforce');
     await send({ changes: [changeOf([[WEB, 1]], [[KEY]])], scope: RESOLVED });
     await until('policy_ready', 'active');
     expect(datapath.log).toEqual(['stage 1', 'prove 1', 'flip 1']);
+    // The policy thread has the parsed policy.
+    expect(read).not.toHaveBeenCalled();
     expect(system.policies.generation()).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(datapath.log).toHaveLength(3);
@@ -230,7 +233,7 @@ describe('the members of selectors in a running node', () => {
 describe('`MemberDistribution`', () => {
   const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
 
-  it('gives a change to each part before the next change to one of them, and stores the objects', async () => {
+  it('gives removals to each part before additions to one of them, and stores the objects', async () => {
     const log: string[] = [];
     const taker = (name: string, ms: number) => {
       const take = async (change: { readonly addresses: Uint32Array }) => {
@@ -265,7 +268,8 @@ describe('`MemberDistribution`', () => {
         stored: [object],
       }),
     );
-    expect(log).toEqual(['dns 1', 'datapath 1', 'dns 2', 'datapath 2']);
+    // The datapath takes both changes in one call.
+    expect(log).toEqual(['dns 1', 'datapath 3', 'dns 2']);
     expect(stored).toEqual([object]);
     distribution.close();
   });
