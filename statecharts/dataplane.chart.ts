@@ -41,8 +41,8 @@ export type DataplaneContext = DataplaneInput & {
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
   /**
-   * The program in force, if this process put it in force. The same generation can have several programs: they
-   * differ in the members of selectors with which they were compiled.
+   * The program in force, if this process put it in force. The same generation can have several programs:
+   * they differ in the members of selectors with which they were compiled.
    */
   readonly programInForce: Program | null;
   /**

@@ -253,7 +253,7 @@ export const policyChart = policy.createMachine({
             { guard: 'isDraining', target: 'drained' },
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
-            // Compilations for members have a pause between them, so that a write waits for one of them at most.
+            // Compilations for members have a pause between them, so that a write waits for at most one.
             { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],

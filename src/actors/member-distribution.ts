@@ -187,7 +187,8 @@ export class MemberDistribution {
 
   /**
    * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
-   * to 30 s. A changed scope waits 2 s at most, because deny rules of new networks are not in force meanwhile.
+   * to 30 s. A changed scope waits 2 s at most, because until then deny rules of new networks are not in
+   * force.
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());

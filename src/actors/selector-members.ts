@@ -80,7 +80,7 @@ export class SelectorMembers implements SupervisedPart {
     try {
       return await this.#ports.source.membership(selectors, withinMs);
     } catch (failure) {
-      // The members of the next thread end this state. Without a compilation no rule would be in force at all.
+      // The members of the next thread end this state. Without a compilation no rule would be in force.
       this.#report(failure instanceof Error ? failure.message : String(failure));
       return NOTHING_LISTED;
     }
