@@ -27,6 +27,7 @@ const timed = [
   'test/kernel/members.test.ts',
   'test/cluster/{cluster,etcd-client}.test.ts',
   'test/e2e/inspected-nat.test.ts',
+  'test/e2e/kubernetes.test.ts',
 ];
 /**
  * Tests that change nothing outside of their file. The files of one worker share its modules, because loading
