@@ -86,6 +86,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     cluster: system.cluster,
     peers: cluster?.peers ?? NO_PEERS,
     traffic,
+    ownerOf: (address) => system.owners.ownerOf(address),
     lookups,
     wiretap: {
       replayMs: config.wiretap.replayMs,

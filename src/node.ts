@@ -286,6 +286,7 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
       },
       trouble: (code, message) => log.error({ code }, message),
       relief: (code, message) => log.info({ code }, message),
+      owners: () => systemOf().owners.owners(),
       begun: () =>
         queueMicrotask(() => {
           connect().catch((failure: unknown) => log.error({ err: failure }, 'read the granted names for the observer'));
@@ -301,6 +302,7 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
  */
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
+  system.owners.ownersChanged.subscribe((changes) => observer.seeOwners(changes));
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
   system.bus.messages.subscribe((message) => {
     if (message.type === 'performance_mode.changed' && !message.mode.enabled) {

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Observable, Subject } from 'rxjs';
+import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/address-owner.js';
 import type { MembersChanged } from '#contracts/datapath.js';
-import type { MembersMessage, OwnerName, StoredObject } from '#contracts/kubernetes-source.js';
+import type { MembersMessage, StoredObject } from '#contracts/kubernetes-source.js';
 import {
   type ListedMembership,
   type MemberList,
@@ -42,6 +43,7 @@ export class MemberDistribution {
   /** The DNS proxy and the service plane. */
   readonly #others: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
+  readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #outdated = new Subject<void>();
   /** Objects that the store does not have yet, by their key. */
   readonly #unstored = new Map<string, StoredObject>();
@@ -71,20 +73,18 @@ export class MemberDistribution {
     return this.#outdated;
   }
 
+  /** Emits the owners that each message of the Kubernetes thread changes; nothing without integrations. */
+  readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
+
   /** Takes a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has it. */
   async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
     const storing = this.#store(stored);
     // A process that ends between the two must not find a member in the store that the kernel has removed.
     if (changes.length > 0) await Promise.race([storing, pause(STORE_FIRST_MS, undefined, { ref: false })]);
-    if (replaces !== null) {
-      this.#owners.clear();
-      await this.#replace(replaces);
-    }
+    // The names come first, so that they are known when the first packet passes by the new members.
+    this.#name(replaces !== null, owners);
+    if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
-    for (const { address, owner } of owners) {
-      if (owner === null) this.#owners.delete(address);
-      else this.#owners.set(address, owner);
-    }
     if (scope !== undefined) this.#scope = scope;
     this.#demand();
     await storing;
@@ -114,6 +114,12 @@ export class MemberDistribution {
     return this.#owners.get(address) ?? null;
   }
 
+  /** Returns all owners, as the change from no owners. */
+  owners(): OwnerChanges {
+    const changes = Array.from(this.#owners, ([address, owner]) => ({ address, owner }));
+    return { replaces: true, changes, sinceMs: 0 };
+  }
+
   /** Returns the membership with all members. */
   listed(): ListedMembership {
     return { scope: this.#scope, list: this.#ports.record.list() };
@@ -138,6 +144,17 @@ export class MemberDistribution {
   close(): void {
     clearTimeout(this.#timer);
     for (const follower of [this.#datapath, ...this.#others]) follower?.close();
+  }
+
+  #name(replaces: boolean, changes: readonly OwnerChange[]): void {
+    const isChange = changes.length > 0 || (replaces && this.#owners.size > 0);
+    if (!isChange) return;
+    if (replaces) this.#owners.clear();
+    for (const { address, owner } of changes) {
+      if (owner === null) this.#owners.delete(address);
+      else this.#owners.set(address, owner);
+    }
+    this.#ownersChanged.next({ replaces, changes, sinceMs: Date.now() });
   }
 
   async #replace(list: MemberList): Promise<void> {

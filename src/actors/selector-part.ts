@@ -1,7 +1,8 @@
+import { NEVER } from 'rxjs';
 import type { Fact } from '#bus/bus-messages.js';
 import { MemberDistribution } from './member-distribution.js';
 import { SelectorMembers } from './selector-members.js';
-import type { KubernetesPorts, SystemPorts } from './system-contract.js';
+import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contract.js';
 
 /** The members of Kubernetes selectors: where they come from, and where they go. */
 export type SelectorPart = {
@@ -10,6 +11,13 @@ export type SelectorPart = {
   /** Tells both that a policy is in force. */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
+};
+
+/** The owners of a node that watches no Kubernetes cluster. */
+export const NO_OWNERS: AddressOwners = {
+  ownerOf: () => null,
+  owners: () => ({ replaces: true, changes: [], sinceMs: 0 }),
+  ownersChanged: NEVER,
 };
 
 export function selectorPart(

@@ -24,10 +24,12 @@ import type { Traffic } from '#requests/live-traffic.js';
 import type { NodeLookups } from '#requests/node-lookups.js';
 import type { PendingChanges } from '#requests/pending-changes.js';
 import type { PolicyDescription } from '#requests/policy-description.js';
+import type { PolicyChoice } from '#requests/read-policy.js';
 import type { ServicePlaneState } from '#requests/service-plane-state.js';
 import type { KubernetesObjectsStore } from '#store/kubernetes-objects-store.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import type { DataplanePorts } from './dataplane.actor.js';
+import type { MemberDistribution } from './member-distribution.js';
 import type { ReadinessReport } from './readiness.js';
 import type { ReloadPorts } from './reload.actor.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
@@ -38,6 +40,9 @@ export type KubernetesPorts = {
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
 };
+
+/** The objects of Kubernetes that own addresses. */
+export type AddressOwners = Pick<MemberDistribution, 'ownerOf' | 'owners' | 'ownersChanged'>;
 
 export type SystemPorts = {
   readonly store: {
@@ -92,11 +97,6 @@ export type SystemPorts = {
   readonly writing?: PolicyThread;
 };
 
-export type PolicyChoice =
-  | { readonly by: 'active' }
-  | { readonly by: 'id'; readonly id: string }
-  | { readonly by: 'name'; readonly name: string };
-
 /** All functions of the running node that the API uses. */
 export type System = {
   /** Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. */
@@ -145,6 +145,7 @@ export type System = {
   readonly integrations: Integrations;
   /** Null if the node does not watch Kubernetes. */
   readonly kubernetes: KubernetesParts | null;
+  readonly owners: AddressOwners;
   readonly pendingChange: PendingChanges;
   readonly cluster: ClusterRequests;
   readiness(): ReadinessReport;

@@ -12,7 +12,6 @@ import type { DatapathStats } from '#contracts/datapath.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
-import type { StoredPolicy } from '#contracts/policy-record.js';
 import { ownAddresses } from '#dns/own-addresses.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
@@ -34,6 +33,7 @@ import { lookupsOver } from '#requests/node-lookups.js';
 import { pendingChangesOver } from '#requests/pending-changes.js';
 import { describePolicy } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
+import { readPolicy } from '#requests/read-policy.js';
 import { servicePlaneStateOver } from '#requests/service-plane-state.js';
 import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
@@ -41,16 +41,15 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.setup.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
-import type { PolicyStore } from '#store/store-types.js';
 import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
 import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
-import { selectorPart } from './selector-part.js';
+import { NO_OWNERS, selectorPart } from './selector-part.js';
 import { createStateTimes } from './state-times.js';
 
-import type { PolicyChoice, System, SystemPorts } from './system-contract.js';
+import type { System, SystemPorts } from './system-contract.js';
 
 /**
  * The time for which a policy write waits for its response, in addition to the activation timeout. A commit
@@ -78,6 +77,7 @@ export function createSystem(ports: SystemPorts): System {
     policies: store.policies,
     active: explainLane(explaining, ACTIVE_BUDGET_MS),
     drafts: explainLane(drafting, DRAFT_BUDGET_MS),
+    ownerOf: (address: number) => owners.ownerOf(address),
   };
   const surroundings: PolicySurroundings = {
     fallback,
@@ -102,6 +102,7 @@ export function createSystem(ports: SystemPorts): System {
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
   const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports);
+  const owners = selectors?.distribution ?? NO_OWNERS;
   const acceptByEnforced =
     servicePlane === null || dataplane?.found === undefined
       ? async () => {}
@@ -374,6 +375,7 @@ export function createSystem(ports: SystemPorts): System {
             members: () => selectors.distribution.counts,
             now,
           },
+    owners,
     inForceSince: () => {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
       return sinceMs === null ? null : new Date(sinceMs).toISOString();
@@ -393,17 +395,4 @@ export function createSystem(ports: SystemPorts): System {
     },
     shutdown: () => (stopping ??= stop()),
   };
-}
-
-async function readPolicy(policies: PolicyStore, which: PolicyChoice): Promise<StoredPolicy | null> {
-  switch (which.by) {
-    case 'active':
-      return policies.active();
-    case 'id':
-      return policies.get(which.id);
-    case 'name': {
-      const record = await policies.findByName(which.name);
-      return record === null ? null : policies.get(record.id);
-    }
-  }
 }

@@ -6,6 +6,7 @@ import { readCursor } from '#observe/findings/index-keys.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
 import { instant } from './answer.schema.js';
 import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
+import { OwnerSchema } from './owner.schema.js';
 import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
 
 const count = z.int().min(0);
@@ -26,6 +27,10 @@ const FindingSchema = z
     decided_by: z.enum(['rule', 'group_default', 'policy_default']).nullable(),
     src_ip: z.union([z.ipv4(), z.ipv6()]).nullable(),
     dst_ip: z.union([z.ipv4(), z.ipv6()]).nullable(),
+    src_owner: OwnerSchema.nullable()
+      .default(null)
+      .describe('The Kubernetes object that owned the address when the packet was seen; null without an owner.'),
+    dst_owner: OwnerSchema.nullable().default(null),
     dst_port: z.int().min(0).max(65_535).nullable(),
     translation: z
       .object({ dst_ip: z.ipv4(), dst_port: z.int().min(0).max(65_535).nullable() })

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { addressFault } from '#policy/check/address-validation.js';
-import { policySchema, protoSchema } from '#policy/document/policy-schema.js';
+import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/protocol.js';
@@ -11,6 +11,7 @@ import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError, detailOf } from './errors.js';
 import type { ExplainQuestion } from './management.js';
+import { OwnerSchema } from './owner.schema.js';
 import { noQuery } from './query-parameters.js';
 import { readBodyAs } from './request-body.js';
 
@@ -111,6 +112,14 @@ const ExplainedSchema = z
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
     reason: z.string(),
+    owners: z
+      .object({ source: OwnerSchema.nullable(), destination: OwnerSchema.nullable() })
+      .describe(
+        'The Kubernetes objects that own the addresses now; null without an owner. `destination`: of the destination that the policy sees, after DNAT.',
+      ),
+    selected_by: kubernetesSourceSchema
+      .nullable()
+      .describe('The first Kubernetes selector of `source_group` that selects the source.'),
     walk: z
       .array(
         z.object({
@@ -157,7 +166,13 @@ export const explainResource: Resource = (api, management) => {
     async (request, reply) => {
       const explained = await management.explain(questionOf(request.body), authorOf(request));
       if ('kind' in explained) throw refused(explained);
-      return reply.send({ ...explained, walk: [...explained.walk], unknown: [...explained.unknown] });
+      const { walk, unknown, selected_by: selector } = explained;
+      return reply.send({
+        ...explained,
+        selected_by: selector === null ? null : kubernetesSourceSchema.parse(selector),
+        walk: [...walk],
+        unknown: [...unknown],
+      });
     },
   );
 };

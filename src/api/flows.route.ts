@@ -1,3 +1,4 @@
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { LiveFlow } from '#contracts/datapath.js';
 import type { Translation } from '#contracts/translation.js';
 import { formatAddress } from '#policy/model/ipv4.js';
@@ -45,7 +46,7 @@ export const flowsResource: Resource = (api, management) => {
       if ('kind' in page) throw refused(page);
       const own = {
         matched: page.matched,
-        items: place.isPast ? [] : page.items.map((flow) => shown(flow, nodeId)),
+        items: place.isPast ? [] : page.items.map((flow) => shown(flow, nodeId, management.ownerOf)),
         next_cursor: page.next === null || place.isPast ? null : idOf(page.next),
         ...ONE_NODE,
       };
@@ -108,13 +109,15 @@ function placeOn(node: string, cursor: string | undefined): { after: Uint8Array 
     : { after: new Uint8Array(Buffer.from(flow, 'base64url')), isPast: false };
 }
 
-function shown(flow: LiveFlow, node: string): ShownFlow {
+function shown(flow: LiveFlow, node: string, ownerOf: (address: number) => OwnerName | null): ShownFlow {
   const { decider, ports, packets, bytes, interfaces, translation } = flow;
   return {
     id: idOf(flow.key),
     node_id: node,
     src: formatAddress(flow.source),
     dst: formatAddress(flow.destination),
+    src_owner: ownerOf(flow.source),
+    dst_owner: ownerOf(flow.destination),
     proto: flow.protocol,
     src_port: ports?.[0] ?? null,
     dst_port: ports?.[1] ?? null,

@@ -5,6 +5,7 @@ import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { instant } from './answer.schema.js';
 import { coverageShape, scope } from './nodes/ask-nodes.js';
+import { OwnerSchema } from './owner.schema.js';
 import { flag, listOf, oneOrMore, pageLimit } from './query-parameters.js';
 import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 
@@ -18,6 +19,10 @@ const FlowSchema = z
     node_id: z.string(),
     src: z.ipv4().describe('The side that opened the flow.'),
     dst: z.ipv4(),
+    src_owner: OwnerSchema.nullable()
+      .default(null)
+      .describe('The Kubernetes object that owns the address now; null without an owner.'),
+    dst_owner: OwnerSchema.nullable().default(null),
     proto: z.int().min(0).max(255),
     src_port: port.nullable(),
     dst_port: port.nullable(),

@@ -4,15 +4,13 @@ import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
+import { ownerShape } from './owner.schema.js';
 import { NOT_EMPTY, pageLimit } from './query-parameters.js';
 
 const MemberSchema = z
   .object({
     address: z.ipv4(),
-    integration: z.string(),
-    kind: z.enum(['pod', 'node']),
-    namespace: z.string().nullable().describe('Null for a node.'),
-    name: z.string(),
+    ...ownerShape,
   })
   .meta({
     id: 'GroupMember',

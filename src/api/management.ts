@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import type { Statecharts } from '#bus/statecharts.js';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
 import type { GroupMembers, IntegrationStatus } from '#contracts/integration-status.js';
 import type { KnownName } from '#contracts/known-name.js';
@@ -137,6 +138,8 @@ export type Management = {
     revoke(id: string): Promise<boolean>;
   };
   readonly traffic: Traffic;
+  /** Returns the Kubernetes object that owns an address now; null if none does. */
+  readonly ownerOf: (address: number) => OwnerName | null;
   readonly wiretap: Wiretap;
   readonly lookups: { names(): Promise<readonly KnownName[] | Refusal> };
   readonly findings: {

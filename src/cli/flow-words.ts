@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 const PROTOCOLS = new Map([
   [1, 'icmp'],
   [6, 'tcp'],
@@ -8,6 +10,23 @@ export const protocolName = (number: number): string => PROTOCOLS.get(number) ??
 
 export const endpoint = (address: string, port: number | null | undefined): string =>
   port === null || port === undefined ? address : `${address}:${port}`;
+
+export const ownerSchema = z
+  .object({ integration: z.string(), kind: z.string(), namespace: z.string().nullable(), name: z.string() })
+  .nullish();
+
+type Owner = NonNullable<z.infer<typeof ownerSchema>>;
+
+/** Returns the owner of an address as text, such as `pod shop/web-5d4f of prod`. */
+export function ownerText({ integration, kind, namespace, name }: Owner): string {
+  return `${kind} ${namespace === null ? '' : `${namespace}/`}${name} of ${integration}`;
+}
+
+/** Returns an address and port with the pod that owns the address, such as `shop/web-5d4f (10.244.1.7:80)`. */
+export function ownedEndpoint(owner: Owner | null | undefined, at: string): string {
+  if (owner == null) return at;
+  return `${owner.namespace === null ? `${owner.kind} ` : `${owner.namespace}/`}${owner.name} (${at})`;
+}
 
 type Decided = {
   readonly decided_by?: string | null | undefined;

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import { NodeErrors, nodeErrorsSchema, scopeOf } from './node-errors.js';
 import { wholeNumber } from './number.js';
 import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
@@ -16,6 +16,8 @@ const flowSchema = z.object({
   node_id: z.string().optional(),
   src: z.string(),
   dst: z.string(),
+  src_owner: ownerSchema,
+  dst_owner: ownerSchema,
   proto: z.number(),
   src_port: z.number().nullable(),
   dst_port: z.number().nullable(),
@@ -159,8 +161,8 @@ function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): str
   const rows = flows.map((flow) => [
     ...(showsNodes ? [flow.node_id ?? '-'] : []),
     protocolName(flow.proto),
-    endpoint(flow.src, flow.src_port ?? flow.icmp_id),
-    endpoint(flow.dst, flow.dst_port),
+    ownedEndpoint(flow.src_owner, endpoint(flow.src, flow.src_port ?? flow.icmp_id)),
+    ownedEndpoint(flow.dst_owner, endpoint(flow.dst, flow.dst_port)),
     flow.state,
     style.verdict(flow.verdict ?? '-'),
     deciderOf(flow),

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import type { Style } from './style.js';
 
 const text = z.string().nullable();
@@ -10,6 +10,8 @@ export const findingSchema = z.looseObject({
   rule: text,
   src_ip: text,
   dst_ip: text,
+  src_owner: ownerSchema,
+  dst_owner: ownerSchema,
   dst_port: number,
   translation: z.object({ dst_ip: z.string(), dst_port: number }).nullish(),
   proto: number,
@@ -47,7 +49,9 @@ export function findingRow(finding: Finding, style: Style, time: string): string
     finding.finding_type,
     style.verdict(action, action === 'allow' ? 'yes' : 'no'),
     proto === null ? '-' : protocolName(proto),
-    finding.src_ip ?? textOf(finding.actor) ?? '-',
+    (finding.src_ip === null ? undefined : ownedEndpoint(finding.src_owner, finding.src_ip)) ??
+      textOf(finding.actor) ??
+      '-',
     destinationOf(finding),
     deciderOf({ ...finding, decided_by: textOf(finding.decided_by) }),
     finding.drop_reason ?? finding.reason ?? textOf(finding.operation) ?? '-',
@@ -62,6 +66,7 @@ export function findingRow(finding: Finding, style: Style, time: string): string
 function destinationOf({
   dst_ip: address,
   dst_port: port,
+  dst_owner: owner,
   hostname,
   sni,
   http,
@@ -72,7 +77,7 @@ function destinationOf({
 }: Finding): string {
   const name = http == null ? (hostname ?? sni) : requestOf(http);
   const wire = translation == null ? '' : `, sent to ${endpoint(translation.dst_ip, translation.dst_port)}`;
-  const at = address === null ? undefined : `${endpoint(address, port)}${wire}`;
+  const at = address === null ? undefined : ownedEndpoint(owner, `${endpoint(address, port)}${wire}`);
   const icmp = type === null ? '' : ` type ${type} code ${code ?? 0}`;
   if (at === undefined) return name ?? textOf(more.target) ?? '-';
   return name === null ? `${at}${icmp}` : `${name} (${at})${icmp}`;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { deciderOf, endpoint, protocolName } from './flow-words.js';
+import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import type { Style } from './style.js';
 
 const text = z.string().nullish();
@@ -13,9 +13,11 @@ const messageSchema = z.looseObject({
   src: text,
   src_port: number,
   src_names: names,
+  src_owner: ownerSchema,
   dst: text,
   dst_port: number,
   dst_names: names,
+  dst_owner: ownerSchema,
   translation: z.object({ dst: z.string(), dst_port: number }).nullish(),
   proto: number,
   icmp_id: number,
@@ -65,7 +67,9 @@ export function wiretapLine(message: WiretapMessage, style: Style): string {
 function packetCells(message: WiretapMessage): string[] {
   const { src, dst, proto, packets, bytes } = message;
   const protocol = proto === null || proto === undefined ? '-' : protocolName(proto);
-  const to = `${party(src, message.src_port ?? message.icmp_id, message.src_names)} → ${party(dst, message.dst_port, message.dst_names)}`;
+  const from = ownedEndpoint(message.src_owner, endpoint(src ?? '?', message.src_port ?? message.icmp_id));
+  const at = ownedEndpoint(message.dst_owner, endpoint(dst ?? '?', message.dst_port));
+  const to = `${named(message.src_names, from)} → ${named(message.dst_names, at)}`;
   const icmp =
     typeof message.icmp_type === 'number' ? `type ${message.icmp_type} code ${message.icmp_code ?? 0}` : undefined;
   const carried =
@@ -85,16 +89,11 @@ function dnsCells(message: WiretapMessage): string[] {
   const { src, hostname, query_type: type, addresses } = message;
   const led =
     addresses === null || addresses === undefined || addresses.length === 0 ? '' : ` = ${addresses.join(' ')}`;
-  const asked = `${party(src, undefined, message.src_names)} → ${type ?? '?'} ${hostname ?? '?'}${led}`;
+  const asked = `${ownedEndpoint(message.src_owner, src ?? '?')} → ${type ?? '?'} ${hostname ?? '?'}${led}`;
   return ['dns ', asked, deciderOf(message)];
 }
 
-/** Formats an address and port with the hostnames known for the address. */
-function party(
-  address: string | null | undefined,
-  port: number | null | undefined,
-  known: readonly string[] | null | undefined,
-): string {
-  const at = endpoint(address ?? '?', port);
+/** Adds the hostnames known for an address. */
+function named(known: readonly string[] | null | undefined, at: string): string {
   return known === null || known === undefined || known.length === 0 ? at : `${known.join(',')} (${at})`;
 }

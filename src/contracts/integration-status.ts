@@ -1,4 +1,5 @@
-import type { IntegrationFacts, OwnerName } from './kubernetes-source.js';
+import type { OwnerName } from './address-owner.js';
+import type { IntegrationFacts } from './kubernetes-source.js';
 import type { KubernetesSource } from './policy-document.js';
 
 /**

@@ -1,3 +1,4 @@
+import type { OwnerChange, OwnerName } from './address-owner.js';
 import type { ListedMembership, MemberList, MembershipChange, SelectorScope } from './membership.js';
 import type { Prefix, Selector } from './policy-model.js';
 import type { ReflectorPhase } from './reflector-state.js';
@@ -25,14 +26,6 @@ export type KubernetesOptions = {
   readonly node: string | null;
 };
 
-/** The name of an object that owns an address. `namespace` is null for a node. */
-export type OwnerName = {
-  readonly integration: string;
-  readonly kind: 'pod' | 'node';
-  readonly namespace: string | null;
-  readonly name: string;
-};
-
 /** An object in the store, in the thread's own format. Null removes it. */
 export type StoredObject = { readonly key: string; readonly value: string | null };
 
@@ -47,7 +40,7 @@ export type StoredObject = { readonly key: string; readonly value: string | null
 export type MembersMessage = {
   readonly replaces: MemberList | null;
   readonly changes: readonly MembershipChange[];
-  readonly owners: readonly { readonly address: number; readonly owner: OwnerName | null }[];
+  readonly owners: readonly OwnerChange[];
   readonly scope: SelectorScope | undefined;
   readonly stored: readonly StoredObject[];
 };

@@ -1,4 +1,4 @@
-import type { OwnerName } from '#contracts/kubernetes-source.js';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { KubernetesObject } from './objects.js';
 
 type Owner = { readonly integration: string; readonly object: KubernetesObject };

@@ -1,6 +1,8 @@
+import type { OwnerName } from '#contracts/address-owner.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { type AddressOwners, ownersKey } from './address-owners.js';
 import { emptyIdentity } from './findings/empty-identity.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
@@ -15,9 +17,13 @@ const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
 const COARSE = 2_048;
 
-type Pending = {
+type Event = {
   readonly seen: SeenConnection;
   readonly isCoarse: boolean;
+  readonly sourceOwner: OwnerName | null;
+  readonly destinationOwner: OwnerName | null;
+};
+type Pending = Event & {
   firstMs: number;
   lastMs: number;
   count: number;
@@ -30,6 +36,7 @@ type Pending = {
  */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;
+  readonly #owners: AddressOwners;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #ofSource = new Map<number, number>();
@@ -42,8 +49,9 @@ export class DeniedConnections {
   merged = 0;
   overflowed = 0;
 
-  constructor(ruleNameResolver: RuleNameResolver) {
+  constructor(ruleNameResolver: RuleNameResolver, owners: AddressOwners) {
     this.#ruleNameResolver = ruleNameResolver;
+    this.#owners = owners;
   }
 
   add({ connections, lostDenied }: SeenConnections, nowMs: number): void {
@@ -66,16 +74,19 @@ export class DeniedConnections {
   }
 
   #add(seen: SeenConnection): void {
-    const { source, sni, http } = seen;
-    const less = coarseKeyOf(seen);
-    const key = `${less} ${seen.destination} ${seen.destinationPort} ${JSON.stringify([sni, http])}`;
+    const { source, destination, sni, http, atMs } = seen;
+    const sourceOwner = this.#owners.of(source, atMs);
+    const destinationOwner = this.#owners.of(destination, atMs);
+    const less = `${coarseKeyOf(seen)}${ownersKey(sourceOwner, null)}`;
+    const ofDestination = `${destination} ${seen.destinationPort}${ownersKey(null, destinationOwner)}`;
+    const key = `${less} ${ofDestination} ${JSON.stringify([sni, http])}`;
     const known = this.#detailed.get(key);
     const ofSource = this.#ofSource.get(source) ?? 0;
     if (known !== undefined) again(known, seen);
     else if (this.#detailed.size < DETAILED && ofSource < OF_A_SOURCE) {
       this.#ofSource.set(source, ofSource + 1);
-      this.#detailed.set(key, begun(seen, false));
-    } else if (!this.#addCoarse(less, seen)) {
+      this.#detailed.set(key, begun({ seen, isCoarse: false, sourceOwner, destinationOwner }));
+    } else if (!this.#addCoarse(less, { seen, isCoarse: true, sourceOwner, destinationOwner: null })) {
       this.#lose(1, seen.atMs);
       return;
     }
@@ -86,11 +97,11 @@ export class DeniedConnections {
    * Merges the event into a coarse finding, which has no destination, hostname or path. Returns false if the
    * event needs a new coarse finding and `COARSE` of them exist already.
    */
-  #addCoarse(key: string, seen: SeenConnection): boolean {
+  #addCoarse(key: string, event: Event): boolean {
     this.overflowed++;
     const known = this.#coarse.get(key);
-    if (known !== undefined) again(known, seen);
-    else if (this.#coarse.size < COARSE) this.#coarse.set(key, begun(seen, true));
+    if (known !== undefined) again(known, event.seen);
+    else if (this.#coarse.size < COARSE) this.#coarse.set(key, begun(event));
     else return false;
     return true;
   }
@@ -101,7 +112,7 @@ export class DeniedConnections {
     this.#lost.lastMs = atMs;
   }
 
-  #delta({ seen, isCoarse, ...times }: Pending): FindingDelta {
+  #delta({ seen, isCoarse, ...more }: Pending): FindingDelta {
     const { generation, verdict, reason } = seen;
     return {
       ...emptyIdentity,
@@ -120,13 +131,14 @@ export class DeniedConnections {
       reason,
       effectiveAction: verdict === 'audit' ? 'allow' : 'deny',
       generation,
-      ...times,
+      ...more,
     };
   }
 }
 
-function begun(seen: SeenConnection, isCoarse: boolean): Pending {
-  return { seen, isCoarse, firstMs: seen.atMs, lastMs: seen.atMs, count: 1 };
+function begun(event: Event): Pending {
+  const { seen } = event;
+  return { ...event, firstMs: seen.atMs, lastMs: seen.atMs, count: 1 };
 }
 
 function again(pending: Pending, { atMs }: SeenConnection): void {

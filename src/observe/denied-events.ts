@@ -1,4 +1,5 @@
 import { u32At } from '#arrays/read.js';
+import type { OwnerName } from '#contracts/address-owner.js';
 import { DROP_REASON, namesByNumber } from '#contracts/datapath-numbers.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
@@ -7,6 +8,7 @@ import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { formatAddress } from '#policy/model/ipv4.js';
+import { type AddressOwners, ownersKey } from './address-owners.js';
 import { emptyIdentity } from './findings/empty-identity.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
@@ -36,6 +38,8 @@ type Pending = {
    */
   readonly source: number | string | null;
   readonly destination: number | string | null;
+  readonly sourceOwner: OwnerName | null;
+  readonly destinationOwner: OwnerName | null;
   readonly port: number | null;
   readonly wire: End | null;
   /** The 32-bit word at `AT.kind` of the event record (event-record.ts), with the event type set to 0. */
@@ -62,6 +66,7 @@ const KIND_BITS = 0xffff_ff00;
  */
 export class DeniedEvents {
   readonly #ruleNameResolver: RuleNameResolver;
+  readonly #owners: AddressOwners;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
   #lost = new Map<LostAt, { count: number; firstMs: number; lastMs: number }>();
@@ -73,8 +78,9 @@ export class DeniedEvents {
   merged = 0;
   overflowed = 0;
 
-  constructor(ruleNameResolver: RuleNameResolver) {
+  constructor(ruleNameResolver: RuleNameResolver, owners: AddressOwners) {
     this.#ruleNameResolver = ruleNameResolver;
+    this.#owners = owners;
   }
 
   add(batch: EventBatch, nowMs: number): void {
@@ -118,9 +124,12 @@ export class DeniedEvents {
     const port = HAS_PORTS.has(protocol) ? u32At(words, at + AT.ports) >>> 16 : 0;
     const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
     const wire = batch.wireDestination(index);
+    const sourceOwner = this.#owners.of(source, atMs);
+    const destinationOwner = this.#owners.of(destination, atMs);
     const epoch = u32At(words, at + AT.epoch);
     const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0}`;
-    const key = `${source} ${destination} ${port} ${icmp} ${suffix}${wire === null ? '' : ` ${wire.address} ${wire.port}`}`;
+    const ofWire = wire === null ? '' : ` ${wire.address} ${wire.port}`;
+    const key = `${source} ${destination} ${port} ${icmp} ${suffix}${ofWire}${ownersKey(sourceOwner, destinationOwner)}`;
     this.merged++;
     const known = this.#detailed.get(key);
     if (known !== undefined) {
@@ -142,6 +151,8 @@ export class DeniedEvents {
         ...fresh,
         source,
         destination,
+        sourceOwner,
+        destinationOwner,
         port: HAS_PORTS.has(protocol) ? port : null,
         wire,
         icmp,
@@ -155,7 +166,8 @@ export class DeniedEvents {
       return;
     }
     if (this.#coarse.size < COARSE) {
-      this.#coarse.set(suffix, { ...fresh, source: null, destination: null, port: null, wire: null, icmp: -1 });
+      const nowhere = { source: null, destination: null, sourceOwner: null, destinationOwner: null, port: null };
+      this.#coarse.set(suffix, { ...fresh, ...nowhere, wire: null, icmp: -1 });
       return;
     }
     this.merged--;
@@ -169,7 +181,8 @@ export class DeniedEvents {
     this.#lost.set(where, lost);
   }
 
-  #delta({ hit, check, source, destination, port, wire, kind, icmp, passed, epoch, ...times }: Pending): FindingDelta {
+  #delta(pending: Pending): FindingDelta {
+    const { hit, check, source, destination, port, wire, kind, icmp, passed, epoch, ...more } = pending;
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
     const reason = REASONS[(kind >>> 16) & 0xff];
@@ -187,7 +200,7 @@ export class DeniedEvents {
       dropReason: reason === undefined || reason === 'none' ? null : reason,
       effectiveAction: passed ? 'allow' : 'deny',
       generation: this.#ruleNameResolver.generationOf(epoch),
-      ...times,
+      ...more,
     };
   }
 }
@@ -225,6 +238,7 @@ function again(pending: Pending, epoch: number, atMs: number): void {
 export function findingsOfLookups(
   lookups: readonly SeenLookup[],
   ruleNameResolver: RuleNameResolver,
+  owners: AddressOwners,
 ): readonly FindingDelta[] {
   return lookups
     .filter(({ word }) => verdictOf(word) !== 'allow')
@@ -233,6 +247,7 @@ export function findingsOfLookups(
       ...ruleNameResolver.ofWord(generation, word),
       type: 'dns_deny',
       source: formatAddress(source),
+      sourceOwner: owners.of(source, lastMs),
       hostname,
       effectiveAction: verdictOf(word) === 'audit' ? 'allow' : 'deny',
       generation,
@@ -243,12 +258,17 @@ export function findingsOfLookups(
 }
 
 /** Returns a finding for each address that the DNS rebinding protection removed from an answer. */
-export function findingsOfRebindings(rebindings: readonly SeenRebinding[]): readonly FindingDelta[] {
+export function findingsOfRebindings(
+  rebindings: readonly SeenRebinding[],
+  owners: AddressOwners,
+): readonly FindingDelta[] {
   return rebindings.map(({ source, hostname, address, reason, generation, count, lastMs }) => ({
     ...emptyIdentity,
     type: 'dns_deny',
     source: formatAddress(source),
     destination: formatAddress(address),
+    sourceOwner: owners.of(source, lastMs),
+    destinationOwner: owners.of(address, lastMs),
     hostname,
     reason: `rebinding: ${reason}`,
     effectiveAction: 'deny',

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { OwnerChanges } from '#contracts/address-owner.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -6,6 +7,7 @@ import type { EventBatch } from '#dataplane/events/batch.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from './address-names.js';
+import { AddressOwners } from './address-owners.js';
 import { DeniedConnections } from './denied-connections.js';
 import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from './denied-events.js';
 import type { FindingDelta } from './findings/finding.js';
@@ -55,8 +57,9 @@ export class LocalObserver {
   readonly #surroundings = new Surroundings();
   readonly #ruleNameResolver = new RuleNameResolver(this.#surroundings.ruleNameHistory);
   readonly #names = new AddressNames();
-  readonly #denied = new DeniedEvents(this.#ruleNameResolver);
-  readonly #deniedConnections = new DeniedConnections(this.#ruleNameResolver);
+  readonly #owners = new AddressOwners();
+  readonly #denied = new DeniedEvents(this.#ruleNameResolver, this.#owners);
+  readonly #deniedConnections = new DeniedConnections(this.#ruleNameResolver, this.#owners);
   readonly #keeper: FindingKeeper;
   readonly #output: ObserverOutput;
   readonly #startedMs = Date.now();
@@ -78,7 +81,12 @@ export class LocalObserver {
   constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
     this.#keeper = keeper;
     this.#output = output;
-    const known = { ruleNameResolver: this.#ruleNameResolver, names: this.#names, surroundings: this.#surroundings };
+    const known = {
+      ruleNameResolver: this.#ruleNameResolver,
+      names: this.#names,
+      owners: this.#owners,
+      surroundings: this.#surroundings,
+    };
     this.hub = new WiretapHub(known, output, replayMs);
     this.#mergeLater(MERGE_MS);
     this.reportWanted();
@@ -95,11 +103,15 @@ export class LocalObserver {
     // this DNS lookup may refer to a policy that has caused no kernel event yet.
     this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
-    for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver)) this.#waiting.add(delta);
-    for (const delta of findingsOfRebindings(seen.rebindings)) this.#waiting.add(delta);
+    for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver, this.#owners)) this.#waiting.add(delta);
+    for (const delta of findingsOfRebindings(seen.rebindings, this.#owners)) this.#waiting.add(delta);
     const now = Date.now();
     if (seen.lostDenied > 0) this.#waiting.add(gap('dns', seen.lostDenied, now, now));
     this.hub.lookups(seen, now);
+  }
+
+  seeOwners(changes: OwnerChanges): void {
+    this.#owners.change(changes);
   }
 
   seeConnections(seen: SeenConnections): void {

@@ -1,3 +1,4 @@
+import type { OwnerChanges } from '#contracts/address-owner.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -25,6 +26,7 @@ export type ToObserver =
   | { readonly kind: 'read_events'; readonly source: EventSource }
   | { readonly kind: 'see'; readonly seen: SeenLookups }
   | { readonly kind: 'see_connections'; readonly seen: SeenConnections }
+  | { readonly kind: 'see_owners'; readonly changes: OwnerChanges }
   | { readonly kind: 'record'; readonly delta: FindingDelta }
   | { readonly kind: 'open'; readonly reader: number; readonly filter: WiretapFilter; readonly sinceMs: number }
   | { readonly kind: 'more'; readonly reader: number }

@@ -1,4 +1,5 @@
 import type { Transferable } from 'node:worker_threads';
+import type { OwnerChanges } from '#contracts/address-owner.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -22,6 +23,8 @@ export type ObserverEvents = {
   trouble(code: string | null, message: string): void;
   /** Called when a problem has ended. `code` names this success, for example `findings_stored`. */
   relief(code: string, message: string): void;
+  /** Returns the owners of addresses, for each new observer thread. */
+  owners(): OwnerChanges;
   /**
    * Called each time `begin` has started a new observer thread. The owner of the observer must then call
    * `readEvents` with a new event source, and `see` with the hostnames of all granted addresses. The new
@@ -75,6 +78,8 @@ export class Observer {
     if (this.#isClosed) return;
     if (this.#thread === null) {
       this.#thread = this.#start();
+      // The owners come first, so that the events after them have names.
+      this.seeOwners(this.#events.owners());
       for (const delta of this.#undelivered.take()) this.#send({ kind: 'record', delta });
       for (const message of this.#early ?? []) this.#send(message);
       this.#early = null;
@@ -101,6 +106,11 @@ export class Observer {
 
   see(seen: SeenLookups): void {
     this.#tell({ kind: 'see', seen });
+  }
+
+  /** Passes changes of owners to the observer thread. A thread that begins later gets all owners. */
+  seeOwners(changes: OwnerChanges): void {
+    if (changes.changes.length > 0 || changes.sinceMs > 0) this.#send({ kind: 'see_owners', changes });
   }
 
   seeConnections(seen: SeenConnections): void {

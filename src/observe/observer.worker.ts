@@ -55,6 +55,9 @@ function receive(message: ToObserver): void {
     case 'see_connections':
       observer.seeConnections(message.seen);
       return;
+    case 'see_owners':
+      observer.seeOwners(message.changes);
+      return;
     case 'record':
       observer.record(message.delta);
       return;

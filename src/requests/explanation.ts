@@ -1,4 +1,5 @@
 import type { Refusal } from '#bus/policy-requests.js';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { ListedMembership } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
@@ -34,6 +35,7 @@ export type ExplainPorts = {
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
   /** Returns the scope of selectors, and the set of selectors of a source. */
   readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
+  readonly ownerOf: (address: number) => OwnerName | null;
 };
 
 /**
@@ -80,8 +82,10 @@ export async function explainPolicy(
     return await inTurn(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
-      const query = 'packet' in asks ? await withNode(ports, asks, policy !== undefined) : asks;
-      const source = 'packet' in query ? query.packet.source : query.source;
+      const placed = 'packet' in asks ? await withNode(ports, asks, policy !== undefined) : asks;
+      const addresses = addressesOf(placed);
+      const query = { ...placed, owners: addresses.map((address) => ({ address, owner: ports.ownerOf(address) })) };
+      const [source] = addresses;
       const membership = ports.membership(source, policy !== undefined);
       const context = { policies, surroundings, thread, membership, signal: own };
       return policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
@@ -106,6 +110,13 @@ async function withNode({ node }: Pick<ExplainPorts, 'node'>, asks: PacketQuery,
   if (end === null) return { ...asks, node: now };
   const real = { ...packet, destination: end.address, destinationPort: end.port };
   return { ...asks, node: now, real: { packet: real, node: await node(real, ofDraft) } };
+}
+
+/** Returns the source, and the destinations with and without translation. */
+function addressesOf(query: ExplainQuery): readonly [number, ...number[]] {
+  if ('query' in query) return [query.source];
+  const { packet, real } = query;
+  return [packet.source, packet.destination, ...(real === undefined ? [] : [real.packet.destination])];
 }
 
 type ExplainContext = Pick<ExplainPorts, 'policies' | 'surroundings'> & {

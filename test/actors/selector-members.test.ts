@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { MemberDistribution } from '#actors/member-distribution.js';
+import type { OwnerChanges } from '#contracts/address-owner.js';
 import type {
   KubernetesListener,
   KubernetesSource,
@@ -318,6 +319,36 @@ describe('`MemberDistribution`', () => {
     await vi.waitFor(() => expect(lists).toEqual([1, 2]), 3_000);
     await distribution.datapathOpened();
     expect(lists).toEqual([1, 2, 2]);
+    distribution.close();
+  });
+
+  it('gives the changes of owners of each message, and knows the owner of each address', async () => {
+    const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath: null, dns: null });
+    const seen: OwnerChanges[] = [];
+    distribution.ownersChanged.subscribe((changes) => seen.push(changes));
+    const own = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name }) as const;
+    await distribution.take(message({ replaces: changeOf([]) }));
+    await distribution.take(message({ changes: [changeOf([])] }));
+    expect([seen, distribution.owners()]).toEqual([[], { replaces: true, changes: [], sinceMs: 0 }]);
+    const first = [
+      { address: WEB, owner: own('web') },
+      { address: BATCH, owner: own('batch') },
+    ];
+    await distribution.take(message({ replaces: changeOf([]), owners: first }));
+    const second = [
+      { address: WEB, owner: null },
+      { address: BATCH, owner: own('next') },
+    ];
+    await distribution.take(message({ owners: second }));
+    expect(seen).toEqual([
+      { replaces: true, changes: first, sinceMs: expect.any(Number) },
+      { replaces: false, changes: second, sinceMs: expect.any(Number) },
+    ]);
+    expect([distribution.ownerOf(WEB), distribution.ownerOf(BATCH)]).toEqual([null, own('next')]);
+    const left = [{ address: BATCH, owner: own('next') }];
+    expect(distribution.owners()).toEqual({ replaces: true, changes: left, sinceMs: 0 });
+    await distribution.take(message({ replaces: changeOf([]) }));
+    expect([seen.at(-1)?.replaces, seen.length, distribution.ownerOf(BATCH)]).toEqual([true, 3, null]);
     distribution.close();
   });
 });

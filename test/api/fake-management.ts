@@ -65,6 +65,10 @@ export const STATS: NodeStats = {
   observer: null,
 };
 
+/** `10.0.0.7`, the address that `OWNER` owns. */
+export const OWNED = 0x0a000007;
+export const OWNER = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' } as const;
+export const SELECTOR = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } } as const;
 /** The integration of `kubernetes.in_cluster`. */
 const IN_CLUSTER = { name: 'local', kind: 'kubernetes', in_cluster: true } as const;
 export const STATUS: IntegrationStatus = {
@@ -169,6 +173,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     reads,
     recorded,
     answer,
+    ownerOf: (address) => (address === OWNED ? OWNER : null),
     lookups: { names: async () => reads.names },
     wiretap: { replayMs: 30_000, read: () => ({ close: () => {} }) },
     policies: {
@@ -189,6 +194,8 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       source_group: null,
       rule: null,
       reason: 'default_policy is deny',
+      owners: { source: OWNER, destination: null },
+      selected_by: SELECTOR,
       walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
       walk_omitted: 0,
       unknown: [],

@@ -25,6 +25,8 @@ const SHOWN = {
   decided_by: 'rule',
   src_ip: '10.0.0.7',
   dst_ip: '192.0.2.1',
+  src_owner: null,
+  dst_owner: null,
   dst_port: 443,
   translation: null,
   proto: 6,

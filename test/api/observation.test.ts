@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createMetrics } from '#observe/metrics.js';
-import { fakeManagement, READY, SINCE, STATS } from './fake-management.js';
+import { fakeManagement, OWNER, READY, SELECTOR, SINCE, STATS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const FAILING = {
@@ -256,6 +256,8 @@ describe('explain route', () => {
     source_group: null,
     rule: null,
     reason: 'default_policy is deny',
+    owners: { source: OWNER, destination: null },
+    selected_by: SELECTOR,
     walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
     walk_omitted: 0,
     unknown: [],

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { refusal } from '#statecharts/refusal.js';
-import { RECORD, SINCE, TOKENS } from './fake-management.js';
+import { OWNED, OWNER, RECORD, SINCE, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const SINCE_MS = Date.parse(SINCE);
@@ -129,6 +129,8 @@ describe('GET /api/v1/flows', () => {
     node_id: 'node-a',
     src: '10.0.0.1',
     dst: '192.0.2.1',
+    src_owner: null,
+    dst_owner: null,
     proto: 6,
     src_port: 40_000,
     dst_port: 443,
@@ -161,6 +163,8 @@ describe('GET /api/v1/flows', () => {
         { ...echo, decider: { kind: 'policy_default' } },
         { ...flow, foreign: true, decider: null, verdict: null, generation: null },
         { ...flow, decider: null, current: false },
+        { ...flow, source: OWNED },
+        { ...flow, destination: OWNED },
       ],
       next: key,
     };
@@ -184,6 +188,8 @@ describe('GET /api/v1/flows', () => {
           },
           { ...shown, ...nobody, foreign: true, decided_by: 'nobody', verdict: null, generation: null },
           { ...shown, ...nobody, decided_by: 'policy_gone', current: false },
+          { ...shown, src: '10.0.0.7', src_owner: OWNER },
+          { ...shown, dst: '10.0.0.7', dst_owner: OWNER },
         ],
         next_cursor: expect.any(String),
         partial: false,

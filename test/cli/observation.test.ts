@@ -66,6 +66,14 @@ const page = (items: unknown[], next: string | null = null, errors: unknown[] = 
   });
 
 describe('weir findings', () => {
+  it('prints the pods that owned the addresses', async () => {
+    const owner = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
+    const owned = { ...finding, hostname: null, src_owner: owner('web'), dst_owner: owner('api') };
+    const { url } = await serverThatAnswers(page([owned]));
+    const { out } = await run(['findings', '--server', url], TOKEN);
+    expect(out).toContain('  shop/web (10.0.0.7)  shop/api (192.0.2.1:443)  ');
+  });
+
   it('prints the findings of all pages up to the limit as one table, and names nodes that did not respond', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const { url, asked } = await serverThatAnswers(

@@ -673,6 +673,25 @@ The rule matches.
     ]);
   });
 
+  it('names the objects that own the addresses, and the selector that selects the source', async () => {
+    const owner = (kind: string, namespace: string | null, name: string) => ({
+      integration: 'prod',
+      kind,
+      namespace,
+      name,
+    });
+    const owners = { source: owner('pod', 'shop', 'web-5d4f'), destination: owner('node', null, 'worker-1') };
+    const selector = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+    const { url } = await serverThatAnswers(ok({ ...explained, owners, selected_by: selector }));
+    const { out } = await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '--server', url], TOKEN);
+    expect(out.split('\n').slice(1, 5)).toEqual([
+      'The rule matches.',
+      'source: pod shop/web-5d4f of prod, selected by {"pod_selector":{"match_labels":{"app":"web"}}}',
+      'destination: node worker-1 of prod',
+      '',
+    ]);
+  });
+
   it('explains an HTTP request in a TLS connection, and lists the missing inputs that could change the result', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
     const words = [

@@ -125,6 +125,16 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
+  it('prints the pods and nodes that own the addresses', async () => {
+    const pod = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' };
+    const node = { integration: 'prod', kind: 'node', namespace: null, name: 'worker-1' };
+    const { url } = await serverThatAnswers(
+      ok({ matched: 1, items: [{ ...flow, src_owner: pod, dst_owner: node }], next_cursor: null }),
+    );
+    const { out } = await run(['flows', '--server', url], TOKEN);
+    expect(out).toContain('  shop/web-5d4f (10.0.0.1:40000)  node worker-1 (192.0.2.1:443)  ');
+  });
+
   it('prints the response without the cursor with --output json', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);

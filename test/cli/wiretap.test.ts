@@ -126,6 +126,20 @@ describe('weir wiretap', () => {
     ]);
   });
 
+  it('prints the pods that own the addresses', async () => {
+    const owner = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
+    const { url } = await wiretapThatSends({
+      frames: [
+        { ...flow, src_owner: owner('web'), dst_owner: owner('api') },
+        { ...lookup, src_owner: owner('web') },
+      ],
+      after: 'stay',
+    });
+    const { out } = await until(2, ['wiretap', '--server', url]);
+    expect(out).toContain('shop/web (10.0.0.7:40000) → api.example.com (shop/api (192.0.2.1:443))');
+    expect(out).toContain('shop/web (10.0.0.7) → ');
+  });
+
   it('prints one line of JSON, or one YAML document, for each message', async () => {
     const { url } = await wiretapThatSends({ frames: [[flow, lost]], after: 'stay' });
     const { out: json } = await until(2, ['wiretap', '--output', 'json', '--server', url]);

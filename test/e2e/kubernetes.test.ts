@@ -85,6 +85,14 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
     return (arrived.get(seenAt)?.length ?? 0) > before;
   };
   const running = { phase: 'Running', podIP: ADDRESSES.client, podIPs: [{ ip: ADDRESSES.client }] };
+  /** Returns the pods that the findings of packets to a port name as source. */
+  const deniedPods = async (port: number): Promise<string[]> => {
+    const { body } = await api('GET', `/api/v1/audit/findings?dst=${ADDRESSES.server}&limit=1000`);
+    type Shown = { dst_port: number; src_owner: { namespace: string; name: string } | null };
+    return (body.items as Shown[])
+      .filter(({ dst_port, src_owner }) => dst_port === port && src_owner !== null)
+      .map(({ src_owner: owner }) => `${owner?.namespace}/${owner?.name}`);
+  };
   const createPod = async (name: string, app: string): Promise<void> => {
     await kube.createPod(name, { labels: { app } });
     await kube.setStatus(name, running);
@@ -198,12 +206,25 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
   it('gives the new pod of an address none of the rights of the former pod, also by an open flow', async () => {
     await createPod('old', 'web');
     await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    expect(await passes(BATCH_PORT)).toBe(false);
     await kube.createPod('new', { labels: { app: 'batch' } });
     const reused = await lastAfter(WEB_PORT, () => kube.setStatus('new', running));
     expect(reused).toBeLessThan(LAST_PACKET_MS);
     await remove('old');
     expect(await passes(WEB_PORT)).toBe(false);
     await expect.poll(() => passes(BATCH_PORT), { timeout: 2_000 }).toBe(true);
+
+    await expect.poll(() => deniedPods(WEB_PORT)).toContain('default/new');
+    expect(await deniedPods(WEB_PORT)).not.toContain('default/old');
+    expect(await deniedPods(BATCH_PORT)).toContain('default/old');
+    expect(await deniedPods(BATCH_PORT)).not.toContain('default/new');
+    expect(await cli('flows', '--dst-port', String(BATCH_PORT))).toContain(
+      `default/new (${ADDRESSES.client}:${CLIENT_PORT})`,
+    );
+    const words = ['--src', ADDRESSES.client, '--dst', ADDRESSES.server, '--proto', 'udp', '--dst-port', '9'];
+    const explained = await cli('policy', 'explain', ...words);
+    expect(explained).toContain('\nsource: pod default/new of prod');
+    expect(explained).toContain(`source ${ADDRESSES.client} (pod default/new of prod) is not among its sources`);
     await remove('new');
   });
 

@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type {
   KubernetesListener,
   KubernetesSource,
   MembersMessage,
-  OwnerName,
   ReflectorChange,
   StoredObject,
   WatchedIntegration,

@@ -1,6 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { SeenConnection } from '#contracts/seen-connection.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
+import { AddressOwners } from '#observe/address-owners.js';
 import { DeniedConnections } from '#observe/denied-connections.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import { findingId } from '#observe/findings/finding-id.js';
@@ -8,6 +9,7 @@ import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
+import { ownersSince, pod } from './owners.js';
 
 const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
 const ruleNames = ruleNamesOfRecord(
@@ -15,10 +17,12 @@ const ruleNames = ruleNamesOfRecord(
   record,
 );
 let denied: DeniedConnections;
+let owners: AddressOwners;
 beforeEach(() => {
   const ruleNameHistory = new RuleNameHistory();
   ruleNameHistory.place({ ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
-  denied = new DeniedConnections(new RuleNameResolver(ruleNameHistory));
+  owners = new AddressOwners();
+  denied = new DeniedConnections(new RuleNameResolver(ruleNameHistory), owners);
 });
 const add = (...connections: SeenConnection[]) => denied.add({ connections, lost: 0, lostDenied: 0 }, 0);
 const finding = {
@@ -111,4 +115,18 @@ test('`DeniedConnections` reports denied connections above the limit of all find
     lastMs: 5_000,
   });
   expect(taken.reduce((sum, { count }) => sum + count, 0)).toBe(8_004);
+});
+
+test('`DeniedConnections` makes a finding for each owner of an address, and a coarse finding has that of the source', () => {
+  const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
+  owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
+  owners.change(ownersSince(2_000, { [source]: 'new' }));
+  add(seenConnection({ atMs: 1_000 }), seenConnection({ atMs: 1_500 }), seenConnection({ atMs: 2_000 }));
+  const shown = () => denied.take().map((of) => [of.sourceOwner, of.destinationOwner, of.destination, of.count]);
+  expect(shown()).toEqual([
+    [pod('old'), pod('api'), '192.0.2.1', 2],
+    [pod('new'), pod('api'), '192.0.2.1', 1],
+  ]);
+  add(...Array.from({ length: 257 }, (_, port) => seenConnection({ atMs: 2_000, destinationPort: port })));
+  expect(shown().at(-1)).toEqual([pod('new'), null, null, 1]);
 });

@@ -2,7 +2,8 @@ import { beforeEach, expect, test } from 'vitest';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
-import { DeniedEvents, findingsOfLookups } from '#observe/denied-events.js';
+import { AddressOwners } from '#observe/address-owners.js';
+import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from '#observe/denied-events.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { findingId } from '#observe/findings/finding-id.js';
@@ -10,15 +11,18 @@ import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { ruleNamesOf } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
+import { ownersSince, pod } from './owners.js';
 
 const ruleNames = ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
 let ruleNameResolver: RuleNameResolver;
 let denied: DeniedEvents;
+let owners: AddressOwners;
 beforeEach(() => {
   const ruleNameHistory = new RuleNameHistory();
   ruleNameHistory.place({ ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 });
   ruleNameResolver = new RuleNameResolver(ruleNameHistory);
-  denied = new DeniedEvents(ruleNameResolver);
+  owners = new AddressOwners();
+  denied = new DeniedEvents(ruleNameResolver, owners);
 });
 const deny = (more: Partial<EventInput> = {}): EventInput => ({
   type: 'denied',
@@ -186,7 +190,7 @@ test('`findingsOfLookups` makes a finding of each denied DNS query and of each D
     count: 4,
     lastMs: 9,
   });
-  const found = findingsOfLookups([lookup('allow'), lookup('deny'), lookup('audit')], ruleNameResolver);
+  const found = findingsOfLookups([lookup('allow'), lookup('deny'), lookup('audit')], ruleNameResolver, owners);
   const dns = {
     ...finding,
     type: 'dns_deny',
@@ -200,4 +204,38 @@ test('`findingsOfLookups` makes a finding of each denied DNS query and of each D
     count: 4,
   };
   expect(found).toEqual([dns, { ...dns, effectiveAction: 'allow' }]);
+});
+
+test('`DeniedEvents` makes a finding for each owner that an address had, with the owner at the time of the packet', () => {
+  const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
+  owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
+  owners.change(ownersSince(1_000, { [source]: 'new' }));
+  for (const unixMs of [500, 999, 1_000]) denied.add(batchOf([deny()], { unixMs }), 0);
+  const found = denied.take();
+  expect(found.map(({ sourceOwner, destinationOwner, count }) => [sourceOwner, destinationOwner, count])).toEqual([
+    [pod('old'), pod('api'), 2],
+    [pod('new'), pod('api'), 1],
+  ]);
+  expect(new Set(found.map(findingId)).size).toBe(2);
+});
+
+test('`findingId` is the same without owners and with owners that are null', () => {
+  const { sourceOwner: _, destinationOwner: __, ...older } = { ...finding, firstMs: 0, lastMs: 0, count: 1 };
+  expect(findingId(older as FindingDelta)).toBe(
+    findingId({ ...finding, firstMs: 0, lastMs: 0, count: 1 } as FindingDelta),
+  );
+});
+
+test('`findingsOfLookups` and `findingsOfRebindings` name the owners of the addresses', () => {
+  const source = address('10.0.0.7');
+  owners.change(ownersSince(0, { [source]: 'web', [address('10.0.0.9')]: 'db' }));
+  const at = { source, hostname: 'www.example.com', generation: 7, count: 1, lastMs: 9 };
+  const [lookup] = findingsOfLookups(
+    [{ ...at, type: 1, word: verdictWord(0, 'deny', false) }],
+    ruleNameResolver,
+    owners,
+  );
+  const [rebinding] = findingsOfRebindings([{ ...at, address: address('10.0.0.9'), reason: 'private_use' }], owners);
+  expect([lookup?.sourceOwner, lookup?.destinationOwner]).toEqual([pod('web'), null]);
+  expect([rebinding?.sourceOwner, rebinding?.destinationOwner]).toEqual([pod('web'), pod('db')]);
 });

@@ -19,6 +19,8 @@ export type EventInput = {
   readonly hitCheck?: number;
   readonly suppressed?: number;
   readonly flags?: number;
+  /** The nanoseconds from the opening of the flow, and from `unixMs`, to the event. */
+  readonly timeNs?: bigint;
   readonly state?: number;
   /** The destination before DNAT. */
   readonly wire?: End;
@@ -27,8 +29,8 @@ export type EventInput = {
 };
 
 /**
- * Returns a batch of records in the layout of the kernel's ring buffer. Every record has the monotonic time
- * 0, which corresponds to the Unix time `unixMs`. `lost` is the number of records that the kernel could not
+ * Returns a batch of records in the layout of the kernel's ring buffer. The monotonic time 0
+ * corresponds to the Unix time `unixMs`. `lost` is the number of records that the kernel could not
  * store.
  */
 export function batchOf(events: readonly EventInput[], options: { lost?: number; unixMs?: number } = {}): EventBatch {
@@ -41,6 +43,7 @@ export function packedOf(events: readonly EventInput[], { lost = 0, unixMs = 0 }
   for (const [index, event] of events.entries()) {
     const at = (field: keyof typeof EVENT_OFFSETS): number =>
       index * RECORD_BYTES + RECORD_HEADER_BYTES + EVENT_OFFSETS[field];
+    view.setBigUint64(at('time_ns'), event.timeNs ?? 0n, true);
     view.setUint8(at('type'), EVENT_TYPE[event.type]);
     const verdict = event.verdict === undefined ? 'allow' : event.verdict;
     view.setUint8(at('verdict'), verdict === null ? 0 : VERDICT_NUMBER[verdict]);

@@ -6,6 +6,7 @@ import { verdictWord } from '#contracts/verdict-word.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from '#observe/address-names.js';
+import { AddressOwners } from '#observe/address-owners.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
@@ -14,6 +15,7 @@ import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
+import { ownersSince, pod } from './owners.js';
 
 const ALL: WiretapFilter = {
   sources: [],
@@ -38,17 +40,19 @@ const entries = Uint32Array.from([5, 6]);
 const checkOf = (rank: number): number => ruleNames.identities[2 * rank] as number;
 
 let names: AddressNames;
+let owners: AddressOwners;
 let surroundings: Surroundings;
 let given: (Frame | { readonly reader: number; readonly joined: number })[];
 beforeEach(() => {
   names = new AddressNames();
+  owners = new AddressOwners();
   surroundings = new Surroundings();
   surroundings.learn({ kind: 'rule_names', placed: { ruleNames, generation: 7, entries, epoch: 3 } });
   surroundings.learn({ kind: 'interfaces', names: new Map([[0, 'lan0']]) });
   given = [];
 });
 function hubKeeping(replayMs: number): WiretapHub {
-  const known = { ruleNameResolver: new RuleNameResolver(surroundings.ruleNameHistory), names, surroundings };
+  const known = { ruleNameResolver: new RuleNameResolver(surroundings.ruleNameHistory), names, owners, surroundings };
   const output = {
     frame: (frame: Frame) => void given.push(frame),
     joined: (reader: number, joined: number) => void given.push({ reader, joined }),
@@ -86,6 +90,44 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
 });
 
 describe('a wiretap message', () => {
+  test('has the owners that the addresses had at its time, also in a replay; an end of a flow those at its begin', () => {
+    const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
+    const hub = hubKeeping(60_000);
+    owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
+    hub.events(batchOf([flow(443)], { unixMs: 500 }), 500);
+    hub.connections({ connections: [seenConnection({ atMs: 500 })], lost: 0, lostDenied: 0 }, 500);
+    owners.change(ownersSince(1_000, { [source]: 'new', [destination]: null }));
+    hub.events(batchOf([flow(444)], { unixMs: 1_500 }), 1_500);
+    hub.events(batchOf([flow(443, { type: 'flow_ended', timeNs: 1_000_000_000n })], { unixMs: 500 }), 1_500);
+    hub.lookups(
+      { lookups: [lookup('a.test', { lastMs: 1_500 })], rebindings: [], named: [], lost: 0, lostDenied: 0 },
+      1_500,
+    );
+    hub.open(1, ALL, 0);
+    for (const _ of [1, 2, 3, 4, 5]) hub.more(1);
+    expect(messages().map(({ type, src_owner, dst_owner }) => [type, src_owner, dst_owner])).toEqual([
+      ['flow', pod('old'), pod('api')],
+      ['tls', pod('old'), pod('api')],
+      ['flow', pod('new'), null],
+      ['flow_end', pod('old'), pod('api')],
+      ['dns', pod('new'), undefined],
+    ]);
+  });
+
+  test('has no fields for owners if no address of it has one', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    owners.change(ownersSince(0, { [address('10.0.0.99')]: 'other' }));
+    hub.events(batchOf([flow(443)], { unixMs: 500 }), 500);
+    hub.connections({ connections: [seenConnection()], lost: 0, lostDenied: 0 }, 500);
+    hub.lookups({ lookups: [lookup('a.test')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 500);
+    expect(messages().map((message) => 'src_owner' in message || 'dst_owner' in message)).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+
   test('of a flow has the addresses, the ports, the rule, and the learned names of the addresses', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);

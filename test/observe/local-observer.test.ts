@@ -11,6 +11,7 @@ import { StoreError } from '#store/store-error.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { seenConnection } from './connections.js';
 import { packedOf } from './events.js';
+import { ownersSince, pod } from './owners.js';
 
 const ruleNames = ruleNamesOf(policy([group(['10.0.0.0/8'], [rule({ id: 'no' })], { id: 'lan' })]));
 const placed = { ruleNames, generation: 7, entries: Uint32Array.from([5, 6]), epoch: 3 };
@@ -177,4 +178,12 @@ test('`LocalObserver` acknowledges a batch of events immediately, and makes find
     ['gap', 'dataplane', 3],
   ]);
   expect(observer.counts()).toMatchObject({ lostKernel: 3, events: { denied: 1 }, findings: { merged: 1, gaps: 3 } });
+});
+
+test('`LocalObserver` names the owner of the source in a finding', async () => {
+  facts.port1.postMessage({ kind: 'rule_names', placed });
+  observer.seeOwners(ownersSince(0, { [address('10.0.0.7')]: 'web' }, true));
+  observer.see(lookups(2));
+  await observer.merge();
+  expect(merged[0]?.sourceOwner).toEqual(pod('web'));
 });

@@ -54,6 +54,19 @@ describe('explain, on a node that translates addresses', () => {
     });
   });
 
+  test('names the owner of the server, and has it as owner of the destination', () => {
+    const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'api' } as const;
+    const node = nodeWith(true, SERVER);
+    const explained = explain(allowing(SERVER), {
+      packet: packetTo(SERVICE, 80),
+      node,
+      real: { packet: packetTo(SERVER, 8_080), node },
+      owners: [{ address: address(SERVER), owner }],
+    });
+    expect(explained.owners).toEqual({ source: null, destination: owner });
+    expect(explained.reason).toContain(`translates ${SERVICE}:80 to ${SERVER}:8080 (pod shop/api of prod), which`);
+  });
+
   test('lists the translation as unknown if conntrack has no connection for an address of the node or a service', () => {
     expect(explained(PUBLIC, false, null)).toMatchObject({
       decision: 'allow',

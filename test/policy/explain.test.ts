@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ExplainNode } from '#contracts/explain-facts.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
@@ -7,12 +8,15 @@ import { explain } from '#policy/explain/explain.js';
 import type { ConnectionFacts } from '#policy/explain/explain-connection.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { matchesHostname } from '#policy/model/hostname.js';
+import { MemberRecord } from '#policy/model/member-record.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, icmp, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
 const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], text: 'other.example' };
+
+const UNOWNED = { owners: { source: null, destination: null }, selected_by: null };
 
 describe('`explain`', () => {
   test('adds "source port 0 was assumed" to the reason only if another source port can change the decision', () => {
@@ -57,6 +61,7 @@ describe('`explain`', () => {
       mode: 'audit',
       source_group: 'office',
       rule: 'https',
+      ...UNOWNED,
       reason:
         'rule https of source group office is the first that matches: denied in audit mode, so it passes and a finding is recorded',
       walk: [
@@ -106,6 +111,7 @@ describe('`explain`', () => {
       mode: 'enforce',
       source_group: 'office',
       rule: null,
+      ...UNOWNED,
       reason: 'no rule matches before the default action of source group office: allowed',
       walk: [
         office('types', 'ICMP type 8 is not among its types'),
@@ -411,6 +417,7 @@ describe('`explain`', () => {
       mode: 'enforce',
       source_group: null,
       rule: null,
+      ...UNOWNED,
       reason: 'no rule and no default action matches, so default_policy decides: denied',
       walk: [
         office('other', 'api.example.com does not match other.example'),
@@ -423,6 +430,54 @@ describe('`explain`', () => {
       walk_omitted: 0,
       unknown: [],
     });
+  });
+
+  test('names the owners of the addresses, and the selector of the group that selects the source', () => {
+    const [web, batch] = [selector('web'), selector('batch')];
+    const given = policy([
+      group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
+      group([], [rule({ id: 'far', to: ['198.51.100.0/24'] }), rule({ id: 'any' })], {
+        id: 'pods',
+        selectors: [batch, web],
+      }),
+    ]);
+    const members = new MemberRecord();
+    const source = address('10.0.0.1');
+    members.change({
+      added: [{ number: 1, keys: [web.key] }],
+      addresses: Uint32Array.of(source),
+      sets: Uint32Array.of(1),
+      dropped: [],
+    });
+    const scope = { ...NO_SELECTORS, resolved: new Set([web.key, batch.key]) };
+    const own = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name }) as const;
+    const asked = packet();
+    const owners = [
+      { address: source, owner: own('web') },
+      { address: asked.destination, owner: own('api') },
+    ];
+    const explained = explain(given, { packet: asked, owners }, { membership: { scope, members } });
+    expect(explained).toMatchObject({
+      owners: { source: own('web'), destination: own('api') },
+      source_group: 'pods',
+      rule: 'any',
+      selected_by: web.source,
+    });
+    expect(explained.walk.slice(0, 2).map(({ why }) => why)).toEqual([
+      'source 10.0.0.1 (pod shop/web of prod) is not among its sources',
+      'destination 192.0.2.1 (pod shop/api of prod) is not among its destinations',
+    ]);
+    const lookup = { source, query: 'api.example.com', owners };
+    expect(explain(given, lookup, { membership: { scope, members } })).toMatchObject({
+      owners: { source: own('web'), destination: null },
+      selected_by: web.source,
+    });
+    const nets = { ...scope, networks: new Map([[batch.key, [{ address: address('10.0.0.0'), length: 24 }]]]) };
+    expect(explain(given, { packet: asked }, { membership: { scope: nets, members } }).selected_by).toEqual(
+      batch.source,
+    );
+    const unresolved = { ...nets, resolved: new Set<string>() };
+    expect(explain(given, { packet: asked }, { membership: { scope: unresolved, members } }).selected_by).toBeNull();
   });
 
   test('returns 1,000 steps of an evaluation of 5,001 steps, with the last step at the end, and the number of omitted steps', () => {

@@ -25,6 +25,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     drafts: explainLane(open(), draftBudgetMs),
     node: async () => NO_NODE,
     membership: () => NOTHING_LISTED,
+    ownerOf: () => null,
     surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
   };
 }
@@ -117,4 +118,12 @@ describe('`explainPolicy`', () => {
     const again = { ...asked, drafts: explainLane(asked.drafts.thread, 30_000) };
     expect(await explainPolicy(again, { policy: {}, query }, 'eve')).toMatchObject({ decision: 'deny' });
   });
+});
+
+test('`explainPolicy` names the owners of source and destination', async () => {
+  const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web' } as const;
+  const asked = packet();
+  const named = { ...(await ports(30_000)), ownerOf: (of: number) => (of === asked.destination ? owner : null) };
+  const explained = await explainPolicy(named, { query: { packet: asked } }, 'ada');
+  expect(explained).toMatchObject({ owners: { source: null, destination: owner }, selected_by: null });
 });

@@ -2,6 +2,7 @@ import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
+import { ownerSchema, ownerText } from '../flow-words.js';
 import { numberUpTo } from '../number.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
 import { type Style, styleOf } from '../style.js';
@@ -16,6 +17,8 @@ const explainedSchema = z.looseObject({
   source_group: z.string().nullable(),
   rule: z.string().nullable(),
   reason: z.string(),
+  owners: z.object({ source: ownerSchema, destination: ownerSchema }).optional(),
+  selected_by: z.looseObject({ integration: z.string() }).nullish(),
   walk: z.array(
     z.object({
       source_group: z.string().nullable(),
@@ -163,7 +166,19 @@ function text(
     step.why,
   ]);
   const missing = unknown.length === 0 ? '' : `\nnot given, and can change the decision: ${unknown.join(', ')}`;
+  const ends = ownersOf({ owners: by.owners, selected_by: by.selected_by });
   // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
-  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+}
+
+/** Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`. */
+function ownersOf({ owners, selected_by: selector }: Pick<Explained, 'owners' | 'selected_by'>): string {
+  const { integration: _, ...labels } = selector ?? {};
+  const selected = selector == null ? '' : `, selected by ${JSON.stringify(labels)}`;
+  const ends = [
+    ...(owners?.source == null ? [] : [`source: ${ownerText(owners.source)}${selected}`]),
+    ...(owners?.destination == null ? [] : [`destination: ${ownerText(owners.destination)}`]),
+  ];
+  return ends.map((end) => `\n${end}`).join('');
 }

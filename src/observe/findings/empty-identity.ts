@@ -11,6 +11,8 @@ export const emptyIdentity = {
   decidedBy: null,
   source: null,
   destination: null,
+  sourceOwner: null,
+  destinationOwner: null,
   destinationPort: null,
   wireDestination: null,
   protocol: null,

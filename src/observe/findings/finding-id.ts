@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { FindingDelta, FindingIdentity } from './finding.js';
 
 const ID_DIGITS = 32;
@@ -33,9 +34,13 @@ export function findingId(of: FindingIdentity): string {
     // and an equal event must still get the same id.
     ...(of.reason === null ? [] : [of.reason]),
     ...(of.wireDestination == null ? [] : [[of.wireDestination.address, of.wireDestination.port]]),
+    ...(of.sourceOwner == null ? [] : [['source', ...partsOf(of.sourceOwner)]]),
+    ...(of.destinationOwner == null ? [] : [['destination', ...partsOf(of.destinationOwner)]]),
   ];
   return createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, ID_DIGITS);
 }
+
+const partsOf = ({ integration, kind, namespace, name }: OwnerName) => [integration, kind, namespace, name];
 
 /**
  * Merges two deltas of the same finding. The result has the generation of the delta with the later `lastMs`.

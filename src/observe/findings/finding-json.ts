@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
+import type { OwnerName } from '#contracts/address-owner.js';
 import type { Finding, FindingType } from './finding.js';
 
 /**
@@ -14,6 +15,8 @@ export type ShownFinding = {
   decided_by: Finding['decidedBy'];
   src_ip: string | null;
   dst_ip: string | null;
+  src_owner: OwnerName | null;
+  dst_owner: OwnerName | null;
   dst_port: number | null;
   translation: { dst_ip: string; dst_port: number | null } | null;
   proto: number | null;
@@ -50,6 +53,8 @@ export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
     decided_by: finding.decidedBy,
     src_ip: source !== null && (isIPv4(source) || (!ofApi && isIPv6(source))) ? source : null,
     dst_ip: finding.destination,
+    src_owner: finding.sourceOwner ?? null,
+    dst_owner: finding.destinationOwner ?? null,
     dst_port: finding.destinationPort,
     translation: wire == null ? null : { dst_ip: wire.address, dst_port: wire.port },
     proto: finding.protocol,

@@ -1,3 +1,5 @@
+import type { OwnerName } from '#contracts/address-owner.js';
+
 /**
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
  * events that were lost before they became findings, or changes that were dropped for a sink.
@@ -36,6 +38,12 @@ export type FindingIdentity = {
   /** The source address as text. */
   readonly source: string | null;
   readonly destination: string | null;
+  /**
+   * The Kubernetes objects that owned the addresses at the time of the event. Findings that an older build
+   * stored lack these fields.
+   */
+  readonly sourceOwner?: OwnerName | null;
+  readonly destinationOwner?: OwnerName | null;
   readonly destinationPort: number | null;
   /**
    * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one.

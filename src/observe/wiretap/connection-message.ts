@@ -3,6 +3,14 @@ import type { SeenConnection } from '#contracts/seen-connection.js';
 import type { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';
+import type { AddressOwners } from '../address-owners.js';
+import { shownOwners } from './shown-owners.js';
+
+type ConnectionSurroundings = {
+  readonly ruleNameResolver: RuleNameResolver;
+  readonly names: AddressNames;
+  readonly owners: AddressOwners;
+};
 
 /**
  * Returns the wiretap message (D32) about a connection or request that the service plane decided, as the text
@@ -10,7 +18,7 @@ import type { AddressNames } from '../address-names.js';
  */
 export function connectionMessage(
   seen: SeenConnection,
-  { ruleNameResolver, names }: { readonly ruleNameResolver: RuleNameResolver; readonly names: AddressNames },
+  { ruleNameResolver, names, owners }: ConnectionSurroundings,
 ): string {
   const { kind, source, destination, generation, verdict, http } = seen;
   const { sourceGroup, rule, decidedBy, policyId } = ruleNameResolver.ofNames(generation, seen.decider);
@@ -25,6 +33,7 @@ export function connectionMessage(
     icmp_id: null,
     src_names: names.of(source),
     dst_names: names.of(destination),
+    ...shownOwners(owners.of(source, seen.atMs), owners.of(destination, seen.atMs)),
     verdict,
     effective_action: verdict === 'deny' ? 'deny' : 'allow',
     source_group: sourceGroup,

@@ -9,15 +9,18 @@ import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import type { AddressNames } from '#observe/address-names.js';
+import type { AddressOwners } from '#observe/address-owners.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { connectionMessage } from './connection-message.js';
 import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
+import { shownOwners } from './shown-owners.js';
 
 export type MessageSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;
   readonly names: AddressNames;
+  readonly owners: AddressOwners;
   readonly surroundings: Surroundings;
 };
 
@@ -115,12 +118,13 @@ export class MessageWriter {
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
-    const { ruleNameResolver } = this.#known;
+    const { ruleNameResolver, owners } = this.#known;
+    const owner = owners.of(source, lastMs);
     const verdict = verdictOf(word) ?? null;
     const action = verdict === 'deny' ? 'deny' : 'allow';
     const time = new Date(Math.floor(lastMs)).toISOString();
     out.text(
-      `{"type":"dns","time":"${time}","src":"${formatAddress(source)}","hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
+      `{"type":"dns","time":"${time}","src":"${formatAddress(source)}",${owner === null ? '' : `"src_owner":${JSON.stringify(owner)},`}"hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
     );
     out.put(this.#decider(ruleNameResolver.ofWord(generation, word)));
     out.text(`,"generation":${generation},"count":${count}}`);
@@ -231,6 +235,7 @@ export class MessageWriter {
     out.put(part.icmpId);
     numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
     this.#names(out, source, destination);
+    if (ipv6 === null && !this.#known.owners.isEmpty) this.#owners(out, { batch, at, kind, ipv6 });
     out.put(itemAt(outcomes, (kind >>> 8) & 7));
     out.put(this.#decider(ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck))));
     out.put(part.generation);
@@ -250,6 +255,18 @@ export class MessageWriter {
     out.text(JSON.stringify(ofSource));
     out.put(part.destinationNames);
     out.text(JSON.stringify(ofDestination));
+  }
+
+  /** Writes the owners of both addresses; those at the begin of the flow if the flow has ended. */
+  #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
+    const { owners } = this.#known;
+    const { words } = batch;
+    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
+    const atMs = batch.unixMs(wide(words, at + (isEnd ? AT.opened : AT.timeLow)));
+    const source = owners.of(u32At(words, at + AT.source), atMs);
+    const destination = owners.of(u32At(words, at + AT.destination), atMs);
+    if (source !== null || destination !== null)
+      out.text(`,${JSON.stringify(shownOwners(source, destination)).slice(1, -1)}`);
   }
 
   #interface(ifindex: number): Uint8Array {

@@ -1,8 +1,10 @@
+import { type OwnerChange, ownerText } from '#contracts/address-owner.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 type Asked = {
+  readonly owners?: readonly OwnerChange[];
   readonly packet: Packet;
   readonly node?: ExplainNode;
   readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
@@ -32,14 +34,16 @@ export function explainTranslated<Query extends Asked, Explanation extends Expla
       : asked;
   }
   if (isSame(packet, real.packet)) return explainOne(query);
-  const translated = `conntrack translates ${textOf(packet)} to ${textOf(real.packet)}`;
+  const owner = query.owners?.find(({ address }) => address === real.packet.destination)?.owner ?? null;
+  const server = `${textOf(real.packet)}${owner === null ? '' : ` (${ownerText(owner)})`}`;
+  const translated = `conntrack translates ${textOf(packet)} to ${server}`;
   if (!seesServer) {
     const asked = explainOne(query);
     const reason = `${asked.reason}; ${translated}, and the policy must allow both`;
     if (asked.effective_action === 'deny') return { ...asked, reason };
   }
-  const server = explainOne({ ...query, ...real });
-  return { ...server, reason: `${server.reason}; ${translated}, which the policy sees` };
+  const seen = explainOne({ ...query, ...real });
+  return { ...seen, reason: `${seen.reason}; ${translated}, which the policy sees` };
 }
 
 const MAYBE =

@@ -1,6 +1,7 @@
+import { type OwnerChange, type OwnerName, ownerText } from '#contracts/address-owner.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
@@ -10,7 +11,7 @@ import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
-import { isInScope, isResolved, scopeOf } from '#policy/model/source-scope.js';
+import { isInScope, isResolved, scopeOf, selectorFor } from '#policy/model/source-scope.js';
 import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
@@ -18,9 +19,9 @@ import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-ef
 
 /**
  * The subject of an explain request: a packet or a DNS lookup. `hostname`: the explanation assumes that the
- * destination of the packet has a grant for this name.
+ * destination of the packet has a grant for this name. `owners`: the objects that own the addresses.
  */
-export type ExplainQuery =
+export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;
@@ -41,7 +42,8 @@ export type ExplainQuery =
        */
       readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
     }
-  | { readonly source: number; readonly query: string };
+  | { readonly source: number; readonly query: string }
+);
 
 export type PacketQuery = Extract<ExplainQuery, { packet: Packet }>;
 
@@ -56,6 +58,13 @@ export type Explanation = {
   readonly source_group: string | null;
   readonly rule: string | null;
   readonly reason: string;
+  /**
+   * The Kubernetes objects that own the addresses; null if none does. `destination`: of the destination that
+   * the policy sees. A lookup has none.
+   */
+  readonly owners: { readonly source: OwnerName | null; readonly destination: OwnerName | null };
+  /** The first selector of the group that selects the source; null if none does, or if no group decided. */
+  readonly selected_by: KubernetesSource | null;
   /** The steps of the evaluation in order. The last step is the step that decided. */
   readonly walk: readonly WalkStep[];
   /** The number of omitted steps just before the last step. */
@@ -80,7 +89,11 @@ type WalkStep = {
 
 /** `steps` is the maximum number of steps in the walk of an explanation. */
 type ExplainOptions = { readonly steps?: number; readonly membership?: Membership };
-type ExplainContext = { readonly policy: Policy } & Required<ExplainOptions>;
+type ExplainContext = {
+  readonly policy: Policy;
+  readonly ownerOf: (address: number) => OwnerName | null;
+} & Required<ExplainOptions>;
+type Decision = Omit<Explanation, 'owners'>;
 
 /**
  * Explains how the policy decides the packet or DNS lookup. Names in `query` must be in lower case, without a
@@ -91,28 +104,32 @@ export function explain(
   query: ExplainQuery,
   { steps = 1_000, membership = NO_MEMBERSHIP }: ExplainOptions = {},
 ): Explanation {
-  const context: ExplainContext = { policy, steps, membership };
+  const ownerOf = (address: number) => query.owners?.find((known) => known.address === address)?.owner ?? null;
+  const context: ExplainContext = { policy, steps, membership, ownerOf };
   if ('packet' in query) {
     return explainTranslated(query, (asked) => {
       const found = decideByNode(asked.packet, asked.ingress, asked.node ?? NO_NODE);
-      return found === null ? explainPacket(context, asked) : withoutWalk(found);
+      const { source, destination } = asked.packet;
+      const owners = { source: ownerOf(source), destination: ownerOf(destination) };
+      return { ...(found === null ? explainPacket(context, asked) : withoutWalk(found)), owners };
     });
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query, membership);
-  return explanation(context, place, verdict, query.source, (rule) => {
+  const decision = explanation(context, place, verdict, query.source, (rule) => {
     const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
   });
+  return { ...decision, owners: { source: ownerOf(query.source), destination: null } };
 }
 
-function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecision): Explanation {
+function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecision): Decision {
   return {
     ...{ decision: mode === 'audit' ? 'deny' : decision, effective_action: decision, mode, reason },
-    ...{ source_group: group, rule, walk: [], walk_omitted: 0, unknown },
+    ...{ source_group: group, rule, selected_by: null, walk: [], walk_omitted: 0, unknown },
   };
 }
 
-function explainPacket(context: ExplainContext, query: PacketQuery): Explanation {
+function explainPacket(context: ExplainContext, query: PacketQuery): Decision {
   const { policy, membership } = context;
   const { packet, hostname, connection: question = {}, node = NO_NODE } = query;
   const unknown = new Set<string>();
@@ -132,9 +149,10 @@ function explainPacket(context: ExplainContext, query: PacketQuery): Explanation
   const place = connection === null ? first : rankOwnerOf(policy, connection.step.decider);
   const verdict = connection?.verdict ?? opened;
   for (const member of connection?.unknown ?? []) unknown.add(member);
+  const destination = addressText(context, packet.destination);
   const explained = explanation(context, place, verdict, packet.source, (rule, decides) => {
     const found = mismatch(rule, packet, grants);
-    if (found !== undefined) return packetSentence(found, rule, packet, hostname);
+    if (found !== undefined) return packetSentence(found, rule, packet, destination, hostname);
     if (rule.tls === undefined || decides) return 'all its matchers match';
     return tlsSentence(rule.tls, question);
   });
@@ -197,8 +215,8 @@ function explanation(
   verdict: Verdict,
   source: number,
   why: (rule: Rule, decides: boolean) => string,
-): Explanation {
-  const { policy } = context;
+): Decision {
+  const { policy, membership } = context;
   const { walk, omitted } = walkTo(context, place, source, why);
   const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
   const rule = place.kind === 'rule' ? group?.rules[place.rule] : undefined;
@@ -210,6 +228,7 @@ function explanation(
     source_group: group?.id ?? null,
     rule: rule?.id ?? null,
     reason: `${decider(policy, place, group, rule)} ${consequence(verdict)}`,
+    selected_by: (group && selectorFor(group, source, membership))?.source ?? null,
     walk,
     walk_omitted: omitted,
     unknown: [],
@@ -243,11 +262,12 @@ function consequence(verdict: Verdict): string {
 }
 
 function walkTo(
-  { policy, steps: limit, membership }: ExplainContext,
+  context: ExplainContext,
   place: RankOwner,
   source: number,
   why: (rule: Rule, decides: boolean) => string,
 ): { walk: readonly WalkStep[]; omitted: number } {
+  const { policy, steps: limit, membership } = context;
   const walk: WalkStep[] = [];
   let omitted = 0;
   const pass = (source_group: string, rule: string | null, reason: () => string): void => {
@@ -261,7 +281,7 @@ function walkTo(
   for (const [index, group] of policy.groups.entries()) {
     const scope = scopeOf(group, source, membership);
     if (scope === null) {
-      pass(group.id, null, () => `source ${formatAddress(source)} is not among its sources`);
+      pass(group.id, null, () => `source ${addressText(context, source)} is not among its sources`);
       continue;
     }
     const decides = place.kind !== 'policy_default' && place.group === index;
@@ -286,13 +306,25 @@ function onlyDenies({ selectors }: Group, source: number, { scope, members }: Me
     : 'no selector can be decided for the owner of this source, so it allows nothing from this source';
 }
 
-function packetSentence(found: Mismatch, rule: Rule, packet: Packet, hostname: string | undefined): string {
+/** Returns an address with its owner, such as `10.244.1.7 (pod shop/web-5d4f of prod)`. */
+function addressText({ ownerOf }: ExplainContext, address: number): string {
+  const owner = ownerOf(address);
+  return owner === null ? formatAddress(address) : `${formatAddress(address)} (${ownerText(owner)})`;
+}
+
+function packetSentence(
+  found: Mismatch,
+  rule: Rule,
+  packet: Packet,
+  destination: string,
+  hostname: string | undefined,
+): string {
   switch (found) {
     case 'destination':
-      return `destination ${formatAddress(packet.destination)} is not among its destinations`;
+      return `destination ${destination} is not among its destinations`;
     case 'hostname':
       return hostname === undefined
-        ? `destination ${formatAddress(packet.destination)} is not granted for ${rule.hostname?.text}`
+        ? `destination ${destination} is not granted for ${rule.hostname?.text}`
         : `${hostname} does not match ${rule.hostname?.text}`;
     case 'protocol':
       return `it is for ${protocolText(Number(rule.protocol))}, and the packet is ${protocolText(packet.protocol)}`;

@@ -1,5 +1,5 @@
 import { CLOSED_MEMBER, type Membership, type SelectorScope } from '#contracts/membership.js';
-import type { Action, Group, Prefix } from '#contracts/policy-model.js';
+import type { Action, Group, Prefix, Selector } from '#contracts/policy-model.js';
 import { covers } from './prefix-covers.js';
 
 /** Which rules of a group apply to a source: all rules, or only deny rules. */
@@ -22,6 +22,20 @@ export function scopeOf({ sources, selectors }: Sources, source: number, members
   if (!isResolved(selectors, scope)) return 'denies';
   const closes = set === undefined ? isClosed(scope, source) : set.number === CLOSED_MEMBER.number;
   return closes ? 'denies' : null;
+}
+
+/** Returns the first selector of a group that selects a source; undefined if none does. */
+export function selectorFor(
+  { selectors }: Pick<Group, 'selectors'>,
+  source: number,
+  { scope, members }: Membership,
+): Selector | undefined {
+  const keys = members.setOf(source)?.keys ?? [];
+  return selectors.find(
+    ({ key }) =>
+      scope.resolved.has(key) &&
+      (keys.includes(key) || scope.networks.get(key)?.some((prefix) => covers(prefix, source)) === true),
+  );
 }
 
 /** Returns the prefixes whose addresses are in a group whatever the members are. */

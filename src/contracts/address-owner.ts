@@ -1,0 +1,25 @@
+/** The name of an object that owns an address. `namespace` is null for a node. */
+export type OwnerName = {
+  readonly integration: string;
+  readonly kind: 'pod' | 'node';
+  readonly namespace: string | null;
+  readonly name: string;
+};
+
+/** The new owner of an address; null if no object owns the address any more. */
+export type OwnerChange = { readonly address: number; readonly owner: OwnerName | null };
+
+/**
+ * Owners of addresses that changed together. `replaces`: all other addresses have no owner any more.
+ * `sinceMs`: the time since when the owners are those, in milliseconds since 1970; 0 for always.
+ */
+export type OwnerChanges = {
+  readonly replaces: boolean;
+  readonly changes: readonly OwnerChange[];
+  readonly sinceMs: number;
+};
+
+/** Returns the owner of an address as text, such as `pod shop/web-5d4f of prod`. */
+export function ownerText({ integration, kind, namespace, name }: OwnerName): string {
+  return `${kind} ${namespace === null ? '' : `${namespace}/`}${name} of ${integration}`;
+}

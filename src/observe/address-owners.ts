@@ -1,0 +1,77 @@
+import type { OwnerChanges, OwnerName } from '#contracts/address-owner.js';
+
+/** The owner of an address from `sinceMs` until before `untilMs`. */
+type Term = { readonly owner: OwnerName; readonly sinceMs: number; readonly untilMs: number };
+
+/**
+ * The owners of IPv4 addresses at each time, so that an event has the name of the pod that had the address
+ * then. Above `capacity` addresses, further ones have no owner. The last `formerEach` former owners of the
+ * `formerAddresses` addresses whose owners changed last are kept.
+ */
+export class AddressOwners {
+  readonly #current = new Map<number, Term>();
+  readonly #former = new Map<number, readonly Term[]>();
+
+  constructor(
+    readonly capacity = 200_000,
+    readonly formerAddresses = 20_000,
+    readonly formerEach = 4,
+  ) {}
+
+  /** Whether no address had an owner at any time. */
+  get isEmpty(): boolean {
+    return this.#current.size === 0 && this.#former.size === 0;
+  }
+
+  /** Returns the owner of an IPv4 address at a time in milliseconds since 1970. An IPv6 address has none. */
+  of(address: number | string | null, atMs: number): OwnerName | null {
+    if (typeof address !== 'number') return null;
+    const current = this.#current.get(address);
+    if (current !== undefined && atMs >= current.sinceMs) return current.owner;
+    const former = this.#former.get(address);
+    return former?.findLast(({ sinceMs, untilMs }) => sinceMs <= atMs && atMs < untilMs)?.owner ?? null;
+  }
+
+  change({ replaces, changes, sinceMs }: OwnerChanges): void {
+    if (replaces) {
+      const owned = new Set(changes.map(({ address }) => address));
+      for (const address of [...this.#current.keys()]) if (!owned.has(address)) this.#set(address, null, sinceMs);
+    }
+    for (const { address, owner } of changes) this.#set(address, owner, sinceMs);
+  }
+
+  #set(address: number, owner: OwnerName | null, sinceMs: number): void {
+    const current = this.#current.get(address);
+    if (current !== undefined) {
+      if (owner !== null && isSame(current.owner, owner)) return;
+      this.#current.delete(address);
+      this.#remember(address, { ...current, untilMs: sinceMs });
+    }
+    if (owner !== null && this.#current.size < this.capacity)
+      this.#current.set(address, { owner, sinceMs, untilMs: Number.POSITIVE_INFINITY });
+  }
+
+  #remember(address: number, term: Term): void {
+    const earlier = this.#former.get(address) ?? [];
+    this.#former.delete(address);
+    this.#former.set(address, [...earlier, term].slice(-this.formerEach));
+    if (this.#former.size <= this.formerAddresses) return;
+    // Remove the address that changed longest ago: a `Map` iterates over its keys in insertion order.
+    const [oldest] = this.#former.keys();
+    if (oldest !== undefined) this.#former.delete(oldest);
+  }
+}
+
+function isSame(one: OwnerName, other: OwnerName): boolean {
+  return (
+    one.name === other.name &&
+    one.namespace === other.namespace &&
+    one.kind === other.kind &&
+    one.integration === other.integration
+  );
+}
+
+/** Returns a text that differs for different owners of the two ends of an event; empty if no end has one. */
+export function ownersKey(source: OwnerName | null, destination: OwnerName | null): string {
+  return source === null && destination === null ? '' : ` ${JSON.stringify([source, destination])}`;
+}

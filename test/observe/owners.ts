@@ -1,0 +1,13 @@
+import type { OwnerName } from '#contracts/address-owner.js';
+
+export const pod = (name: string): OwnerName => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
+
+/** Returns changes of owners; null for an address without an owner. */
+export const ownersSince = (sinceMs: number, owners: Readonly<Record<number, string | null>>, replaces = false) => ({
+  sinceMs,
+  replaces,
+  changes: Object.entries(owners).map(([address, name]) => ({
+    address: Number(address),
+    owner: name === null ? null : pod(name),
+  })),
+});
