@@ -22,7 +22,7 @@ export function ownerText({ integration, kind, namespace, name }: Owner): string
   return `${kind} ${namespace === null ? '' : `${namespace}/`}${name} of ${integration}`;
 }
 
-/** Returns an address and port with the pod that owns the address, such as `shop/web-5d4f (10.244.1.7:80)`. */
+/** Returns an address and port with the pod that owns the address: `shop/web-5d4f (10.244.1.7:80)`. */
 export function ownedEndpoint(owner: Owner | null | undefined, at: string): string {
   if (owner == null) return at;
   return `${owner.namespace === null ? `${owner.kind} ` : `${owner.namespace}/`}${owner.name} (${at})`;
