@@ -3,7 +3,8 @@
 # folder, with Debian's kubectl beside it. Tests start the server with etcd and without a kubelet. The build
 # takes some minutes, 1.3 GiB of memory and 5 GB of disk. apt gets its own folders, so that the lists and
 # packages of the machine stay unchanged. Prints one line with the reason where the server cannot be built.
-#   --folder  prints the folder of the programs, and builds nothing
+#   --folder         prints the folder of the programs, and builds nothing
+#   --unless-failed  builds nothing if a build has failed within a day
 set -euo pipefail
 
 version=1.20.2
@@ -29,6 +30,11 @@ key=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e "$key" ] || give_up "there is no $key, with which apt checks the packages of Debian."
 mirror=$(apt-get indextargets --format '$(SITE)' 'Label: Debian' | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }') || mirror=
 [ -n "$mirror" ] || give_up "the sources of apt name no mirror of Debian, or apt-get update has not run."
+
+failure=$cache/failed-${bin##*/}
+if [ "${1:-}" = --unless-failed ] && [ -n "$(find "$failure" -mmin -1440 2>/dev/null)" ]; then
+  give_up "a build has failed within a day ($(cat "$failure")); npm run kube-apiserver tries again."
+fi
 
 mkdir -p "$cache"
 # A second call waits for the first one.
@@ -90,7 +96,11 @@ set +e
 ) >"$log" 2>&1 9>&-
 status=$?
 set -e
-[ "$status" = 0 ] || give_up "the build failed, see $log: $(tail -1 "$log")"
+if [ "$status" != 0 ]; then
+  tail -1 "$log" >"$failure"
+  give_up "the build failed, see $log: $(tail -1 "$log")"
+fi
+rm -f "$failure"
 mv "$work/root/usr/bin/kubectl" "$work/bin/"
 rm "$work/bin/openapi-gen"
 rm -rf "$bin"

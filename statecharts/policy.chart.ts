@@ -94,6 +94,7 @@ export const policyChart = policy.createMachine({
     dataplaneLost: null,
     attempts: 0,
     isStale: false,
+    isRefresh: false,
     refreshAttempts: 0,
     trouble: {},
     notices: {},
@@ -252,43 +253,13 @@ export const policyChart = policy.createMachine({
             { guard: 'isDraining', target: 'drained' },
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
+            // Compilations for members have a pause between them, so a write waits for one of them at most.
+            { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
-            { guard: 'mustRefresh', target: 'refreshing', actions: 'noteFresh' },
           ],
         },
-        refreshing: {
-          invoke: {
-            id: 'refresh',
-            src: 'follow',
-            input: ({ context }): FollowInput => ({ proposal: null, enforced: context.enforced }),
-            onDone: [
-              {
-                guard: { type: 'hasFollowed', params: ({ event }) => event },
-                target: 'idle',
-                actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'noteRefreshed', 'announceSettled'],
-              },
-              {
-                target: 'idle',
-                actions: [
-                  {
-                    type: 'noteRefreshFailure',
-                    params: ({ event: { output } }) => ({ reason: 'reason' in output ? output.reason : output.kind }),
-                  },
-                  'demandRefresh',
-                ],
-              },
-            ],
-            onError: {
-              target: 'idle',
-              actions: [
-                { type: 'noteRefreshFailure', params: ({ event }) => ({ reason: sentenceOf(event.error) }) },
-                'demandRefresh',
-              ],
-            },
-          },
-        },
         following: {
-          exit: 'endRehearsal',
+          exit: 'endFollowing',
           invoke: {
             id: 'follow',
             src: 'follow',
@@ -300,7 +271,18 @@ export const policyChart = policy.createMachine({
                 actions: [{ type: 'adoptFollowed', params: ({ event }) => event }, 'announceSettled'],
               },
               {
-                guard: { type: 'couldNotFollow', params: ({ event }) => event },
+                guard: { type: 'mustRetry', params: ({ event }) => event },
+                target: 'idle',
+                actions: [
+                  {
+                    type: 'noteRefreshFailure',
+                    params: ({ event: { output } }) => ({ reason: 'reason' in output ? output.reason : output.kind }),
+                  },
+                  'demandRefresh',
+                ],
+              },
+              {
+                guard: { type: 'hasFailed', params: ({ event }) => event },
                 target: 'idle',
                 actions: ['noteUnfollowed', 'demandReplay'],
               },

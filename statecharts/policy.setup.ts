@@ -64,6 +64,8 @@ export type PolicyContext = PolicyInput & {
   readonly attempts: number;
   /** Whether the members of selectors have changed in a way that needs a compilation. */
   readonly isStale: boolean;
+  /** Whether the policy in force is compiled again for the members of its selectors. */
+  readonly isRefresh: boolean;
   readonly refreshAttempts: number;
   readonly trouble: Troubles;
   readonly notices: Troubles;
@@ -159,7 +161,9 @@ export const policySetup = setup({
             everActivated: context.everActivated || output.inForce.record !== null,
             replay: null,
             attempts: 0,
+            refreshAttempts: 0,
             trouble: {},
+            notices: {},
           },
     ),
     noteUnflipped: assign((_, { output }: { output: WriteOutput }) => ({
@@ -175,7 +179,7 @@ export const policySetup = setup({
     noteProposal: assign((_, { proposal }: { proposal: PolicyProposal }) => ({ proposal })),
     forgetProposal: assign({ proposal: null }),
     takeProposal: assign(({ context }) => ({ proposal: null, rehearsed: context.proposal })),
-    endRehearsal: assign({ rehearsed: null }),
+    endFollowing: assign({ rehearsed: null, isRefresh: false }),
     tellFollow: sendTo('follow', (_, params: FollowEvent) => params),
     adoptFollowed: assign(({ context }, { output }: { output: FollowOutput }) =>
       output.kind !== 'activated'
@@ -186,18 +190,19 @@ export const policySetup = setup({
             everActivated: context.everActivated || output.everActivated,
             replay: null,
             attempts: 0,
+            refreshAttempts: 0,
             trouble: {},
+            notices: {},
           },
     ),
     noteStale: assign({ isStale: true }),
-    noteFresh: assign({ isStale: false }),
-    noteRefreshed: assign({ refreshAttempts: 0, notices: {} }),
+    beginRefresh: assign({ isStale: false, isRefresh: true }),
+    noteUnfollowed: assign(({ context }) => ({ unfollowed: context.committed })),
     noteRefreshFailure: assign(({ context }, { reason }: { reason: string }) => ({
       refreshAttempts: context.refreshAttempts + 1,
       notices: { [READY]: `degraded: new members of selectors are closed, because a compilation failed: ${reason}` },
     })),
     demandRefresh: raise({ type: 'membership.changed' }, { delay: 'refreshBackoff' }),
-    noteUnfollowed: assign(({ context }) => ({ unfollowed: context.committed })),
     announceSettled: raise({ type: 'policy.settled' }),
     demandReplay: raise({ type: 'replay.needed' }),
   },
@@ -240,7 +245,9 @@ export const policySetup = setup({
     isRehearsedGeneration: ({ context }, params: { generation: number }) =>
       context.rehearsed?.generation === params.generation,
     hasFollowed: (_, { output }: { output: FollowOutput }) => output.kind === 'activated',
-    couldNotFollow: (_, { output }: { output: FollowOutput }) => output.kind === 'failed',
+    hasFailed: (_, { output }: { output: FollowOutput }) => output.kind === 'failed',
+    /** Whether a compilation for the members of selectors has failed, so that the policy in force stays. */
+    mustRetry: ({ context }, { output }: { output: FollowOutput }) => context.isRefresh && output.kind === 'failed',
     mustRefuseQueued: and(['isDraining', 'hasQueued']),
     isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,
     isQueued: ({ context }, params: { id: string }) => context.queue.some(({ id }) => id === params.id),

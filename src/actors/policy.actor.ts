@@ -9,7 +9,7 @@ import { MemberRefused } from '#cluster/rehearsals.js';
 import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import { type PrepareWritePorts, prepareWrite } from '#policy-write/prepare-write.js';
-import { compileGroup, compileStored, replay } from '#policy-write/replay.js';
+import { compileGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS, replay } from '#policy-write/replay.js';
 import { writtenGroup } from '#policy-write/written-group.js';
 import { type Followed, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
@@ -113,7 +113,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
         }
         const stored = record === null ? null : { record, body: await cluster.bodyOf(proposal) };
         const everActivated = stored !== null || (await ports.policies.everActivated());
-        return compileStored(ports, { stored, generation, everActivated }, signal);
+        const memberWaitMs = PROPOSAL_MEMBER_WAIT_MS;
+        return compileStored(ports, { stored, generation, everActivated }, { signal, memberWaitMs });
       }),
       stage: fromPromise<void, { program: Program; sample: ProofSample; generation: number }>(async ({ input }) => {
         accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS));

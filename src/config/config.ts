@@ -204,7 +204,7 @@ export function configOf(parsed: ParsedConfig): Config {
           },
     kubernetes: {
       node: kubernetes.scope === 'node' ? (kubernetes.node_name ?? node.id) : null,
-      podNetworks: podNetworksOf(kubernetes.pod_cidrs),
+      podNetworks: kubernetes.close_new_pods ? podNetworksOf(kubernetes.pod_cidrs) : [],
       inCluster: kubernetes.in_cluster?.name ?? null,
     },
     cluster:

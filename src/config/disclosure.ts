@@ -77,6 +77,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'kubernetes.scope': true,
   'kubernetes.node_name': true,
   'kubernetes.pod_cidrs': true,
+  'kubernetes.close_new_pods': true,
   'kubernetes.in_cluster.name': true,
   'cluster.etcd.endpoints': true,
   'cluster.etcd.tls.ca': true,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ipv4Prefix, oneOf, text } from './value.js';
+import { flag, ipv4Prefix, oneOf, text } from './value.js';
 
 /** The longest list of pod networks. An address is compared with each of them. */
 const MAX_POD_NETWORKS = 64;
@@ -26,6 +26,9 @@ export const kubernetesSchema = z
           'The networks of pods. An address in them gets no allow rule of a group with selectors, and each deny rule of such groups, until an object owns the address. Without an entry, they are the `podCIDRs` of the nodes. Set them if the network plugin does not use `podCIDRs`, or if the token may not read nodes.',
         form: `list of at most ${MAX_POD_NETWORKS} IPv4 networks`,
       }),
+    close_new_pods: flag(
+      'Whether an address in a pod network without an owner is closed: it gets no allow rule by a selector, and every deny rule. This needs the pods of all namespaces. With `false`, a policy that names at most eight namespaces needs a Role in each of them only, and a new pod has the rules of an address outside of Kubernetes until its status arrives.',
+    ).prefault(true),
     in_cluster: z
       .strictObject({
         name: z

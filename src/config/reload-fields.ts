@@ -77,6 +77,7 @@ export const RELOADED_BY = {
   'kubernetes.scope': 'restart',
   'kubernetes.node_name': 'restart',
   'kubernetes.pod_cidrs': 'restart',
+  'kubernetes.close_new_pods': 'restart',
   'kubernetes.in_cluster.name': 'restart',
   'cluster.etcd.endpoints': 'restart',
   'cluster.etcd.tls.ca': 'restart',

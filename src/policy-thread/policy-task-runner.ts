@@ -76,7 +76,8 @@ class PolicyTaskRunner {
   readonly #writer = new PolicyWriter();
   /** The tasks that need members, by their id. */
   readonly #waiting = new Map<number, Finish>();
-  #lastWaiting = 0;
+  /** Begins at a random number, so that a task of an earlier thread does not end a task of this one. */
+  #lastWaiting = Math.floor(Math.random() * 2 ** 40);
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;

@@ -14,7 +14,7 @@ import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
   const known = await compileKnown(ports, signal);
-  return known ?? compileStored(ports, await ports.policies.toEnforce(), signal, ports.compiled);
+  return known ?? compileStored(ports, await ports.policies.toEnforce(), { signal, compiled: ports.compiled });
 }
 
 /**
@@ -40,8 +40,7 @@ async function compileKnown(ports: PrepareWritePorts, signal: AbortSignal): Prom
 export async function compileStored(
   ports: PrepareWritePorts,
   { stored, generation, everActivated }: StoredPolicyToEnforce,
-  signal: AbortSignal,
-  compiled?: (stored: ToEnforce) => void,
+  { signal, memberWaitMs = 0, compiled }: CompileOptions,
 ): Promise<Replay> {
   const { surroundings } = ports;
   if (stored === null) {
@@ -57,7 +56,7 @@ export async function compileStored(
       compile: true,
       key: textKey(stored.record),
     },
-    { signal, memberWaitMs: 0 },
+    { signal, memberWaitMs },
   );
   if (prepared.kind !== 'prepared') {
     const refused = refusalOfText(prepared);
@@ -65,6 +64,16 @@ export async function compileStored(
   }
   return replayOf(stored.record, generation, prepared, everActivated, compiled);
 }
+
+type CompileOptions = {
+  readonly signal: AbortSignal;
+  /** The longest wait for selectors that are not resolved yet; 0 by default. */
+  readonly memberWaitMs?: number;
+  readonly compiled?: ((stored: ToEnforce) => void) | undefined;
+};
+
+/** How long the rehearsal of a proposal waits for the first list of a new selector. */
+export const PROPOSAL_MEMBER_WAIT_MS = 1_000;
 
 /** The write of one group by another node. `body` is the text of the group; null removes the group. */
 type GroupOfProposal = {
@@ -99,7 +108,7 @@ export async function compileGroup(
       compile: true,
       key: textKey(record),
     },
-    { signal, memberWaitMs: 0 },
+    { signal, memberWaitMs: PROPOSAL_MEMBER_WAIT_MS },
   );
   return prepared.kind === 'prepared_group' ? replayOf(record, generation, prepared, true) : null;
 }

@@ -275,6 +275,7 @@ log:
     const { kubernetes } = parse('version: 1\nnode: { id: n2 }\nkubernetes: { scope: node }');
     expect(kubernetes).toEqual({ node: 'n2', podNetworks: undefined, inCluster: null });
     expect(parse('version: 1\nkubernetes: { node_name: n1 }').kubernetes.node).toBeNull();
+    expect(parse('version: 1\nkubernetes: { close_new_pods: false }').kubernetes.podNetworks).toEqual([]);
   });
 
   it('is refused if a pod network is not IPv4, or if the integration in the cluster has no valid name', () => {

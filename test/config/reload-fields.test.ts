@@ -114,6 +114,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'kubernetes.scope': 'cluster',
   'kubernetes.node_name': 'other',
   'kubernetes.pod_cidrs': ['10.244.0.0/16'],
+  'kubernetes.close_new_pods': false,
   'kubernetes.in_cluster.name': 'other',
   'cluster.etcd.endpoints': ['https://b:2379'],
   'cluster.etcd.tls.ca': OTHER_FILE,

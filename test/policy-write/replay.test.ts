@@ -2,13 +2,20 @@ import { describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
-import { compileGroup, compileStored } from '#policy-write/replay.js';
+import { compileGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS } from '#policy-write/replay.js';
 import { writtenGroup } from '#policy-write/written-group.js';
-import type { PolicyStore } from '#store/store-types.js';
+import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { storedPolicy } from '#test/store/stored-policy.js';
 import { threadHere, write } from '../actors/running-system.js';
 
+const INTEGRATION = {
+  name: 'prod',
+  kind: 'kubernetes',
+  api_server_url: 'https://10.0.0.1',
+  ca_cert_pem: 'pem',
+  service_account_token: 'token',
+} as const;
 const group = (id: string, port: number): string =>
   JSON.stringify({
     id,
@@ -20,7 +27,9 @@ const policy = (...groups: readonly string[]): string => `{"source_groups":[${gr
 const stored = (revision: number, body: string, updated_at = `2026-01-02T03:04:0${revision}.000Z`) =>
   storedPolicy({ id: 'p', form: 'singleton', revision, updated_at }, body);
 
-async function portsOf(): Promise<PrepareWritePorts & { readonly policies: PolicyStore }> {
+async function portsOf(): Promise<
+  PrepareWritePorts & { readonly policies: PolicyStore; readonly integrations: IntegrationStore }
+> {
   const { policies, integrations } = await openMemoryStore();
   return {
     policies,
@@ -39,7 +48,7 @@ async function portsOf(): Promise<PrepareWritePorts & { readonly policies: Polic
 
 const { signal } = new AbortController();
 const whole = async (ports: PrepareWritePorts, policy: ReturnType<typeof stored>) =>
-  compileStored(ports, { stored: policy, generation: policy.record.revision, everActivated: true }, signal);
+  compileStored(ports, { stored: policy, generation: policy.record.revision, everActivated: true }, { signal });
 const proposed = (record: PolicyRecord, id: string, body: string | null) => ({
   record,
   generation: record.revision,
@@ -61,6 +70,29 @@ describe('the write of one group at another node', () => {
     const second = stored(2, after);
     const followed = await compileGroup(ports, proposed(second.record, id, body), signal);
     expect(followed).toEqual(await whole(await portsOf(), second));
+  });
+
+  test('waits for the members of new selectors, and a policy of the store does not', async () => {
+    const waits: [number, number][] = [];
+    const membership: PrepareWritePorts['membership'] = async (selectors, withinMs) => {
+      waits.push([selectors.length, withinMs]);
+      return NOTHING_LISTED;
+    };
+    const ports = { ...(await portsOf()), membership };
+    const selecting = JSON.parse(group('bb', 80)) as Record<string, unknown>;
+    const pods = JSON.stringify({
+      ...selecting,
+      sources: { kubernetes: [{ integration: 'prod', pod_selector: {} }] },
+    });
+    const before = stored(1, policy(group('a', 80), pods));
+    await ports.integrations.put(INTEGRATION, 'alice');
+    await ports.policies.commit({ put: before, generation: 1 });
+    expect((await whole(ports, before)).inForce.unresolved).toHaveLength(1);
+    expect(await compileGroup(ports, proposed(stored(2, '{}').record, 'a', group('a', 81)), signal)).not.toBeNull();
+    expect(waits).toEqual([
+      [1, 0],
+      [1, PROPOSAL_MEMBER_WAIT_MS],
+    ]);
   });
 
   test('is not compiled alone by a thread that lacks the policy before the write', async () => {
