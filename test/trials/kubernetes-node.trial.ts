@@ -244,10 +244,8 @@ describe('a running node in a large cluster', () => {
       waits.push(await firstPacketMs(WEB_PORT, 10_000));
       cluster.remove(deployed);
     }
-    show(
-      `new deployment at ${GROUPS * RULES_A_GROUP} rules: ${waits.map(Math.round).join(', ')} ms; p90 ${quantile(waits, 0.9)} ms`,
-    );
-    expect(quantile(waits, 0.5)).toBeLessThanOrEqual(400);
+    show(`new deployment at ${GROUPS * RULES_A_GROUP} rules: ${waits.map(Math.round).join(', ')} ms`);
+    expect(quantile(waits, 1)).toBeLessThanOrEqual(400);
   });
 });
 
