@@ -34,13 +34,13 @@ export type DistributionPorts = {
 
 /**
  * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A removal is stored in all of them before a later addition is stored in one.
+ * service plane. A removal is in force in all of them before a later addition is in force in one.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
   readonly #datapath: MemberFollower<MembersChanged> | null;
   /** The DNS proxy and the service plane. */
-  readonly #others: readonly MemberFollower<unknown>[];
+  readonly #others: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #outdated = new Subject<void>();
   /** Objects that the store does not have yet, by their key. */
@@ -146,20 +146,22 @@ export class MemberDistribution {
   }
 
   /**
-   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one grace
-   * period and one walk over its flows. The other parts take the removals before it, and the additions after it.
+   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one
+   * grace period and one walk over its flows. The other parts take the removals before it, and the additions
+   * after it.
    */
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
     if (last === undefined) return;
-    const toOthers = (change: MembershipChange) => Promise.all(this.#others.map((follower) => follower.change(change)));
-    for (const change of changes.slice(0, -1)) {
-      this.#ports.record.change(change);
-      await toOthers(change);
-    }
+    for (const change of changes.slice(0, -1)) await this.#changeOthers(change);
     this.#ports.record.change(last);
     await this.#datapath?.change(joined(changes));
-    await toOthers(last);
+    await Promise.all(this.#others.map((follower) => follower.change(last)));
+  }
+
+  async #changeOthers(change: MembershipChange): Promise<void> {
+    this.#ports.record.change(change);
+    await Promise.all(this.#others.map((follower) => follower.change(change)));
   }
 
   /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
@@ -199,7 +201,12 @@ export class MemberDistribution {
 
   /**
    * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
+<<<<<<< HEAD
    * to 30 s. A changed scope waits 2 s at most: deny rules of new networks are not in force meanwhile.
+=======
+   * to 30 s. A changed scope waits 2 s at most, because until then deny rules of new networks are not in
+   * force.
+>>>>>>> ktidy
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());

@@ -8,8 +8,8 @@ const started = { running: { startedAt: '2026-01-01T00:00:00Z' } };
 export type LargePod = { readonly name: string; readonly app: string; readonly address: string };
 
 /**
- * A scripted API server with many pods of 7 kB, which sends lists in pages and watches as kube-apiserver does.
- * It takes far less processor time, so that it does not change the figures of the node.
+ * A scripted API server with many pods of 7 kB, which sends lists in pages, and watches. It takes far less
+ * processor time than kube-apiserver, so that it does not change the figures of the node.
  */
 export class LargeCluster {
   readonly server: ScriptedServer;
