@@ -57,7 +57,8 @@ export type ObjectMessage<Kept> =
 /** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
 
-const FIRST_PAGE_SIZE = 250;
+/** A page of pods is then below a megabyte, so that its objects end in the young generation of the heap. */
+const FIRST_PAGE_SIZE = 100;
 /**
  * A watch lives at least this part of `watchSeconds`, so that the watches of many nodes do not end together.
  */

@@ -38,7 +38,7 @@ const changeOf = (version: string) => (message: { readonly type: string; readonl
   message.type === 'changed' && message.object?.version === version;
 
 describe('reflector', () => {
-  it('lists in pages of 250, and watches from the version of the list with bookmarks and a jittered end', async () => {
+  it('lists in pages of 100, and watches from the version of the list with bookmarks and a jittered end', async () => {
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(lineOf('ADDED', podOf('c', 8)));
       else if (query.get('continue') === 'page 2') sendList(response, 7, [podOf('b', 4)]);
@@ -63,8 +63,8 @@ describe('reflector', () => {
     const fieldSelector = 'status.phase!=Succeeded,status.phase!=Failed,spec.nodeName=n1';
     const [first, second, watch] = server.asked.map(({ path, query }) => ({ path, ...Object.fromEntries(query) }));
     const path = '/api/v1/namespaces/shop/pods';
-    expect(first).toEqual({ path, limit: '250', fieldSelector });
-    expect(second).toEqual({ path, limit: '250', continue: 'page 2', fieldSelector });
+    expect(first).toEqual({ path, limit: '100', fieldSelector });
+    expect(second).toEqual({ path, limit: '100', continue: 'page 2', fieldSelector });
     const timeoutSeconds = expect.stringMatching(/^(23[2-9]|2[4-8]\d|290)$/);
     expect(watch).toEqual({
       ...{ path, watch: '1', allowWatchBookmarks: 'true', resourceVersion: '7', timeoutSeconds, fieldSelector },
@@ -343,13 +343,13 @@ describe('reflector', () => {
     const large = Buffer.alloc(65 * 2 ** 20, ' ');
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
-      else if (asked.query.get('limit') === '250') response.end(large);
+      else if (asked.query.get('limit') === '100') response.end(large);
       else sendList(response, 5, []);
     });
     const recording = record(server);
     await recording.untilPhase('watching');
     expect((await recording.untilPhase('backing_off')).reason).toMatch(/^the response has more than \d+ bytes$/);
-    expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['250', '62']);
+    expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['100', '25']);
   });
 
   it('reports a response that is no list, and a file of the token that cannot be read', async () => {

@@ -208,9 +208,9 @@ describe('a running node in a large cluster', () => {
     expect(waits.some(Number.isNaN)).toBe(false);
     expect(completeMs).toBeLessThanOrEqual(6_000);
     expect(peakMiB).toBeLessThanOrEqual(120);
-    expect(percent).toBeLessThanOrEqual(5);
     expect(quantile(waits, 0.99)).toBeLessThanOrEqual(40);
     expect((await compilations()) - compiled).toBe(0);
+    expect(percent).toBeLessThanOrEqual(5);
   });
 
   it('passes packets of a new deployment at 100,000 rules', { timeout: 280_000 }, async () => {
@@ -244,10 +244,8 @@ describe('a running node in a large cluster', () => {
       waits.push(await firstPacketMs(WEB_PORT, 10_000));
       cluster.remove(deployed);
     }
-    show(
-      `new deployment at ${GROUPS * RULES_A_GROUP} rules: ${waits.map(Math.round).join(', ')} ms; p90 ${quantile(waits, 0.9)} ms`,
-    );
-    expect(quantile(waits, 0.5)).toBeLessThanOrEqual(400);
+    show(`new deployment at ${GROUPS * RULES_A_GROUP} rules: ${waits.map(Math.round).join(', ')} ms`);
+    expect(quantile(waits, 1)).toBeLessThanOrEqual(400);
   });
 });
 

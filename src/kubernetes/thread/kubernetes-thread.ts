@@ -23,6 +23,8 @@ const MOST_BACKOFF_MS = 30_000;
 const LIVED_MS = 60_000;
 /** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
 const STORED_IN_MESSAGE = 1_000;
+/** The objects of a page live shortly. By default, V8 lets them take up to 48 MiB before it frees them. */
+const YOUNG_HEAP_MIB = 4;
 
 /**
  * Watches Kubernetes in its own thread, so that no list of the API server blocks the process. After an error,
@@ -124,6 +126,7 @@ class KubernetesThread implements KubernetesSource {
       entry: 'node/kubernetes.worker.cjs',
       name: 'the Kubernetes thread',
       workerData: this.#options,
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
     };
     const thread: Thread = new WorkerClient(given, {
       received: (message) => this.#handle(thread, listener, message),
