@@ -89,8 +89,8 @@ export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
    * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After the time of a
-   * call of `membership` it waits no longer.
+   * has the objects of each integration, otherwise when their first lists are complete. After five seconds, or
+   * after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. The objects of an integration that is missing are removed, also from the store. */

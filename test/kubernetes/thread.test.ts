@@ -90,6 +90,21 @@ describe('the Kubernetes thread', () => {
     expect([[...scope.resolved], node.members]).toEqual([[web.key], { '10.0.0.1': 'a: web' }]);
   });
 
+  test('gives the changes of an integration after a restart, also if another integration never has a list', async () => {
+    const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
+    cluster.put('a', '10.0.0.1', 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await first.source.close();
+    silent.isDown = true;
+    const second = new Node(first.store, { ...OPTIONS, firstMessageMs: 300 });
+    await second.open([cluster.integration, silent.as('other')], [web, podSelector({}, 'other')]);
+    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    cluster.remove('a');
+    await vi.waitFor(() => expect(second.members).toEqual({}));
+    expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
+  });
+
   test('gives the members of the store at once while the server is down, also an owner that start times do not tell', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
@@ -120,7 +135,7 @@ describe('the Kubernetes thread', () => {
     expect([...first.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
     const start = async (store: Map<string, string>, integration: WatchedIntegration) => {
       const node = await new Node(store).open([integration]);
-      await vi.waitFor(() => expect(node.messages.length).toBeGreaterThan(0));
+      await vi.waitFor(() => expect(node.scope).toBeDefined());
       return node;
     };
     another.put('x', '10.0.0.9', 'web');
@@ -186,7 +201,7 @@ describe('the Kubernetes thread', () => {
     for (let index = 0; index < 1_200; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.store.has('prod/complete')).toBe(true));
+    await vi.waitFor(() => expect(node.store.has('prod/complete')).toBe(true), 5_000);
     expect(
       node.messages.map(({ replaces, owners, stored }) => [replaces?.addresses.length, owners.length, stored.length]),
     ).toEqual([

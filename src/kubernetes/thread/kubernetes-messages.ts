@@ -14,6 +14,7 @@ import type { ReflectorTimes } from '../reflector.js';
 /** Options of the Kubernetes thread that only tests change. */
 export type KubernetesThreadOptions = KubernetesOptions & {
   readonly times?: ReflectorTimes | undefined;
+  readonly firstMessageMs?: number | undefined;
   /** The folder with the files of the service account. */
   readonly serviceAccountFolder?: string | undefined;
 };

@@ -30,6 +30,9 @@ type Integration = {
   readonly reflectors: Set<string>;
 };
 
+/** The time for which the first message waits for an integration without a list. */
+const FIRST_MESSAGE_MS = 5_000;
+
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
 
 /** The functions that send to the main thread. An error of `failed` is a bug, and ends the thread. */
@@ -50,6 +53,8 @@ export class LocalKubernetes {
   readonly #integrations = new Map<string, Integration>();
   readonly #waits = new Set<Wait>();
   readonly #stored = new StoredRecords();
+  /** Ends the wait for the first message. Undefined until the integrations and the selectors are known. */
+  #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
   #isBegun = false;
   /** Undefined until the first call of `use`. */
@@ -229,18 +234,30 @@ export class LocalKubernetes {
   }
 
   #changed(): void {
-    if (this.#isReady()) this.#messages.open();
+    if (this.#isNamed) {
+      if (this.#areListed()) this.#messages.open();
+      else
+        this.#firstMessage ??= setTimeout(
+          () => this.#messages.open(),
+          this.#options.firstMessageMs ?? FIRST_MESSAGE_MS,
+        );
+    }
     this.#messages.changed();
     for (const wait of this.#waits) if (this.#memberships.knows(wait.selectors)) wait.resolve();
   }
 
+  /** Whether the integrations and the selectors are known. */
+  get #isNamed(): boolean {
+    return this.#isBegun && (this.#inForce ?? this.#proposed) !== undefined;
+  }
+
   /**
-   * Whether the first message may replace all members. Members of an earlier thread or process stay in force
-   * until the objects of each integration are known: otherwise addresses would lose their owners, and deny
-   * rules by selectors that the program in force has resolved would no longer match them.
+   * Whether the objects of each integration are known, so that the first message replaces no member too early.
+   * Otherwise addresses would lose their owners, and deny rules by selectors that the program in force has
+   * resolved would no longer match them. But an integration that never has a list must not keep the changes of
+   * the others from the kernel.
    */
-  #isReady(): boolean {
-    if (!this.#isBegun || (this.#inForce ?? this.#proposed) === undefined) return false;
+  #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);
   }
 
