@@ -33,6 +33,8 @@ function sentenceOf(warning: MembershipWarning): string {
       return `the selector ${warning.key} selects ${warning.count} pods in the network of their node, for example ${warning.first}: they give it no address`;
     case 'pods_not_closed':
       return 'the networks of pods are not known: no deny rule by a selector matches a new pod until its status arrives';
+    case 'node_unknown':
+      return `the cluster has no node ${warning.node}, whose pods this node watches (kubernetes.scope): no selector of pods is resolved`;
     case 'objects_skipped':
       return `the integration has too many objects: ${warning.count} times an object was left out`;
     case 'objects_undecided':
