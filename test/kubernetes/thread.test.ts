@@ -218,6 +218,24 @@ describe('the Kubernetes thread', () => {
     expect(page.total).toBe(1_200);
   });
 
+  test('writes no object of a list to the store that it has already', async () => {
+    const cluster = await Cluster.start();
+    for (let index = 0; index < 600; index++)
+      cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.store.has('prod/complete')).toBe(true), 5_000);
+    await first.source.close();
+    cluster.pods.delete('p7');
+    cluster.version++;
+    const second = await new Node(first.store).open([cluster.integration]);
+    await vi.waitFor(() => expect(second.store.has('prod/pods/p7')).toBe(false), 5_000);
+    cluster.put('p8', '10.0.0.8', 'db');
+    await vi.waitFor(() => expect(second.members['10.0.0.8']).toBe('p8: '), 5_000);
+    const written = second.messages.flatMap(({ stored }) => stored);
+    expect(new Set(written.map(({ key }) => key))).toEqual(new Set(['prod/complete', 'prod/pods/p7', 'prod/pods/p8']));
+    expect(written.filter(({ key, value }) => key === 'prod/complete' && value === null)).toEqual([]);
+  });
+
   test('tells the objects, selectors and warnings of an integration', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
