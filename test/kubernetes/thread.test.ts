@@ -218,6 +218,19 @@ describe('the Kubernetes thread', () => {
     expect(page.total).toBe(1_200);
   });
 
+  test('removes the stored objects of an integration if one of them is damaged, and lists again', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await first.source.close();
+    const damaged = new Map(first.store).set('prod/pods/x', '{"object":{"resource":"pods"},"owned":[]}');
+    const second = await new Node(damaged).open([cluster.integration]);
+    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
+    expect(second.failures).toEqual([]);
+  });
+
   test('writes no object of a list to the store that it has already', async () => {
     const cluster = await Cluster.start();
     for (let index = 0; index < 600; index++)
