@@ -125,9 +125,9 @@ export class IntegrationObjects {
   }
 
   /**
-   * Replaces the objects of a scope by a list, except those that are the same. Ends claims before it makes claims, so that an address can go
-   * from one object to another. If the version has gone back, the server was restored or is another server:
-   * versions cannot be compared with earlier versions.
+   * Replaces the objects of a scope by a list, except those that are the same. Ends claims before it
+   * makes claims, so that an address can go from one object to another. If the version has gone back, the
+   * server was restored or is another server: versions cannot be compared with earlier versions.
    */
   #list(complete: ScopeState, objects: readonly KubernetesObject[], version: number): void {
     const { scope, version: before } = complete;

@@ -32,13 +32,13 @@ describe('with the pods of one node only', () => {
       memberships.objects('prod', ...message);
     receive(scope('pods', namespace, 'n1'), { type: 'listed', objects: [], version: 1 });
     expect(resolved()).toEqual([]);
-    expect(memberships.warnings().map(({ code }) => code)).not.toContain('node_unknown');
+    expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');
     receive(scope('nodes'), { type: 'listed', objects: [node('n2')], version: 1 });
     expect(resolved()).toEqual([nodes.key]);
-    expect(memberships.warnings()).toContainEqual({ code: 'node_unknown', integration: 'prod', node: 'n1' });
+    expect(memberships.warnings('prod')).toContainEqual({ code: 'node_unknown', integration: 'prod', node: 'n1' });
     receive(scope('nodes'), { type: 'changed', object: node('n1', { version: 2 }) });
     expect(resolved()).toEqual([selector.key, nodes.key]);
-    expect(memberships.warnings().map(({ code }) => code)).not.toContain('node_unknown');
+    expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');
     receive(scope('nodes'), { type: 'deleted', uid: 'n1', version: 3 });
     expect(resolved()).toEqual([nodes.key]);
   });

@@ -189,11 +189,34 @@ describe('the Kubernetes thread', () => {
     cluster.put('b', '10.0.0.2', 'web');
     await vi.waitFor(() => expect(node.failures).toEqual(['the members were not taken: the disk is full']));
     expect(node.phase('pods')).toBe('backing_off');
+    const asked = [
+      node.source.facts('prod'),
+      node.source.objectCounts('prod'),
+      node.source.membersOf([web.key], null, 1),
+    ];
+    expect((await Promise.allSettled(asked)).map(({ status }) => status)).toEqual(Array(3).fill('rejected'));
+    expect(node.restored).toBe(1);
     const before = node.messages.length;
     node.gate = Promise.resolve();
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web' }));
     expect([node.restored, node.messages[before]?.replaces?.added[0]?.number]).toEqual([2, 1]);
     expect(node.phase('pods')).toBe('watching');
+  });
+
+  test('starts again with the selectors of a proposal too', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'db');
+    const node = await new Node().open([cluster.integration]);
+    await node.source.membership([db], 10_000);
+    expect(node.members).toEqual({ '10.0.0.1': 'a: db' });
+    node.gate = Promise.reject(new Error('the disk is full'));
+    node.gate.catch(() => {});
+    cluster.put('b', '10.0.0.2', 'db');
+    await vi.waitFor(() => expect(node.failures).toHaveLength(1));
+    node.gate = Promise.resolve();
+    await vi.waitFor(() => expect(node.messages.filter(({ replaces }) => replaces !== null)).toHaveLength(2), 5_000);
+    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: db', '10.0.0.2': 'b: db' }));
+    expect([...(node.scope?.resolved ?? [])].sort()).toEqual([web.key, db.key].sort());
   });
 
   test('sends a large list in parts, and calls it complete in the last part', async () => {

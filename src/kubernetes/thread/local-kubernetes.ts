@@ -3,6 +3,7 @@ import type {
   IntegrationFacts,
   MemberPage,
   MembersMessage,
+  ObjectCounts,
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
@@ -15,7 +16,7 @@ import { Memberships } from '../memberships.js';
 import { ObjectReader } from '../object-reader.js';
 import type { KubernetesObject } from '../objects.js';
 import { wantedOf } from '../wanted.js';
-import { factsOf, membersOf } from './integration-facts.js';
+import { factsOf, membersOf, objectCountsOf } from './integration-facts.js';
 import type { KubernetesThreadOptions } from './kubernetes-messages.js';
 import { MemberMessages, plainChange } from './member-messages.js';
 import { ObjectChanges, StoredRecords } from './stored-objects.js';
@@ -100,13 +101,17 @@ export class LocalKubernetes {
     this.#rename();
   }
 
+  propose(selectors: readonly Selector[]): void {
+    this.#proposed = selectors;
+    this.#rename();
+  }
+
   taken(): void {
     this.#messages.taken();
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
-    this.#proposed = selectors;
-    this.#rename();
+    this.propose(selectors);
     await this.#resolved(selectors, withinMs);
     // Without the integrations, a first message would take all members of an earlier process.
     if (!this.#isBegun) return NOTHING_LISTED;
@@ -118,6 +123,10 @@ export class LocalKubernetes {
 
   facts(integration: string): IntegrationFacts {
     return factsOf(integration, this.#memberships, this.#selectors());
+  }
+
+  objectCounts(integration: string): ObjectCounts {
+    return objectCountsOf(integration, this.#memberships);
   }
 
   membersOf(keys: readonly string[], after: number | null, limit: number): MemberPage {
@@ -252,10 +261,10 @@ export class LocalKubernetes {
   }
 
   /**
-   * Whether the objects of each integration are known, so that the first message replaces no member too early.
-   * Otherwise addresses would lose their owners, and deny rules by selectors that the program in force has
-   * resolved would no longer match them. But an integration that never has a list must not keep the changes of
-   * the others from the kernel.
+   * Whether the objects of each integration are known, so that the first message replaces no member too
+   * early. Otherwise addresses would lose their owners, and deny rules by selectors that the program in force
+   * has resolved would no longer match them. But an integration that never has a list must not keep the
+   * changes of the others from the kernel.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);

@@ -105,7 +105,8 @@ export class StoredRecords {
   }
 
   /**
-   * Returns the objects of an integration; undefined if they are not complete, or have another format or shape.
+   * Returns the objects of an integration; undefined if they are not complete, or have another format or
+   * shape.
    */
   objectsOf(name: string): RestoredObjects | undefined {
     const records = this.#integrations.get(name) ?? [];
