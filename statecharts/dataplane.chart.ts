@@ -11,6 +11,7 @@ import {
 } from 'xstate';
 import type { Fact, Message, RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, FlowRefusal, Missing } from '#contracts/datapath.js';
+import type { Program } from '#contracts/program.js';
 import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
 import { type Attached, type InterfacesEvent, type InterfacesInput, interfacesChart } from './interfaces.chart.js';
 import { answeringAtOnce, BUSY, CLOSED, flipAnswered, UNUSABLE } from './program-answers.js';
@@ -39,6 +40,11 @@ export type DataplaneContext = DataplaneInput & {
    */
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
+  /**
+   * The program in force, if this process put it in force. The same generation can have several programs:
+   * they differ in the members of selectors with which they were compiled.
+   */
+  readonly programInForce: Program | null;
   /**
    * Unix time in milliseconds since when the kernel enforces the generation in force. It stays here when the
    * datapath is lost, because the kernel continues to enforce. Null if nothing is in force, or if the time is
@@ -115,7 +121,11 @@ const dataplane = setup({
     })),
     noteInForce: assign((_, { output }: { output: SwapOutput }) =>
       output.kind === 'flipped'
-        ? { inForce: { generation: output.generation, epoch: output.epoch }, inForceSinceMs: output.sinceMs }
+        ? {
+            inForce: { generation: output.generation, epoch: output.epoch },
+            programInForce: output.program,
+            inForceSinceMs: output.sinceMs,
+          }
         : {},
     ),
     forgetFlipRequest: assign({ flipRequest: null }),
@@ -124,7 +134,7 @@ const dataplane = setup({
       adopted: generation,
       inForceSinceMs: sinceMs,
     })),
-    loseDatapath: assign({ inForce: null, notices: {} }),
+    loseDatapath: assign({ inForce: null, programInForce: null, notices: {} }),
     noteRefusals: assign((_, { change }: { change: DatapathChange }) => ({
       notices: change.type === 'refusals_changed' ? refusalNotices(change.refusing) : {},
     })),
@@ -148,12 +158,14 @@ const dataplane = setup({
     workerDied: (_, { change }: { change: DatapathChange }) => change.type === 'worker_died',
     refusalsChanged: (_, { change }: { change: DatapathChange }) => change.type === 'refusals_changed',
     attemptsExhausted: ({ context }) => context.attempts >= MAX_ATTEMPTS,
-    isInForce: ({ context }, params: { generation: number }) => context.inForce?.generation === params.generation,
+    isInForce: ({ context }, params: { generation: number; program: Program }) =>
+      context.inForce?.generation === params.generation && context.programInForce === params.program,
     isOlderThanAdopted: ({ context }, params: { generation: number }) => params.generation < context.adopted,
     desiredIsNotInForce: ({ context }) =>
       context.desired !== null &&
       context.desired.generation >= context.adopted &&
-      context.desired.generation !== context.inForce?.generation,
+      (context.desired.generation !== context.inForce?.generation ||
+        context.desired.program !== context.programInForce),
     /**
      * True if the stored policy is older than the policy in the kernel. This happens with another data
      * folder or an older copy of it. The chart does not put such a policy in force by itself (D20).
@@ -333,6 +345,7 @@ export const dataplaneChart = dataplane.createMachine({
     ...input,
     desired: null,
     inForce: null,
+    programInForce: null,
     inForceSinceMs: null,
     adopted: 0,
     flipRequest: null,

@@ -253,8 +253,9 @@ export const policyChart = policy.createMachine({
             { guard: 'isDraining', target: 'drained' },
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
-            { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
+            // Compilations for members have a pause between them, so a write waits for one of them at most.
             { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
+            { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],
         },
         following: {

@@ -18,7 +18,7 @@ export type SwapInput = {
   readonly stageRequest: string | null;
 };
 export type SwapOutput =
-  | ({ readonly kind: 'flipped'; readonly generation: number } & Flipped)
+  | ({ readonly kind: 'flipped'; readonly generation: number; readonly program: Program } & Flipped)
   | { readonly kind: 'unstaged' }
   /**
    * `refused`: staging or the proof failed, and the former policy stays in force. `lost`: a flip or unstage
@@ -91,7 +91,12 @@ const swap = setup({
     noteSuperseded: assign({ isSuperseded: true }),
     forgetStageRequest: assign({ stageRequest: null }),
     noteFlipped: assign(({ context }, flipped: Flipped) => ({
-      output: { kind: 'flipped' as const, generation: context.target.generation, ...flipped },
+      output: {
+        kind: 'flipped' as const,
+        generation: context.target.generation,
+        program: context.target.program,
+        ...flipped,
+      },
     })),
     noteRefused: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'refused' as const, failure } })),
     noteLost: assign((_, { failure }: { failure: unknown }) => ({ output: { kind: 'lost' as const, failure } })),

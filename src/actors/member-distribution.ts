@@ -1,4 +1,5 @@
-import { audit, filter, map, type Observable, Subject, timer } from 'rxjs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Observable, Subject } from 'rxjs';
 import type { MembersChanged } from '#contracts/datapath.js';
 import type { MembersMessage, OwnerName, StoredObject } from '#contracts/kubernetes-source.js';
 import {
@@ -18,6 +19,9 @@ const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
 const MOST_WAIT_MS = 30_000;
+const MOST_SCOPE_WAIT_MS = 2_000;
+/** How long a change waits for the store, which can hang on a slow disk. */
+const STORE_FIRST_MS = 10;
 
 export type DistributionPorts = {
   readonly record: MemberRecord;
@@ -29,16 +33,20 @@ export type DistributionPorts = {
 };
 
 /**
- * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and service
- * plane. A change reaches all of them before the next change reaches one, so that a removal is in force
- * everywhere before a later addition is in force anywhere.
+ * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
+ * service plane. A removal is in force in all of them before a later addition is in force in one.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
   readonly #datapath: MemberFollower<MembersChanged> | null;
-  readonly #followers: readonly MemberFollower<unknown>[];
+  /** The DNS proxy and the service plane. */
+  readonly #others: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
-  readonly #changed = new Subject<void>();
+  readonly #outdated = new Subject<void>();
+  /** Objects that the store does not have yet, by their key. */
+  readonly #unstored = new Map<string, StoredObject>();
+  #timer: NodeJS.Timeout | undefined;
+  #due = 0;
   #scope: SelectorScope = NO_SELECTORS;
   /** The scope of the policy in force; null while no policy with selectors is in force. */
   #scopeInForce: SelectorScope | null = null;
@@ -51,39 +59,34 @@ export class MemberDistribution {
 
   constructor(ports: DistributionPorts) {
     this.#ports = ports;
-    const follower = <R>(taker: MemberTaker<R> | null) =>
-      taker === null ? null : new MemberFollower(taker, ports.record, ports.trouble);
-    this.#datapath = follower(ports.datapath);
-    this.#followers = [this.#datapath, follower(ports.dns), follower(ports.servicePlane)].filter((of) => of !== null);
+    const { datapath, dns, servicePlane, record, trouble } = ports;
+    const follower = <R>(taker: MemberTaker<R> | null, noted: (result: R) => void = () => {}) =>
+      taker === null ? null : new MemberFollower(taker, record, { trouble, noted });
+    this.#datapath = follower(datapath, (changed) => this.#noteChanged(changed));
+    this.#others = [follower(dns), follower(servicePlane)].filter((of) => of !== null);
   }
 
   /** Emits when the policy in force must be compiled again for its members. */
-  readonly outdated: Observable<void> = this.#changed.pipe(
-    audit(() => timer(this.#waitMs())),
-    filter(() => this.#isOutdated()),
-    map(() => {
-      this.#compilations++;
-    }),
-  );
+  get outdated(): Observable<void> {
+    return this.#outdated;
+  }
 
   /** Takes a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has it. */
   async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
-    const storing = this.#ports.store(stored).catch((failure: unknown) => {
-      this.#ports.trouble('the members of selectors cannot be stored', failure);
-    });
+    const storing = this.#store(stored);
+    // A process that ends between the two must not find a member in the store that the kernel has removed.
+    if (changes.length > 0) await Promise.race([storing, pause(STORE_FIRST_MS, undefined, { ref: false })]);
     if (replaces !== null) {
       this.#owners.clear();
       await this.#replace(replaces);
     }
-    for (const change of changes) await this.#change(change);
+    await this.#change(changes);
     for (const { address, owner } of owners) {
       if (owner === null) this.#owners.delete(address);
       else this.#owners.set(address, owner);
     }
-    if (scope !== undefined) {
-      this.#scope = scope;
-      this.#changed.next();
-    }
+    if (scope !== undefined) this.#scope = scope;
+    this.#demand();
     await storing;
   }
 
@@ -97,13 +100,14 @@ export class MemberDistribution {
     this.#uncompiled = uncompiled;
     this.#flippedAt = performance.now();
     if (uncompiled === 0) this.#compilations = 0;
-    else this.#changed.next();
+    this.#demand();
   }
 
   /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
   activated(scope: SelectorScope | null): void {
     this.#scopeInForce = scope;
-    if (this.#isOutdated()) this.#changed.next();
+    this.#ports.record.policyChanged();
+    this.#demand();
   }
 
   ownerOf(address: number): OwnerName | null {
@@ -124,43 +128,109 @@ export class MemberDistribution {
   }
 
   /**
-   * The number of addresses in the datapath, and of those that are closed because a table is full; null before
-   * the first change.
+   * The number of addresses in the datapath, and of those that are closed because a table is full; null
+   * before the first change.
    */
   get counts(): Pick<MembersChanged, 'members' | 'refused'> | null {
     return this.#counts;
   }
 
   close(): void {
-    for (const follower of this.#followers) follower.close();
+    clearTimeout(this.#timer);
+    for (const follower of [this.#datapath, ...this.#others]) follower?.close();
   }
 
   async #replace(list: MemberList): Promise<void> {
     this.#ports.record.replace(list);
-    this.#note(await Promise.all(this.#followers.map((follower) => follower.replace())));
+    await Promise.all([this.#datapath?.replace(), ...this.#others.map((follower) => follower.replace())]);
   }
 
-  async #change(change: MembershipChange): Promise<void> {
+  /**
+   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one
+   * grace period and one walk over its flows. The other parts take the removals before it, and the additions
+   * after it.
+   */
+  async #change(changes: readonly MembershipChange[]): Promise<void> {
+    const last = changes.at(-1);
+    if (last === undefined) return;
+    for (const change of changes.slice(0, -1)) await this.#changeOthers(change);
+    this.#ports.record.change(last);
+    await this.#datapath?.change(joined(changes));
+    await Promise.all(this.#others.map((follower) => follower.change(last)));
+  }
+
+  async #changeOthers(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
-    this.#note(await Promise.all(this.#followers.map((follower) => follower.change(change))));
+    await Promise.all(this.#others.map((follower) => follower.change(change)));
   }
 
-  #note([first]: readonly unknown[]): void {
-    const changed = this.#datapath === null ? undefined : (first as MembersChanged | undefined);
-    if (changed === undefined) return;
-    const { members, refused, uncompiled } = changed;
+  /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
+  async #store(objects: readonly StoredObject[]): Promise<void> {
+    for (const object of objects) this.#unstored.set(object.key, object);
+    if (this.#unstored.size === 0) return;
+    const writing = new Map(this.#unstored);
+    try {
+      await this.#ports.store([...writing.values()]);
+      for (const [key, object] of writing) if (this.#unstored.get(key) === object) this.#unstored.delete(key);
+    } catch (failure) {
+      this.#ports.trouble('the members of selectors cannot be stored', failure);
+    }
+  }
+
+  #noteChanged({ members, refused, uncompiled }: MembersChanged): void {
     this.#counts = { members, refused };
     this.#uncompiled += uncompiled;
-    if (uncompiled > 0) this.#changed.next();
+    this.#demand();
   }
 
+  /** Demands a compilation if one is due. An earlier time replaces a later one. */
+  #demand(): void {
+    if (!this.#isOutdated()) return;
+    const due = performance.now() + this.#waitMs();
+    if (this.#timer !== undefined && this.#due <= due) return;
+    clearTimeout(this.#timer);
+    this.#due = due;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (!this.#isOutdated()) return;
+      this.#compilations++;
+      this.#outdated.next();
+    }, due - performance.now());
+    this.#timer.unref();
+  }
+
+  /**
+   * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
+<<<<<<< HEAD
+   * to 30 s. A changed scope waits 2 s at most: deny rules of new networks are not in force meanwhile.
+=======
+   * to 30 s. A changed scope waits 2 s at most, because until then deny rules of new networks are not in
+   * force.
+>>>>>>> ktidy
+   */
   #waitMs(): number {
-    if (this.#compilations > 0) return backoffMs(this.#compilations, BETWEEN_MS, MOST_WAIT_MS);
-    return Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
+    const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
+    if (this.#compilations === 0) return pauseMs;
+    const mostMs = this.#isScopeOld() ? MOST_SCOPE_WAIT_MS : MOST_WAIT_MS;
+    return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
+  }
+
+  #isScopeOld(): boolean {
+    return this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
   }
 
   #isOutdated(): boolean {
-    if (this.#scopeInForce === null) return false;
-    return this.#uncompiled > 0 || !isSameScope(this.#scopeInForce, this.#scope);
+    return this.#isScopeOld() || (this.#scopeInForce !== null && this.#uncompiled > 0);
   }
+}
+
+function joined(changes: readonly MembershipChange[]): MembershipChange {
+  const [only] = changes;
+  if (only !== undefined && changes.length === 1) return only;
+  return {
+    added: changes.flatMap(({ added }) => added),
+    addresses: Uint32Array.from(changes.flatMap(({ addresses }) => [...addresses])),
+    sets: Uint32Array.from(changes.flatMap(({ sets }) => [...sets])),
+    dropped: changes.flatMap(({ dropped }) => dropped),
+  };
 }

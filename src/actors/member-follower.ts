@@ -16,43 +16,47 @@ const RETRY_MS = 1_000;
 export class MemberFollower<Result> {
   readonly #taker: MemberTaker<Result>;
   readonly #record: MemberRecord;
-  readonly #trouble: (message: string, failure: unknown) => void;
+  readonly #listener: FollowerListener<Result>;
   #isBehind = true;
   #retry: NodeJS.Timeout | undefined;
 
-  constructor(taker: MemberTaker<Result>, record: MemberRecord, trouble: (message: string, failure: unknown) => void) {
+  constructor(taker: MemberTaker<Result>, record: MemberRecord, listener: FollowerListener<Result>) {
     this.#taker = taker;
     this.#record = record;
-    this.#trouble = trouble;
+    this.#listener = listener;
   }
 
-  /** Resolves with undefined if the part does not run. */
-  async change(change: MembershipChange): Promise<Result | undefined> {
-    return this.#isBehind ? this.replace() : this.#attempt(() => this.#taker.changeMembers(change));
+  /** Resolves when the part decides by the change, or does not run. */
+  async change(change: MembershipChange): Promise<void> {
+    await (this.#isBehind ? this.replace() : this.#attempt(() => this.#taker.changeMembers(change)));
   }
 
-  async replace(): Promise<Result | undefined> {
+  async replace(): Promise<void> {
     // Before the first members are known, the members of an earlier process stay in force.
-    if (!this.#record.isKnown) return undefined;
-    return this.#attempt(() => this.#taker.replaceMembers(this.#record.list()));
+    if (this.#record.isKnown) await this.#attempt(() => this.#taker.replaceMembers(this.#record.list()));
   }
 
   close(): void {
     clearTimeout(this.#retry);
   }
 
-  async #attempt(call: () => Promise<Result>): Promise<Result | undefined> {
+  async #attempt(call: () => Promise<Result>): Promise<void> {
     clearTimeout(this.#retry);
     try {
       const result = await call();
       this.#isBehind = false;
-      return result;
+      this.#listener.noted(result);
     } catch (failure) {
-      if (!this.#isBehind) this.#trouble('members of selectors did not reach a part of the node', failure);
+      if (!this.#isBehind) this.#listener.trouble('members of selectors did not reach a part of the node', failure);
       this.#isBehind = true;
       this.#retry = setTimeout(() => void this.replace(), RETRY_MS);
       this.#retry.unref();
-      return undefined;
     }
   }
 }
+
+type FollowerListener<Result> = {
+  readonly trouble: (message: string, failure: unknown) => void;
+  /** Called with the result of each successful call. */
+  readonly noted: (result: Result) => void;
+};

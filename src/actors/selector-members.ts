@@ -21,8 +21,11 @@ export type SelectorMembersPorts = {
   readonly distribution: MemberDistribution;
 };
 
-/** How long a compilation waits for the Kubernetes thread, before it takes all selectors as unresolved. */
-const THREAD_WAIT_MS = 5_000;
+/**
+ * How long a compilation waits for the start of the Kubernetes thread, before it takes all selectors as
+ * unresolved. The thread needs some seconds to take the stored objects of a large cluster.
+ */
+const THREAD_WAIT_MS = 15_000;
 
 /** Binds the Kubernetes thread to the stored integrations. The thread starts with the first integration. */
 export class SelectorMembers implements SupervisedPart {
@@ -32,6 +35,8 @@ export class SelectorMembers implements SupervisedPart {
   readonly #listeners = new Set<(failure: string | null) => void>();
   #following: Subscription | null = null;
   #open: Promise<void> | null = null;
+  /** Why the thread ended; null after the first members of the next thread. */
+  #threadFailure: string | null = null;
   #isBegun: () => void = () => {};
   readonly #begun = new Promise<void>((resolve) => {
     this.#isBegun = resolve;
@@ -52,6 +57,8 @@ export class SelectorMembers implements SupervisedPart {
   async begin(): Promise<void> {
     await this.#useIntegrations();
     this.#isBegun();
+    // The thread has ended, and its next members have not come yet.
+    if (this.#threadFailure !== null) throw new Error(this.#threadFailure);
     this.#following ??= this.#ports.integrations.changed.pipe(concatMap(() => this.#followIntegrations())).subscribe();
   }
 
@@ -63,13 +70,20 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   /**
-   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved, at
-   * most `withinMs`.
+   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
+   * at most `withinMs`.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
     if (await Promise.race([this.#begun.then(() => false), isLate])) return NOTHING_LISTED;
-    return this.#open === null ? NOTHING_LISTED : this.#ports.source.membership(selectors, withinMs);
+    if (this.#open === null) return NOTHING_LISTED;
+    try {
+      return await this.#ports.source.membership(selectors, withinMs);
+    } catch (failure) {
+      // The members of the next thread end this state. Without a compilation, no rule is in force at all.
+      this.#report(failure instanceof Error ? failure.message : String(failure));
+      return NOTHING_LISTED;
+    }
   }
 
   /** Tells the thread which selectors the policy in force has. */
@@ -107,10 +121,15 @@ export class SelectorMembers implements SupervisedPart {
     this.#open ??= source.open(this.#ports.stored, {
       members: async (message) => {
         await distribution.take(message);
-        if (message.replaces !== null) this.#report(null);
+        if (message.replaces === null) return;
+        this.#threadFailure = null;
+        this.#report(null);
       },
       reflector: (change) => this.#reflectors.next(change),
-      failed: (reason) => this.#report(reason),
+      failed: (reason) => {
+        this.#threadFailure = reason;
+        this.#report(reason);
+      },
     });
     await this.#open.catch((failure: unknown) => {
       this.#open = null;

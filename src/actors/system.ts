@@ -275,6 +275,12 @@ export function createSystem(ports: SystemPorts): System {
     const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
     return selectors?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED;
   };
+  /** Whether a write that may name another integration is being put in force. */
+  const isWriting = (): boolean => {
+    const context = snapshotOf('policy')?.context as PolicyContext | undefined;
+    const isStored = context?.current?.write.dryRun === false;
+    return isStored || context?.rehearsed != null || context?.proposal != null;
+  };
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
@@ -336,7 +342,7 @@ export function createSystem(ports: SystemPorts): System {
         const context = snapshotOf('policy')?.context as PolicyContext | undefined;
         return context?.inForce?.integrations ?? null;
       },
-      changes.isPending,
+      async () => isWriting() || changes.isPending(),
       inCluster,
     ),
     cluster: clusterRequestsOver({

@@ -37,9 +37,9 @@ export type OwnerName = {
 export type StoredObject = { readonly key: string; readonly value: string | null };
 
 /**
- * What the thread gives at one time. `replaces`: all members, as the first message after each start of the
- * thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes selectors
- * or owners, and then at most one that only adds.
+ * The members that the thread gives at one time. `replaces`: all members, as the first message after each
+ * start of the thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes
+ * selectors or owners, and then at most one that only adds.
  * - `owners`: the addresses whose owner has another name now; null if the address has no owner.
  * - `scope`: the scope after the members; undefined if it is the same as before.
  * - `stored`: the objects that the store has to keep so that a later process knows the members.
@@ -52,7 +52,7 @@ export type MembersMessage = {
   readonly stored: readonly StoredObject[];
 };
 
-/** A reflector of an integration entered a phase; null if the integration no longer has it. `at`: ISO 8601. */
+/** The phase of a reflector of an integration; null if the integration lost the reflector. `at`: ISO 8601. */
 export type ReflectorChange = {
   readonly integration: string;
   readonly name: string;
@@ -84,7 +84,7 @@ export type KubernetesListener = {
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
-  /** The thread ended by an error, and was started again. The members stay in force until its first message. */
+  /** The thread failed and was started again. The members stay in force until its first message. */
   readonly failed: (reason: string) => void;
 };
 
@@ -96,7 +96,7 @@ export type KubernetesSource = {
    * after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
-  /** Sets the integrations. The objects of an integration that is missing are removed, also from the store. */
+  /** Sets the integrations. Removes the objects of each other integration, also from the store. */
   use(integrations: readonly WatchedIntegration[]): void;
   /** Sets the selectors of the policy in force. */
   name(selectors: readonly Selector[]): void;

@@ -63,6 +63,7 @@ export class Resolver {
   ) {}
 
   use(lookups: Lookups): void {
+    this.members.policyChanged();
     this.#active = new ActiveLookups(lookups, this.members);
     this.#number++;
   }

@@ -1,11 +1,10 @@
 import type { Needs } from '#bus/bus-messages.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
 import { ContainingGroups } from '#policy/check/containing-groups.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { lintMembers } from '#policy/check/member-lint.js';
-import { type GroupPart, inEvaluationOrder, type PolicyParts } from '#policy/check/policy-parts.js';
+import { type GroupPart, inEvaluationOrder, type PolicyParts, policyOf } from '#policy/check/policy-parts.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
@@ -29,6 +28,7 @@ import type {
   Prepared,
   PrepareGroup,
   PreparePolicy,
+  PrepareStored,
   PrepareWithMembers,
   TooLarge,
   Unreadable,
@@ -52,6 +52,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
         return runner.prepare(work);
       case 'prepare_group':
         return runner.prepareGroup(work);
+      case 'prepare_stored':
+        return runner.prepareStored(work);
       case 'prepare_with_members':
         return runner.prepareWithMembers(work);
       case 'locate_group':
@@ -74,7 +76,8 @@ class PolicyTaskRunner {
   readonly #writer = new PolicyWriter();
   /** The tasks that need members, by their id. */
   readonly #waiting = new Map<number, Finish>();
-  #lastWaiting = 0;
+  /** Begins at a random number, so that a task of an earlier thread does not end a task of this one. */
+  #lastWaiting = Math.floor(Math.random() * 2 ** 40);
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
     const { text, surroundings, integrations } = work;
@@ -89,8 +92,9 @@ class PolicyTaskRunner {
     return this.#withMembers(policy, work, (membership) => {
       const groups = parsed.parts.groups.map(({ group }) => group);
       const more = lintMembers(groups, membership).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
-      const prepared = this.#prepared(parsed.parts, policy, [...warnings, ...more], work, membership);
-      return 'kind' in prepared ? prepared : { kind: 'prepared', policyJson, name, ...prepared };
+      const prepared = this.#prepared(parsed.parts, policy, work, membership);
+      if ('kind' in prepared) return prepared;
+      return { kind: 'prepared', policyJson, name, warnings: [...warnings, ...more], ...prepared };
     });
   }
 
@@ -114,9 +118,27 @@ class PolicyTaskRunner {
     return this.#withMembers(policy, work, (membership) => {
       const written = policy.groups.filter(({ id }) => id === group).map((own) => ({ ...own, pointer: '' }));
       const warnings = [...write.warnings, ...lintMembers(written, membership)];
-      const prepared = this.#prepared(after.parts, policy, warnings, work, membership);
+      const prepared = this.#prepared(after.parts, policy, work, membership);
       if ('kind' in prepared) return prepared;
-      return { kind: 'prepared_group', created, edit, groupJson: groupJson ?? new Uint8Array(0), ...prepared };
+      return {
+        kind: 'prepared_group',
+        created,
+        edit,
+        groupJson: groupJson ?? new Uint8Array(0),
+        warnings,
+        ...prepared,
+      };
+    });
+  }
+
+  prepareStored({ key, surroundings }: PrepareStored): PolicyResult<PrepareStored> {
+    const parsed = this.#parsed.get(key);
+    if (parsed === undefined) return { kind: 'unknown' };
+    const work = { compile: true, surroundings };
+    const policy = policyOf(parsed.parts, surroundings.fallback);
+    return this.#withMembers(policy, work, (membership) => {
+      const prepared = this.#prepared(parsed.parts, policy, work, membership);
+      return 'kind' in prepared ? prepared : { kind: 'prepared_stored', ...prepared };
     });
   }
 
@@ -130,7 +152,7 @@ class PolicyTaskRunner {
   /** Ends a task at once if the policy needs no members; otherwise `prepareWithMembers` ends it. */
   #withMembers<R extends PolicyResult<PrepareWithMembers>>(
     { groups }: Policy,
-    work: PreparePolicy | PrepareGroup,
+    work: Pick<PreparePolicy, 'compile'>,
     finish: (membership: ListedMembership) => R,
   ) {
     const selectors = groups.flatMap((group) => group.selectors);
@@ -195,14 +217,12 @@ class PolicyTaskRunner {
   #prepared(
     { mode, groups }: PolicyParts,
     policy: Policy,
-    warnings: readonly Warning[],
-    { compile: compiled, surroundings }: PreparePolicy | PrepareGroup,
+    { compile: compiled, surroundings }: Pick<PreparePolicy, 'compile' | 'surroundings'>,
     membership: ListedMembership,
-  ): Prepared | TooLarge {
+  ): Omit<Prepared, 'warnings'> | TooLarge {
     try {
       return {
         mode,
-        warnings,
         needs: needsOf(policy),
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         selectors: policy.groups.flatMap(({ selectors }) => selectors),

@@ -68,6 +68,17 @@ export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'>
 };
 
 /**
+ * A task for the policy thread: compile a stored policy again, for other members of its selectors. The thread
+ * searches only its cache for the policy.
+ */
+export type PrepareStored = {
+  readonly kind: 'prepare_stored';
+  /** The cache key of the policy, see `textKey`. */
+  readonly key: string;
+  readonly surroundings: PolicySurroundings;
+};
+
+/**
  * A task for the policy thread: end the last task that returned `needs_members`. `membership`: the scope of
  * selectors and the members for the compilation and the proof.
  */
@@ -132,6 +143,7 @@ type PreparedGroup = Prepared & {
 };
 /** The policy has selectors. The task ends with `PrepareWithMembers`. */
 type NeedsMembers = { readonly kind: 'needs_members'; readonly id: number; readonly selectors: readonly Selector[] };
+type PreparedStored = Omit<Prepared, 'warnings'> & { readonly kind: 'prepared_stored' };
 type NoSuchGroup = { readonly kind: 'no_such_group' };
 export type Unreadable = {
   readonly kind: 'unreadable';
@@ -176,6 +188,7 @@ type DescribedPolicy = {
 export type PolicyWork =
   | PreparePolicy
   | PrepareGroup
+  | PrepareStored
   | PrepareWithMembers
   | LocateGroup
   | ExplainPolicy
@@ -183,7 +196,8 @@ export type PolicyWork =
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | NeedsMembers | Unreadable | TooLarge;
   readonly prepare_group: PreparedGroup | NeedsMembers | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
-  readonly prepare_with_members: PreparedPolicy | PreparedGroup | TooLarge;
+  readonly prepare_stored: PreparedStored | NeedsMembers | UnknownPolicy | TooLarge;
+  readonly prepare_with_members: PreparedPolicy | PreparedGroup | PreparedStored | TooLarge;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;
@@ -194,7 +208,7 @@ export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
  * The result of a task in the form that the thread sends. The thread computes the proof sample after its
  * reply, so the reply contains a sample id instead. The main thread requests the sample with this id.
  */
-type WithoutPromise<R> = R extends Prepared ? Omit<R, 'sample'> & { readonly sample: null } : R;
+type WithoutPromise<R> = R extends Omit<Prepared, 'warnings'> ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyThreadRequests = {
   /** Resolves when the thread runs. */
   begin(): void;

@@ -1,7 +1,7 @@
 import type { ListedMembership } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
-import type { PolicyResult, PrepareGroup, PreparePolicy } from '#policy-thread/policy-work.js';
+import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#policy-thread/policy-work.js';
 
 export type ThreadPorts = {
   readonly thread: PolicyThread;
@@ -19,15 +19,16 @@ type Options = {
   readonly memberWaitMs: number;
 };
 
-type Prepared<W extends PreparePolicy | PrepareGroup> = Exclude<PolicyResult<W>, { readonly kind: 'needs_members' }>;
+type Preparing = PreparePolicy | PrepareGroup | PrepareStored;
+type Prepared<W extends Preparing> = Exclude<PolicyResult<W>, { readonly kind: 'needs_members' }>;
 
 /** Prepares a policy in the thread, with the members of its selectors. */
-export async function prepareIn<W extends PreparePolicy | PrepareGroup>(
+export async function prepareIn<W extends Preparing>(
   { thread, membership }: ThreadPorts,
   work: W,
   { memberWaitMs, ...options }: Options,
 ): Promise<Prepared<W>> {
-  const result: PolicyResult<PreparePolicy | PrepareGroup> = await thread.perform(work, options);
+  const result: PolicyResult<Preparing> = await thread.perform(work, options);
   if (result.kind !== 'needs_members') return result as Prepared<W>;
   const members = await membership(result.selectors, memberWaitMs);
   const { signal } = options;

@@ -39,14 +39,14 @@ export type PrepareWritePorts = PendingWritePorts &
     readonly enforced: boolean;
     readonly now: () => Date;
     /**
-     * Returns the generation of the program that the kernel enforced when this process started; 0 if there was
-     * no program.
+     * Returns the generation of the program that the kernel enforced when this process started; 0 if there
+     * was no program.
      */
     readonly adoptedGeneration: () => number;
     readonly hasInterceptCa: () => boolean;
     /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
     readonly repeats: boolean;
-    /** Called by `replay` with the stored policy as soon as it is compiled, before its proof sample is made. */
+    /** `replay` calls it with the stored policy after the compilation, before it makes the proof sample. */
     readonly compiled?: (stored: ToEnforce) => void;
   };
 

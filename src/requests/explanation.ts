@@ -138,7 +138,7 @@ async function explainActive(
   { policies, thread, surroundings, membership, signal }: ExplainContext,
   query: ExplainQuery,
 ): Promise<Explanation | Refusal> {
-  const record = await policies.enforcedRecord();
+  const { record } = await policies.enforced();
   const inMemory = await thread.perform(
     { kind: 'explain', key: etagOf(record), text: null, surroundings, query, membership },
     { signal },

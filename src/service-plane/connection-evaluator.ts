@@ -35,6 +35,7 @@ export class ConnectionEvaluator {
 
   use(image: InspectionImage): void {
     const { generation, scope, program, policy } = image;
+    this.#members.policyChanged();
     this.#inspection =
       policy === null
         ? { generation, scope, program, policy }

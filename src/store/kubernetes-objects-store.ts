@@ -2,7 +2,7 @@ import type { StoredObject } from '#contracts/kubernetes-source.js';
 import { under } from './json-value.js';
 import type { KvOperation, KvStore } from './store-types.js';
 
-/** The objects of Kubernetes integrations, which a later process uses until the API server has sent its lists. */
+/** The objects of Kubernetes integrations. A later process uses them until the API server sends its lists. */
 export type KubernetesObjectsStore = {
   read(): Promise<readonly StoredObject[]>;
   /** Writes without a flush to the disk: after a power failure, the kernel has no members either. */

@@ -10,6 +10,7 @@ import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './p
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
 import type {
+  EnforcedRecord,
   KvOperation,
   KvStore,
   PolicyCommit,
@@ -203,9 +204,10 @@ class KvPolicyStore implements PolicyStore {
     return { stored, generation, everActivated };
   }
 
-  async enforcedRecord(): Promise<PolicyRecord | null> {
-    const { row } = this.#enforced;
-    return row && recordOf(row, true);
+  async enforced(): Promise<EnforcedRecord> {
+    const { row, generation } = this.#enforced;
+    const { ever_activated: everActivated } = this.#state.head;
+    return { record: row && recordOf(row, true), generation, everActivated };
   }
 
   async settle(end: ChangeEnd): Promise<void> {

@@ -81,8 +81,8 @@ export type PolicyStore = {
    * reached this node, and after this node reverted a pending change by itself.
    */
   toEnforce(): Promise<StoredPolicyToEnforce>;
-  /** Returns the record of `toEnforce`. */
-  enforcedRecord(): Promise<PolicyRecord | null>;
+  /** Returns `toEnforce` without the text of the policy. `record`: null also if the policy is damaged. */
+  enforced(): Promise<EnforcedRecord>;
   /** Emits the generation that this node must enforce, after a change that no write of this node made. */
   readonly followed: Observable<number>;
   /** Emits the present pending change, or null, and then each new one. */
@@ -133,8 +133,10 @@ export type PolicyStore = {
 };
 
 /** A policy to enforce. `stored`: null if no policy is active. */
-export type StoredPolicyToEnforce = {
-  readonly stored: StoredPolicy | null;
+export type StoredPolicyToEnforce = Omit<EnforcedRecord, 'record'> & { readonly stored: StoredPolicy | null };
+
+export type EnforcedRecord = {
+  readonly record: PolicyRecord | null;
   readonly generation: number;
   readonly everActivated: boolean;
 };

@@ -82,18 +82,19 @@ function fakeSource() {
   const send = (of: Partial<MembersMessage>) => listener?.members(message(of));
   const reflect = (of: Omit<ReflectorChange, 'integration' | 'name'>) =>
     listener?.reflector({ integration: 'prod', name: 'pods', ...of });
-  return { source, named, send, reflect };
+  const fail = (reason: string) => listener?.failed(reason);
+  return { source, named, send, reflect, fail };
 }
 
 async function started(ports: { readonly inCluster?: string } = {}) {
   const store = await openMemoryStore();
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
-  const { source, named, send, reflect } = fakeSource();
+  const { source, named, send, reflect, fail } = fakeSource();
   const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
   const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
-  return { ...running, source, named, send, reflect };
+  return { ...running, store, source, named, send, reflect, fail };
 }
 
 describe('the members of selectors in a running node', () => {
@@ -103,7 +104,7 @@ describe('the members of selectors in a running node', () => {
   });
 
   it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
-    const { system, datapath, source, named, send, until } = await started();
+    const { system, datapath, store, source, named, send, until } = await started();
     await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
     const written = await system.policies.write(write(POLICY));
@@ -116,9 +117,12 @@ describe('the members of selectors in a running node', () => {
 
     source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
     datapath.log.length = 0;
+    const read = vi.spyOn(store.policies, 'toEnforce');
     await send({ changes: [changeOf([[WEB, 1]], [[KEY]])], scope: RESOLVED });
     await until('policy_ready', 'active');
     expect(datapath.log).toEqual(['stage 1', 'prove 1', 'flip 1']);
+    // The policy thread has the parsed policy.
+    expect(read).not.toHaveBeenCalled();
     expect(system.policies.generation()).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(datapath.log).toHaveLength(3);
@@ -149,6 +153,54 @@ describe('the members of selectors in a running node', () => {
       ok: true,
       detail: 'a policy is active',
     });
+  });
+
+  it('are compiled between writes that follow each other without a pause', async () => {
+    const { system, datapath, source, send } = await started();
+    source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
+    await send({ replaces: changeOf([]), scope: RESOLVED });
+    await system.policies.write(write(POLICY));
+    datapath.changeMembers = async () => ({ members: 1, refused: 0, uncompiled: 1, flows: 0 });
+    let isEnding = false;
+    const tries = ['alice', 'bob'].map(async (author) => {
+      while (!isEnding) await system.policies.write(write(POLICY, { author, dryRun: true }));
+    });
+    datapath.log.length = 0;
+    try {
+      await send({ changes: [changeOf([[WEB, 1]], [[KEY]])] });
+      await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    } finally {
+      isEnding = true;
+      await Promise.all(tries);
+    }
+  });
+
+  it('keep their integration while a write that names it is put in force', async () => {
+    const { system, datapath, send } = await started();
+    await send({ replaces: changeOf([]) });
+    let isStaged: () => void = () => {};
+    datapath.on.stage = () =>
+      new Promise<void>((resolve) => {
+        isStaged = resolve;
+      });
+    const writing = system.policies.write(write(POLICY));
+    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'change_pending' });
+    isStaged();
+    await writing;
+    expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
+  });
+
+  it('keep the thread down from its end until all members came again', async () => {
+    const { system, send, fail } = await started();
+    await send({ replaces: changeOf([]) });
+    const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
+    fail('the heap is full');
+    expect(detail()).toContain('the thread that watches Kubernetes is down');
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    expect(detail()).toContain('the heap is full');
+    await send({ replaces: changeOf([]) });
+    expect(detail()).not.toContain('the heap is full');
   });
 
   it('are reported as the last known while the API server does not deliver', async () => {
@@ -182,7 +234,7 @@ describe('the members of selectors in a running node', () => {
 describe('`MemberDistribution`', () => {
   const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
 
-  it('gives a change to each part before the next change to one of them, and stores the objects', async () => {
+  it('gives removals to each part before additions to one of them, and stores the objects', async () => {
     const log: string[] = [];
     const taker = (name: string, ms: number) => {
       const take = async (change: { readonly addresses: Uint32Array }) => {
@@ -217,8 +269,32 @@ describe('`MemberDistribution`', () => {
         stored: [object],
       }),
     );
-    expect(log).toEqual(['dns 1', 'datapath 1', 'dns 2', 'datapath 2']);
+    // The datapath takes both changes in one call.
+    expect(log).toEqual(['dns 1', 'datapath 3', 'dns 2']);
     expect(stored).toEqual([object]);
+    distribution.close();
+  });
+
+  it('writes objects again that the store refused, and stores a change before a part decides by it', async () => {
+    const log: string[] = [];
+    let isFull = true;
+    const store = async (objects: readonly { readonly key: string }[]) => {
+      if (isFull) throw new Error('ENOSPC');
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      log.push(`store ${objects.map(({ key }) => key).join()}`);
+    };
+    const datapath = fakeDatapath();
+    datapath.changeMembers = async () => {
+      log.push('change');
+      return { members: 0, refused: 0, uncompiled: 0, flows: 0 };
+    };
+    const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath, dns: null, store });
+    await distribution.take(message({ replaces: changeOf([]), stored: [{ key: 'a', value: '1' }] }));
+    isFull = false;
+    const changes = [changeOf([[WEB, 0]])];
+    await distribution.take(message({ changes, stored: [{ key: 'b', value: null }] }));
+    await distribution.take(message({ stored: [{ key: 'c', value: null }] }));
+    expect(log).toEqual(['store a,b', 'change', 'store c']);
     distribution.close();
   });
 

@@ -1,12 +1,11 @@
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { ERRORS } from '#api/errors.js';
 import { EXIT_CODES } from '#cli/exit-codes.js';
 import { openStore } from '#store/store.js';
+import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
 
@@ -22,12 +21,7 @@ const admin = { ...record, id: 'admin-file-1', subject: 'admin', role: 'admin', 
 
 /** Returns the URL of a local port on which no server listens. */
 async function closedServer() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return { url: `http://127.0.0.1:${port}` };
+  return { url: `http://127.0.0.1:${await freePort()}` };
 }
 
 describe('weir token', () => {

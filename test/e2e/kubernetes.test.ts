@@ -92,8 +92,8 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
     kube.must('DELETE', `/api/v1/namespaces/default/pods/${name}`, { gracePeriodSeconds: 0 });
 
   /**
-   * Sends datagrams by one five-tuple while `change` takes a right away. Returns the milliseconds from the end
-   * of `change` to the last datagram that arrived.
+   * Sends datagrams by one five-tuple while `change` takes a right away. Returns the milliseconds from the
+   * end of `change` to the last datagram that arrived.
    */
   const lastAfter = async (port: number, change: () => Promise<unknown>): Promise<number> => {
     let isEnding = false;

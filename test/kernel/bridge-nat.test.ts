@@ -1,25 +1,22 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
-import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { type BridgedTopology, createBridge, ipv4, reply } from './bridged.js';
+import { DatapathNode } from './datapath-node.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { ALLOWED, DENIED, denyAll } from './policies.js';
 
-let datapath: LocalDatapath;
-let generation = 0;
+let node: DatapathNode;
 
 const sh = (command: string): string => execFileSync('sh', ['-ec', command], { encoding: 'utf8' });
 
@@ -31,15 +28,6 @@ function translate(...rules: readonly string[]): void {
     ${rules.map((each) => `add rule ip mine ${each}`).join('\n')}'`);
 }
 
-function open(pinPath: string, options: Partial<DatapathOptions>): void {
-  datapath = new LocalDatapath(datapathOptions(pinPath, options));
-  datapath.open();
-  datapath.attach();
-}
-function enforce(policed: Program): void {
-  datapath.stage(policed, ++generation);
-  datapath.flip();
-}
 /** Returns a policy that lets all sources send UDP and TCP to these ports of these addresses. */
 const only = (...to: readonly (readonly [string, number])[]): Program =>
   compile(
@@ -60,7 +48,6 @@ const callIptables = (value: 0 | 1): string => sh(`sysctl -qw net.bridge.bridge-
 
 describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node with rules for NAT:', () => {
   let bridged: BridgedTopology;
-  let leave: () => void;
   const UNUSED = 'post oifname "out0" masquerade';
   /** An address that no host has. The node translates its port 80 to port 9 of the server. */
   const PUBLIC = '10.77.9.9';
@@ -68,23 +55,22 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
 
   beforeAll(async () => {
     bridged = await createBridge('bridge-nat');
-    leave = enterNamespace(bridged.topology.node.name);
+    node = new DatapathNode(bridged.topology);
     sh(`ip addr add 10.77.1.1/16 dev br0
       ip neigh replace 10.77.1.2 lladdr 02:00:00:00:00:0c dev br0 nud permanent
       ip neigh replace 10.77.2.2 lladdr 02:00:00:00:00:0e dev br0 nud permanent`);
   }, 60_000);
   afterAll(async () => {
-    leave();
+    node.leave();
     await bridged.remove();
   });
   afterEach(() => {
-    datapath.close();
-    detach(bridged.topology.pinPath);
+    node.detach();
     sh('nft flush ruleset; ip link set br0 type bridge fdb_flush');
   });
 
   function police(more: Partial<DatapathOptions> = {}): void {
-    open(bridged.topology.pinPath, { interfaces: ['lan0', 'wan0', 'lan1', 'br0'], ...more });
+    node.open({ interfaces: ['lan0', 'wan0', 'lan1', 'br0'], ...more });
     const { links } = new Pins(bridged.topology.pinPath);
     // The forward judge runs, so the datapath looks for translated flows.
     expect(existsSync(links) && readdirSync(links).some((name) => name.startsWith('forward'))).toBe(true);
@@ -98,7 +84,7 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
     test('switches by the addresses of the header, also for an address in dataplane.translated', async () => {
       translate(UNUSED);
       police({ translated: [{ address: parseAddress('10.77.8.0') ?? 0, length: 24 }] });
-      enforce(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: IPPROTO.udp, ports: ['9'] })])])));
+      node.enforce(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: IPPROTO.udp, ports: ['9'] })])])));
       const service = { destination: '10.77.8.1' };
       const frames = {
         allowed: ipv4('allowed'),
@@ -119,7 +105,7 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
       translate(UNUSED);
       // With br_netfilter, the guard of a policed bridge drops what other ports send.
       police({ interfaces: ['lan0', 'wan0', ...(value === 0 ? ['br0'] : [])] });
-      enforce(denyAll);
+      node.enforce(denyAll);
       const host = { from: 'unknown', source: '10.77.3.3' } as const;
       expect((await bridged.send('third', { query: ipv4('query', host) })).server).toEqual(['query']);
       expect((await bridged.send('server', { answer: reply('answer', host) })).third).toEqual(['answer']);
@@ -131,10 +117,10 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
     callIptables(0);
     translate(DNAT);
     police();
-    enforce(only([PUBLIC, 80]));
+    node.enforce(only([PUBLIC, 80]));
     const query = { query: ipv4('query', { destination: PUBLIC, dport: 80 }) };
     expect((await bridged.send('client', query)).server).toEqual(['query']);
-    enforce(only(['10.77.2.2', 9]));
+    node.enforce(only(['10.77.2.2', 9]));
     expect((await bridged.send('client', query)).server).toEqual([]);
   });
 
@@ -146,13 +132,13 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
       const query = { query: ipv4('query', { destination: PUBLIC, dport: 80, sport }) };
       return (await bridged.send('client', query)).server;
     };
-    enforce(only([PUBLIC, 80], ['10.77.2.2', 9]));
+    node.enforce(only([PUBLIC, 80], ['10.77.2.2', 9]));
     expect(await send(4_001)).toEqual(['query']);
     // The header of the reply has the address and the port of the server.
     const real = { sport: 4_001 };
     expect((await bridged.send('server', { answer: reply('answer', real) })).client).toEqual(['answer']);
     for (const [index, allowed] of [only([PUBLIC, 80]), only(['10.77.2.2', 9]), denyAll].entries()) {
-      enforce(allowed);
+      node.enforce(allowed);
       // The open flow, and a new one.
       expect([await send(4_001), await send(4_010 + index)]).toEqual([[], []]);
     }
@@ -186,54 +172,38 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
     callIptables(1);
     translate('post ip saddr 10.77.1.2 udp dport 9 snat to 10.77.1.1');
     police();
-    enforce(only(['10.77.2.2', 9]));
+    node.enforce(only(['10.77.2.2', 9]));
     // A port of its own, because conntrack still has the flows of earlier tests.
     const sport = 4_020;
     expect((await bridged.send('client', { query: ipv4('query', { sport }) })).server).toEqual(['query']);
     const back = { source: '10.77.1.1', from: 'bridge', sport } as const;
-    const { client, node } = await bridged.send('server', { answer: reply('answer', back) });
-    expect([client, node]).toEqual([[], []]);
+    const { client, node: seen } = await bridged.send('server', { answer: reply('answer', back) });
+    expect([client, seen]).toEqual([[], []]);
   });
 });
 
 describe.runIf(hasNetfilterPrograms())(
   'hosts behind a policed bridge that the node routes and masquerades for:',
   () => {
-    let topology: Topology;
-    let leave: () => void;
-
     beforeAll(async () => {
-      topology = await createTopology('bridge-masq');
-      const { client, server, node } = topology;
-      await node.must(
+      node = await DatapathNode.create('bridge-masq');
+      await node.topology.node.must(
         'sh',
         '-ec',
         `ip link add br0 type bridge forward_delay 0; ip addr flush dev lan0; ip link set lan0 master br0
        ip addr add ${ADDRESSES.nodeLan}/24 dev br0; ip link set br0 up; ip route add ${ADDRESSES.clientOther} dev br0`,
       );
-      // The server has no route to the client: it can reply only to an address of the node.
-      await server.must('ip', 'route', 'del', 'default');
-      const serve = [program('tour-traffic'), 'serve', String(ALLOWED), String(DENIED)];
-      for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
-      leave = enterNamespace(node.name);
+      await node.removeReturnRoute();
+      await node.serve(ALLOWED, DENIED);
     }, 60_000);
-    afterAll(async () => {
-      leave();
-      await topology.remove();
-    });
+    afterAll(() => node.remove());
     afterEach(() => {
-      datapath.close();
-      detach(topology.pinPath);
+      node.detach();
       sh('nft flush ruleset');
     });
 
-    type Host = 'client' | 'server';
-    async function ask(from: Host, how: 'connect' | 'datagram', to: string, port: number): Promise<string[]> {
-      const args = [program('tour-traffic'), how, to, String(port), '--timeout', '700'];
-      return (await topology[from].run(process.execPath, ...args)).stdout.trim().split('\n');
-    }
-    const answers = async (from: Host, to: string, port: number): Promise<boolean[]> =>
-      (await Promise.all([ask(from, 'connect', to, port), ask(from, 'datagram', to, port)])).map((lines) =>
+    const answers = async (from: 'client' | 'server', to: string, port: number): Promise<boolean[]> =>
+      (await Promise.all([node.ask(from, 'connect', to, port), node.ask(from, 'datagram', to, port)])).map((lines) =>
         lines.includes('pong 1'),
       );
     const [BOTH, NEITHER] = [
@@ -247,15 +217,15 @@ describe.runIf(hasNetfilterPrograms())(
         'post oifname "wan0" masquerade',
         `pre iifname "wan0" tcp dport 9000 dnat to ${ADDRESSES.client}:${ALLOWED}`,
       );
-      open(topology.pinPath, { interfaces: ['lan0', 'br0', 'wan0'], pickupMs: 60_000 });
+      const datapath = node.open({ interfaces: ['lan0', 'br0', 'wan0'], pickupMs: 60_000 });
       expect(datapath.review().faults).toEqual([]);
-      enforce(only([ADDRESSES.server, ALLOWED], [ADDRESSES.client, ALLOWED]));
+      node.enforce(only([ADDRESSES.server, ALLOWED], [ADDRESSES.client, ALLOWED]));
       expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(BOTH);
       expect(await answers('client', ADDRESSES.server, DENIED)).toEqual(NEITHER);
-      expect(await ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toContain('pong 1');
-      enforce(only([ADDRESSES.nodeWan, 9_000]));
+      expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toContain('pong 1');
+      node.enforce(only([ADDRESSES.nodeWan, 9_000]));
       expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(NEITHER);
-      expect(await ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toEqual(['refused ETIMEDOUT']);
+      expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toEqual(['refused ETIMEDOUT']);
     });
   },
 );

@@ -189,10 +189,10 @@ describe('the datapath of a node between client and server', () => {
     try {
       start().attach();
       datapath.stage(allowAll, 7);
-      expect(datapath.flip()).toEqual({ epoch: 2, sinceMs });
+      expect(datapath.flip()).toEqual({ epoch: 2, sinceMs, uncompiled: 0 });
       expect(dataplaneStatus({ pinPath: topology.pinPath }).inForce?.since).toBe(new Date(sinceMs).toISOString());
       datapath.stage(allowAll, 8);
-      expect(datapath.flip()).toEqual({ epoch: 3, sinceMs: sinceMs + 60_000 });
+      expect(datapath.flip()).toEqual({ epoch: 3, sinceMs: sinceMs + 60_000, uncompiled: 0 });
     } finally {
       vi.useRealTimers();
     }

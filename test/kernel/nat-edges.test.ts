@@ -7,8 +7,9 @@ import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { TCP } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { flushConntrack } from './conntrack.js';
 import { errorAbout, parts, type SentPacket } from './nat-frames.js';
-import { echo, flushConntrack, NatNode, only, ROUTER, tcp, udp } from './nat-node.js';
+import { echo, NatNode, only, ROUTER, tcp, udp } from './nat-node.js';
 import { allowAll, denyAll } from './policies.js';
 
 const { client, clientOther, nodeWan, server } = ADDRESSES;

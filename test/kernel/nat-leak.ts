@@ -2,9 +2,10 @@ import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
+import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import type { SentPacket } from './nat-frames.js';
-import { CHAINS, echo, flushConntrack, NatNode, only, tcp, udp } from './nat-node.js';
+import { CHAINS, echo, NatNode, only, tcp, udp } from './nat-node.js';
 import { ALLOWED, DENIED, denyAll } from './policies.js';
 import { claimOtherLayout } from './variants.js';
 

@@ -6,10 +6,10 @@ import type { Program } from '#contracts/program.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
-import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { frameOf, NODE_MAC, type SentPacket, textOf } from './nat-frames.js';
@@ -186,15 +186,6 @@ export class NatNode {
     const text = await this.topology.node.must('nft', `list counter ip mine ${name}`);
     return Number(/packets (\d+)/.exec(text)?.[1]);
   }
-}
-
-const IPCTNL_MSG_CT_DELETE = 2;
-const NLM_F_REQUEST = 1;
-/** Deletes all conntrack entries of the network namespace of this thread, like `conntrack -F`. */
-export function flushConntrack(): void {
-  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
-  socket.send((1 << 8) | IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, Buffer.alloc(4));
-  socket.close();
 }
 
 const address = (text: string): number => {

@@ -12,11 +12,11 @@ import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
-import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
 import { compile } from '#policy/compile/compile.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { ALLOWED, allowAll, DENIED, denyAll } from './policies.js';
@@ -83,15 +83,6 @@ function open(more: Partial<DatapathOptions>): void {
 function enforce(policed: Program, generation: number): void {
   datapath.stage(policed, generation);
   datapath.flip();
-}
-
-const IPCTNL_MSG_CT_DELETE = 2;
-const NLM_F_REQUEST = 1;
-/** Deletes all conntrack entries of the node. */
-function flushConntrack(): void {
-  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
-  socket.send((1 << 8) | IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, Buffer.alloc(4));
-  socket.close();
 }
 
 type Host = 'client' | 'server';

@@ -8,9 +8,9 @@ import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
-import { NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST } from '#libc/netlink.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
+import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { ALLOWED, allowAll, denyAll } from './policies.js';
@@ -52,13 +52,6 @@ afterEach(async () => {
   await topology.node.run('nft', 'delete table ip mine');
   flushConntrack();
 });
-
-const DELETE_CONNECTIONS = (1 << 8) | 2; // NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
-function flushConntrack(): void {
-  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
-  socket.send(DELETE_CONNECTIONS, NLM_F_REQUEST, Buffer.alloc(4));
-  socket.close();
-}
 
 async function police(...rules: readonly string[]): Promise<void> {
   await topology.node.must('nft', rules.join('\n'));

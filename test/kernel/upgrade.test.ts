@@ -200,7 +200,7 @@ test('a datapath with map layout 1 (an early build) enforces its policy until th
   datapath.attach();
   await traffic(300);
   expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 0, flowsOpened: 0n }));
-  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6, sinceMs: expect.any(Number) as number });
+  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6, sinceMs: expect.any(Number) as number, uncompiled: 0 });
   await traffic(300);
   expect(datapath.stats().activeFlows).toBeGreaterThan(100);
   expect(new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' }).stands()).toBe(true);

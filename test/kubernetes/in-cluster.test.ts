@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { parse, parseAllDocuments, stringify } from 'yaml';
-import { freePort, HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { freePort } from '#test/sockets/free-port.js';
 
 const repository = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const NODE = 'n1';
@@ -104,8 +105,12 @@ describe.runIf(HAS_KUBE_API)('a node with the configuration of the manifests', {
     expect(await get('/api/v1/integrations')).toEqual({
       items: [{ name: 'local', kind: 'kubernetes', in_cluster: true }],
     });
-    const { items } = (await get('/api/v1/policies')) as { items: { id: string; active: boolean }[] };
-    const active = items.find((item) => item.active)?.id ?? '';
+    const activePolicy = async () => {
+      const { items } = (await get('/api/v1/policies')) as { items: { id: string; active: boolean }[] };
+      return items.find((item) => item.active)?.id;
+    };
+    await expect.poll(activePolicy, { timeout: 20_000 }).toBeDefined();
+    const active = await activePolicy();
     const owner = { integration: 'local', kind: 'pod', namespace: 'default', name: 'own' };
     expect(await get(`/api/v1/policies/${active}/source-groups/quarantine/members`)).toEqual({
       items: [{ address: '10.244.1.7', ...owner }],

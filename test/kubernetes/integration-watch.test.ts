@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { Subject } from 'rxjs';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import { nameOf, type Wanted } from '#kubernetes/scopes.js';
@@ -17,11 +17,6 @@ import {
 const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
 const NONE: Wanted = { pods: new Set(), nodes: false, namespaces: false, node: null };
 
-const ends: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
 /** A server whose lists have one object with the name of the path. `refused`: the paths that it refuses. */
 async function start() {
   const refused = new Set<string>();
@@ -33,12 +28,11 @@ async function start() {
       watches.push(response);
     } else sendList(response, 5, [podOf(path, 3)]);
   });
-  ends.push(() => server.close());
   const targets = new Subject<IntegrationTarget>();
   const events: IntegrationEvent<string>[] = [];
   const keep = (value: unknown) => (value as ReturnType<typeof podOf>).metadata.uid;
   const subscription = watchIntegration(targets, () => keep, TIMES).subscribe((event) => events.push(event));
-  ends.push(() => subscription.unsubscribe());
+  onTestFinished(() => subscription.unsubscribe());
   const target = (wanted: Partial<Wanted>, serverKey = 'a') =>
     targets.next({ server: server.api, serverKey, cluster: 'a', wanted: { ...NONE, ...wanted } });
   /** Feeds and their lists: `begun 1: …` and `1 listed pods`. */

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -11,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ApiServer } from '#kubernetes/api-client.js';
 import { makeCertificate, makeClientCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
+import { freePort } from '#test/sockets/free-port.js';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/kube-apiserver.sh', import.meta.url));
 const BIN = execFileSync('bash', [SCRIPT, '--folder'], { encoding: 'utf8' }).trim();
@@ -274,13 +274,4 @@ async function end(child: ChildProcess | null, signal: NodeJS.Signals): Promise<
   const ended = signal === 'SIGKILL' ? once(child, 'exit') : null;
   child.kill(signal);
   await ended;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

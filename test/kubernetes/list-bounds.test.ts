@@ -1,14 +1,9 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ListBounds, REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { podOf, ScriptedServer, sendList } from '#test/kubernetes/scripted-server.js';
 
 const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
-
-const ends: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
 
 const keep = (value: unknown) => ({ uid: (value as ReturnType<typeof podOf>).metadata.uid });
 
@@ -16,9 +11,8 @@ const keep = (value: unknown) => ({ uid: (value as ReturnType<typeof podOf>).met
 async function endless(objects: number, bounds: ListBounds): Promise<Recording<{ readonly uid: string }>> {
   const page = Array.from({ length: objects }, (_, index) => podOf(`p${index}`, 3));
   const server = await ScriptedServer.start((_, response) => sendList(response, 7, page, 'next'));
-  ends.push(() => server.close());
   const recording = new Recording(reflect({ server: server.api, scope: { kind: 'pod' }, keep, times: TIMES, bounds }));
-  ends.push(() => recording.end());
+  onTestFinished(() => recording.end());
   return recording;
 }
 
@@ -37,7 +31,7 @@ describe('bounds of a reflector', () => {
     const server = { url: 'https://127.0.0.1:1', credentials: () => new Promise<never>(() => {}) };
     const times = { ...TIMES, headersMs: 50 };
     const recording = new Recording(reflect({ server, scope: { kind: 'pod' }, keep, times }));
-    ends.push(() => recording.end());
+    onTestFinished(() => recording.end());
     expect((await recording.untilPhase('backing_off')).reason).toBe('the credentials were not read in 0.05 s');
   });
 });

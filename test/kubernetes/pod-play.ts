@@ -57,7 +57,7 @@ type PlayFault = (typeof FAULTS)[number];
 const SCOPES: readonly Scope[] = [{ kind: 'pod' }, { kind: 'pod', namespace: 'shop' }, { kind: 'pod', node: 'n2' }];
 export const AGREE_MS = 30_000;
 
-/** A client of the server. `agree` waits until it has the pods that kubectl prints; `what` names the round. */
+/** A client of the server. `agree` waits until it has the pods of kubectl; `what` names the round. */
 export type PodWatch = {
   agree(pods: readonly SeenPod[], what: string): Promise<void>;
   end(): Promise<void> | void;
@@ -71,8 +71,8 @@ export const PLAY_TIMES = {
 };
 
 /**
- * Plays rounds of random pod events, each with a fault between client and server. After each round, the client
- * must agree with the pods that kubectl prints. Returns the number of events.
+ * Plays rounds of random pod events, each with a fault between client and server. After each round, the
+ * client must agree with the pods that kubectl prints. Returns the number of events.
  */
 export async function playPods(
   kube: KubeApi,

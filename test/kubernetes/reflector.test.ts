@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
 import type { Scope } from '#kubernetes/scopes.js';
 import { Recording } from '#test/kubernetes/recording.js';
@@ -17,18 +17,10 @@ type Kept = { readonly uid: string; readonly version: string };
 const FAST: ReflectorTimes = { ...REFLECTOR_TIMES, livedMs: 0, firstBackoffMs: 1, mostBackoffMs: 20 };
 const PODS: Scope = { kind: 'pod' };
 
-const ends: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
+afterEach(() => {
   vi.restoreAllMocks();
   vi.unstubAllEnvs();
-  for (const end of ends.splice(0).reverse()) await end();
 });
-
-async function serverOf(answer: ScriptedServer['answer']): Promise<ScriptedServer> {
-  const server = await ScriptedServer.start(answer);
-  ends.push(() => server.close());
-  return server;
-}
 
 function keep(value: unknown): Kept | undefined {
   const { metadata } = value as ReturnType<typeof podOf>;
@@ -37,7 +29,7 @@ function keep(value: unknown): Kept | undefined {
 
 function record({ api: server }: Pick<ScriptedServer, 'api'>, times: Partial<ReflectorTimes> = {}, scope = PODS) {
   const recording = new Recording<Kept>(reflect({ server, scope, keep, times: { ...FAST, ...times } }));
-  ends.push(() => recording.end());
+  onTestFinished(() => recording.end());
   return recording;
 }
 
@@ -47,7 +39,7 @@ const changeOf = (version: string) => (message: { readonly type: string; readonl
 
 describe('reflector', () => {
   it('lists in pages of 250, and watches from the version of the list with bookmarks and a jittered end', async () => {
-    const server = await serverOf(({ query }, response) => {
+    const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(lineOf('ADDED', podOf('c', 8)));
       else if (query.get('continue') === 'page 2') sendList(response, 7, [podOf('b', 4)]);
       else sendList(response, 7, [podOf('a', 3)], 'page 2');
@@ -80,7 +72,7 @@ describe('reflector', () => {
   });
 
   it('deletes an object when the server deletes it, and when it is to be ignored', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) sendList(response, 5, [podOf('a', 3), podOf('b', 4)]);
       else response.write(lineOf('DELETED', podOf('a', 6)) + lineOf('MODIFIED', podOf('b', 7, { ignore: '' })));
     });
@@ -99,7 +91,7 @@ describe('reflector', () => {
     const random = new Random(seedOf(24));
     for (let cut = random.below(5); cut <= whole; cut += random.between(2, 6)) {
       let isCut = false;
-      const server = await serverOf(({ query }, response) => {
+      const server = await ScriptedServer.start(({ query }, response) => {
         // A comparison of versions finds the version 9.
         if (!query.has('watch')) return sendList(response, query.get('limit') === '1' ? 9 : 5, []);
         const from = Number(query.get('resourceVersion'));
@@ -121,7 +113,6 @@ describe('reflector', () => {
       ]);
       recording.end();
       await server.close();
-      ends.length = 0;
     }
   });
 
@@ -163,7 +154,7 @@ describe('reflector', () => {
   ];
   it.each(brokenWatches)('lists again after %s, and keeps the objects until then', async (_name, broken, reason) => {
     let lists = 0;
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) {
         lists += 1;
         if (lists === 1) sendList(response, 5, [podOf('a', 3)]);
@@ -183,7 +174,7 @@ describe('reflector', () => {
 
   it('begins a list again if its continue token has expired, without a message of the first part', async () => {
     let isExpired = true;
-    const server = await serverOf(({ query }, response) => {
+    const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(bookmark(10));
       else if (!query.has('continue')) sendList(response, isExpired ? 5 : 9, [podOf('a', 3)], 'next');
       else if (isExpired) {
@@ -199,7 +190,7 @@ describe('reflector', () => {
   });
 
   it('watches again from the last bookmark after silence, without a list and in the same phase', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(7));
       else sendList(response, asked.query.get('limit') === '1' ? 7 : 5, []);
     });
@@ -211,7 +202,7 @@ describe('reflector', () => {
   });
 
   it('reports a server as silent that does not respond after a silent watch', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(7));
       else if (asked.query.get('limit') !== '1') sendList(response, 5, []);
     });
@@ -221,7 +212,7 @@ describe('reflector', () => {
   });
 
   it('keeps a watch that receives bookmarks more often than the silence, and that outlives the other deadlines', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) return sendList(response, 5, []);
       let version = 5;
       const beat = setInterval(() => response.write(bookmark(++version)), 40);
@@ -243,13 +234,13 @@ describe('reflector', () => {
       /^the server sent no whole response in 0.1 s$/,
     ],
   ] as const)('reports a server that sends %s as silent', async (_name, times, send, reason) => {
-    const server = await serverOf((_, response) => void send(response));
+    const server = await ScriptedServer.start((_, response) => void send(response));
     expect((await record(server, times).untilPhase('silent')).reason).toMatch(reason);
   });
 
   it('lists again if the server is at an older version after a watch, because etcd was restored', async () => {
     let version = 100;
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) return sendList(response, version, [podOf(`at ${version}`, 1)]);
       response.end(bookmark(version));
       version = 60;
@@ -261,7 +252,7 @@ describe('reflector', () => {
   });
 
   it('lists again at the end of a watch if the list is too old', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) setTimeout(() => response.end(), 60);
       else sendList(response, 5, []);
     });
@@ -273,7 +264,7 @@ describe('reflector', () => {
 
   it('doubles a random back-off up to its limit, and resets it after a watch that lived', async () => {
     vi.spyOn(Math, 'random').mockReturnValue(1);
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       const count = server.asked.length;
       if (isWatch(asked)) {
         response.flushHeaders();
@@ -294,7 +285,7 @@ describe('reflector', () => {
   });
 
   it('waits as long as Retry-After says', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (server.asked.length === 1) sendStatus(response, 429, 'slow down', { 'retry-after': '1' });
       else if (isWatch(asked)) response.write(bookmark(6));
       else sendList(response, 5, []);
@@ -307,7 +298,7 @@ describe('reflector', () => {
     [401, 'unauthorized'],
     [403, 'forbidden'],
   ] as const)('reports %i as %s, and reads the token again', async (code, phase) => {
-    const server = await serverOf(({ authorization, query }, response) => {
+    const server = await ScriptedServer.start(({ authorization, query }, response) => {
       if (authorization !== 'Bearer token-2') sendStatus(response, code, 'pods is forbidden:\n no');
       else if (query.has('watch')) response.write(bookmark(6));
       else sendList(response, 5, []);
@@ -320,7 +311,7 @@ describe('reflector', () => {
 
   it('sends nothing to a server whose certificate another CA signed, whatever the environment says', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
-    const server = await serverOf((_, response) => sendList(response, 5, []));
+    const server = await ScriptedServer.start((_, response) => sendList(response, 5, []));
     const { makeCertificate } = await import('#test/kubernetes/server-certificate.js');
     const { temporaryFolder } = await import('#test/store/temporary-folder.js');
     const { ca } = makeCertificate(temporaryFolder());
@@ -333,7 +324,7 @@ describe('reflector', () => {
   it('uses no proxy of the environment', async () => {
     vi.stubEnv('HTTPS_PROXY', 'http://127.0.0.1:1');
     vi.stubEnv('NODE_USE_ENV_PROXY', '1');
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
       else sendList(response, 5, []);
     });
@@ -341,8 +332,8 @@ describe('reflector', () => {
   });
 
   it('follows no redirect', async () => {
-    const target = await serverOf((_, response) => sendList(response, 5, []));
-    const server = await serverOf((_, response) => response.writeHead(302, { location: target.url }).end());
+    const target = await ScriptedServer.start((_, response) => sendList(response, 5, []));
+    const server = await ScriptedServer.start((_, response) => response.writeHead(302, { location: target.url }).end());
     const recording = record(server);
     expect((await recording.untilPhase('backing_off')).reason).toMatch(/^302: the server redirects/);
     expect(target.asked).toEqual([]);
@@ -350,7 +341,7 @@ describe('reflector', () => {
 
   it('asks for smaller pages if a response exceeds 64 MiB', async () => {
     const large = Buffer.alloc(65 * 2 ** 20, ' ');
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
       else if (asked.query.get('limit') === '250') response.end(large);
       else sendList(response, 5, []);
@@ -362,7 +353,7 @@ describe('reflector', () => {
   });
 
   it('reports a response that is no list, and a file of the token that cannot be read', async () => {
-    const server = await serverOf((_, response) => response.end('<html>'));
+    const server = await ScriptedServer.start((_, response) => response.end('<html>'));
     expect((await record(server).untilPhase('backing_off')).reason).toBe('the response is not JSON');
     server.answer = (_, response) => response.end('{"kind":"Status"}');
     expect((await record(server).untilPhase('backing_off')).reason).toBe(
@@ -376,7 +367,7 @@ describe('reflector', () => {
   });
 
   it('closes its connection when it ends', async () => {
-    const server = await serverOf((asked, response) => {
+    const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
       else sendList(response, 5, []);
     });

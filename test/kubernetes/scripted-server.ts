@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
 import type { ApiServer } from '#kubernetes/api-client.js';
 import { makeCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -30,8 +31,10 @@ export class ScriptedServer {
     this.#server = createServer(certificate(), (request, response) => this.#respond(request, response));
   }
 
+  /** Starts a server, and closes it after the test. */
   static async start(answer: Answer): Promise<ScriptedServer> {
     const server = new ScriptedServer(answer);
+    onTestFinished(() => server.close());
     await new Promise<void>((resolve) => server.#server.listen(0, '127.0.0.1', resolve));
     return server;
   }

@@ -53,16 +53,15 @@ export class Cluster {
   }
 
   static async start(version = 100): Promise<Cluster> {
-    let cluster: Cluster | undefined;
     const server = await ScriptedServer.start(({ path, query }, response) => {
-      if (cluster === undefined || cluster.isDown) response.destroy();
+      if (cluster.isDown) response.destroy();
       else if (query.has('watch')) {
         response.flushHeaders();
         if (path.endsWith('/pods')) cluster.#watches.add(response);
       } else sendList(response, cluster.version, path.endsWith('/pods') ? [...cluster.pods.values()].map(podJson) : []);
     });
     ends.push(() => server.close());
-    cluster = new Cluster(server, version);
+    const cluster = new Cluster(server, version);
     return cluster;
   }
 

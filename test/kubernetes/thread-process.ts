@@ -8,9 +8,9 @@ import { MemberRecord } from '#policy/model/member-record.js';
 import { selectorOf } from '#policy/model/selector.js';
 
 /**
- * Measures the Kubernetes thread in a process of its own. Arguments: URL of the server, file of its CA, token.
- * Prints `ListFigures` as JSON after the first list is in the store. After each line of standard input, prints
- * `ChangeFigures` as JSON.
+ * Measures the Kubernetes thread in a process of its own. Arguments: URL of the server, file of its CA,
+ * token. Prints `ListFigures` as JSON after the first list is in the store. After each line of standard
+ * input, prints `ChangeFigures` as JSON.
  */
 export type ListFigures = {
   readonly members: number;

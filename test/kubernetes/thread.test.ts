@@ -141,9 +141,9 @@ describe('the Kubernetes thread', () => {
     another.put('x', '10.0.0.9', 'web');
     const second = await start(new Map(first.store), another.integration);
     expect(second.members).toEqual({ '10.0.0.9': 'x: web' });
-    expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x']);
+    await vi.waitFor(() => expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x']));
     const third = await start(new Map(first.store), another.as('other'));
-    expect([...third.store.keys()].sort()).toEqual(['other/complete']);
+    await vi.waitFor(() => expect([...third.store.keys()].sort()).toEqual(['other/complete']));
     const incomplete = new Map(first.store);
     incomplete.delete('prod/complete');
     cluster.pods.clear();

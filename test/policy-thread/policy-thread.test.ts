@@ -45,6 +45,15 @@ test('`PolicyThread.perform` reads and compiles a policy in a worker thread, and
   expect(await thread.perform(work(config('')))).toMatchObject({ kind: 'unreadable', code: 'invalid_policy' });
 });
 
+test('`PolicyThread.perform` compiles a policy of its cache again without its text', async () => {
+  const prepared = await thread.perform(work(config('lan', 'enforce')));
+  const again = await thread.perform({ kind: 'prepare_stored', key: 'new', surroundings });
+  if (prepared.kind !== 'prepared' || again.kind !== 'prepared_stored') throw new Error(`${again.kind}`);
+  expect(again.program).toEqual(prepared.program);
+  expect(await again.sample).toEqual(await prepared.sample);
+  expect(await thread.perform({ kind: 'prepare_stored', key: 'old', surroundings })).toEqual({ kind: 'unknown' });
+});
+
 test('`PolicyThread.perform` with `transfer: true` moves the buffer of a large body to the thread instead of copying the bytes', async () => {
   const asked = large();
   await thread.perform(asked, { transfer: true });

@@ -305,7 +305,7 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     everActivated: () => target.everActivated(),
     reservedGeneration: () => target.reservedGeneration(),
     toEnforce: () => target.toEnforce(),
-    enforcedRecord: () => target.enforcedRecord(),
+    enforced: () => target.enforced(),
     settle: (end) => target.settle(end),
     revertHere: (change) => target.revertHere(change),
     headCommit: () => target.headCommit(),

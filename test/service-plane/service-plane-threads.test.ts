@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import { rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { InspectionImage } from '#contracts/inspection-image.js';
@@ -8,6 +6,7 @@ import { NO_SELECTORS } from '#contracts/membership.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { denyAll } from '#test/kernel/policies.js';
+import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { makeCertificates } from './certificates.js';
 
@@ -36,15 +35,6 @@ beforeEach(async () => {
   plane.watch((change) => changes.push(change));
 });
 afterEach(() => plane.close());
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 test('after a service-plane thread ends with an error, pending calls reject, watchers get `worker_died`, and `open` starts all threads again', async () => {
   await plane.open();

@@ -36,7 +36,14 @@ function startSwap(stageRequest: string | null) {
 
 test('the swap flips the program immediately after the proof if no stage request started the swap', async () => {
   const { published, log, ended } = startSwap(null);
-  expect(await ended()).toEqual({ kind: 'flipped', generation: 2, epoch: 7, sinceMs: 9, uncompiled: 0 });
+  expect(await ended()).toEqual({
+    kind: 'flipped',
+    generation: 2,
+    program: PROGRAM,
+    epoch: 7,
+    sinceMs: 9,
+    uncompiled: 0,
+  });
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
@@ -45,7 +52,14 @@ test('after a stage request the swap flips the program only on a flip request, a
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });
-  expect(await ended()).toEqual({ kind: 'flipped', generation: 2, epoch: 7, sinceMs: 9, uncompiled: 0 });
+  expect(await ended()).toEqual({
+    kind: 'flipped',
+    generation: 2,
+    program: PROGRAM,
+    epoch: 7,
+    sinceMs: 9,
+    uncompiled: 0,
+  });
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published.slice(1)).toEqual([
     { type: 'program.stage_answered', id: 's', outcome: { kind: 'staged', lines: 3, proof: PROOF } },

@@ -287,8 +287,8 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       probe: [[], [{ what: 'CAP_BPF', sentence: 'Run as root.' }]],
       attach: ATTACHED,
       swap: [
-        { kind: 'flipped', generation: 1, epoch: 1, sinceMs: 5, uncompiled: 0 },
-        { kind: 'flipped', generation: 2, epoch: 2, sinceMs: 6, uncompiled: 0 },
+        { kind: 'flipped', generation: 1, program: PROGRAM, epoch: 1, sinceMs: 5, uncompiled: 0 },
+        { kind: 'flipped', generation: 2, program: PROGRAM, epoch: 2, sinceMs: 6, uncompiled: 0 },
         { kind: 'refused', failure: new Error('EBUSY') },
         { kind: 'refused', failure: Object.assign(new Error('too large'), { code: 'capacity_exceeded' }) },
         { kind: 'unstaged' },

@@ -45,6 +45,11 @@ export class Hooks {
     this.#patterns = interfaces;
   }
 
+  /** The configured names of the policed interfaces. */
+  get names(): readonly string[] {
+    return this.#patterns;
+  }
+
   interfaces(): { readonly all: readonly Interface[]; readonly policed: readonly Interface[] } {
     const all = listInterfaces();
     return { all, policed: all.filter(({ name }) => this.#isPoliced(name)) };

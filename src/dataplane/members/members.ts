@@ -57,8 +57,8 @@ export class Members {
   }
 
   /**
-   * Replaces all members, for example those of an earlier process. Closes the addresses that the list does not
-   * have until the next flip: the program in force can have more resolved selectors than the scope of the
+   * Replaces all members, for example those of an earlier process. Closes the addresses that the list does
+   * not have until the next flip: the program in force can have more resolved selectors than the scope of the
    * list, and its deny rules must still match the former members of these selectors. Returns the addresses
    * whose entry is another one now.
    */
@@ -76,7 +76,7 @@ export class Members {
     return new Set([...closed, ...changed]);
   }
 
-  /** Removes the addresses that the last list did not have. A flip to a program for this list must precede. */
+  /** Removes the addresses that the last list did not have, after a flip to a program for that list. */
   removeLeaving(): void {
     for (const address of this.#leaving) this.#set(address, 0, new Set());
     this.#leaving.clear();

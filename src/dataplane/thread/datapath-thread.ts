@@ -97,8 +97,9 @@ class DatapathThread implements BegunDatapath {
   destinationTranslation: Datapath['destinationTranslation'] = (packet) =>
     this.#running().request('destinationTranslation', [packet]);
   grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
-  changeMembers: Datapath['changeMembers'] = (change) => this.#running().request('changeMembers', [change]);
-  replaceMembers: Datapath['replaceMembers'] = (list) => this.#running().request('replaceMembers', [list]);
+  // Members come at any time, and must not start a thread.
+  changeMembers: Datapath['changeMembers'] = async (change) => this.#started().request('changeMembers', [change]);
+  replaceMembers: Datapath['replaceMembers'] = async (list) => this.#started().request('replaceMembers', [list]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);
   prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);
@@ -170,6 +171,11 @@ class DatapathThread implements BegunDatapath {
     this.#begun = undefined;
     this.#drop();
     await thread.end('the datapath was closed');
+  }
+
+  #started(): Thread {
+    if (this.#thread === undefined) throw new Error('the datapath is not open');
+    return this.#thread;
   }
 
   #running(): Thread {

@@ -18,6 +18,15 @@ export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: P
   return guard;
 }
 
+/** A datapath that, until its first flip, takes over from an earlier one. See `Upgrade`. */
+type Taking = { readonly awaitsFlip: boolean; readonly loaded: LoadedObject };
+
+/** The NAT rules and the netfilter programs of the node. See `Forwarding`. */
+type NetfilterHooks = {
+  translates(): boolean;
+  netfilterPrograms(): readonly number[] | undefined;
+};
+
 type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal' | 'servicePlane'>;
 
 /**
@@ -29,14 +38,15 @@ export class Translation {
   readonly #options: Options;
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
+  readonly #netfilter: NetfilterHooks;
   /** Why the kernel has refused the judge, and when the datapath loads it again. */
   #refused: { readonly reason: string; readonly untilMs: number } | null = null;
 
-  /** `attached` returns the ids of the netfilter programs at the forward hook; undefined if not known. */
-  constructor(options: Options, guard: Guard, pins: Pins, attached: () => readonly number[] | undefined) {
+  constructor(options: Options, guard: Guard, pins: Pins, netfilter: NetfilterHooks) {
     this.#options = options;
     this.#guard = guard;
-    this.#judge = new ForwardJudge(pins.links, attached);
+    this.#netfilter = netfilter;
+    this.#judge = new ForwardJudge(pins.links, () => netfilter.netfilterPrograms());
   }
 
   /**
@@ -62,14 +72,26 @@ export class Translation {
   }
 
   /**
-   * Switches on or off. The programs of `loaded` must be on the hooks. Without netfilter programs, and if the
+   * Switches on or off for a datapath whose programs are on the hooks. Without netfilter programs, and if the
    * kernel refuses the forward judge, the guard drops what only the judge could decide.
    */
-  follow(loaded: LoadedObject, translates: boolean): void {
-    if (!translates || this.obstacle(loaded.options) !== null) {
-      this.#end(loaded);
-      return;
-    }
+  follow({ awaitsFlip, loaded }: Taking): void {
+    if (awaitsFlip) this.await(loaded);
+    else if (this.#isWanted(loaded)) this.#begin(loaded);
+    else this.#end(loaded);
+  }
+
+  /** Like `follow`, but does nothing unless NAT rules have appeared or vanished. */
+  followRules(datapath: Taking): void {
+    const { loaded } = datapath;
+    if (loaded.slots.translates !== this.#isWanted(loaded)) this.follow(datapath);
+  }
+
+  #isWanted({ options }: LoadedObject): boolean {
+    return this.#netfilter.translates() && this.#obstacle(options) === null;
+  }
+
+  #begin(loaded: LoadedObject): void {
     if (loaded.options.judges === true) {
       try {
         const fd = loaded.judgeFd();
@@ -94,14 +116,14 @@ export class Translation {
 
   support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {
     const noSearch = options.readsConntrack === true ? null : noSearchReason();
-    return { obstacle: this.obstacle(options), judges: options.judges === true, noSearch };
+    return { obstacle: this.#obstacle(options), judges: options.judges === true, noSearch };
   }
 
   /**
    * Returns why the datapath cannot decide translated flows by their real ends; null if it can. Without a
    * search in conntrack, the forward judge decides their packets, except those of inspected connections.
    */
-  obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
+  #obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
     if (readsConntrack !== true && (judges !== true || this.#inspects)) return noSearchReason();
     if (this.#refused !== null && performance.now() < this.#refused.untilMs) return this.#refused.reason;
     if (natBit(this.#options.markMask) === 0) return 'dataplane.mark_mask has less than four bits';

@@ -1,0 +1,155 @@
+import type { Attachment } from '#contracts/datapath.js';
+import { matchesInterface } from '#contracts/datapath-options.js';
+import type { Interface } from '#dataplane/attach/interfaces.js';
+import { writePorts } from '#dataplane/attach/port-table.js';
+import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
+import { DIRECTIONS } from '#dataplane/loader/direction.js';
+import { policedPorts } from '#dataplane/review/review.js';
+import { makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
+import type { Upgrade } from '#dataplane/upgrade/upgrade.js';
+import type { KernelChanges } from './kernel-changes.js';
+import type { KernelParts } from './kernel-parts.js';
+import type { OpenDatapath } from './open-datapath.js';
+import { programIds } from './program-ids.js';
+
+type FailedInterface = { readonly name: string; readonly error: Error };
+
+/** Puts the BPF programs of an open datapath on the hooks of the policed interfaces, and makes the guard. */
+export class InterfacePolicing {
+  constructor(
+    private readonly kernel: KernelParts,
+    private readonly changes: KernelChanges,
+    private readonly markMask: number,
+  ) {}
+
+  /** Attaches the policed interfaces. Throws if an interface with one of these names cannot be attached. */
+  attach(open: OpenDatapath, required = this.kernel.hooks.names): Attachment[] {
+    const { ownership, pins, guard, hooks, translation } = this.kernel;
+    const { upgrade } = open;
+    // An operator may have removed the pin folders, with all links and pins in them. Create the folders
+    // again before the hooks are attached.
+    ownership.take(() => pins.prepare());
+    upgrade.restorePins();
+    // Make the guard (Weir's nftables rules) before the hooks are attached. Without the guard, the kernel
+    // would forward unclassified packets from an interface until its BPF program is attached.
+    guard.make();
+    if (this.changes.diverts) makeDiversion(this.markMask);
+    else removeDiversion();
+    const interfaces = hooks.interfaces();
+    const { policed } = interfaces;
+    writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed));
+    const { attachments, failures } = this.#putOnHooks(open, policed);
+    hooks.prune();
+    this.changes.lookAtNames(interfaces);
+    this.changes.attached(policed);
+    // Load the judge before the policy is adopted: a failure leaves the predecessor in force.
+    if (upgrade.awaitsFlip) translation.await(upgrade.loaded);
+    if (this.#isOnHooks(upgrade, policed)) upgrade.advance(() => this.switchHooks(open));
+    if (!upgrade.awaitsFlip) this.#guardOwnOnly();
+    translation.follow(upgrade);
+    this.changes.lookAtForwarding(upgrade);
+    const failed = failures.find(({ name }) => matchesInterface(required, name));
+    if (failed !== undefined) throw failed.error;
+    return attachments;
+  }
+
+  /**
+   * Replaces the names of the policed interfaces. The added interfaces are attached before the removed ones
+   * are detached, so that a failure leaves no interface of the former names without a policy. An interface
+   * that is removed may fail. Throws `owned_elsewhere` if an added interface has programs of another node.
+   */
+  police(open: OpenDatapath, interfaces: readonly string[]): Attachment[] {
+    const { hooks, pins } = this.kernel;
+    const before = hooks.names;
+    try {
+      this.name([...new Set([...before, ...interfaces])]);
+      refuseOtherNodes(pins.path, hooks.interfaces().policed, hooks.attachedPrograms());
+      this.#attachNamed(open, interfaces);
+      this.name(interfaces);
+      return this.#attachNamed(open, interfaces);
+    } catch (failure) {
+      try {
+        this.name(before);
+        this.#attachNamed(open, before);
+      } catch {
+        // `look` reports each interface that is not attached, and the actor attaches again.
+      }
+      throw failure;
+    }
+  }
+
+  /** Replaces the names of the policed interfaces. The next call of `attach` attaches them. */
+  name(interfaces: readonly string[]): void {
+    this.kernel.hooks.police(interfaces);
+    this.kernel.guard.police(interfaces);
+  }
+
+  #attachNamed(open: OpenDatapath, required: readonly string[]): Attachment[] {
+    // `look` must not report the interfaces of this change as appeared or vanished.
+    this.changes.attached(this.kernel.hooks.interfaces().policed);
+    return this.attach(open, required);
+  }
+
+  /** See `SwitchHooks`. */
+  switchHooks(open: OpenDatapath): void {
+    const { policed } = this.kernel.hooks.interfaces();
+    const { failures } = this.#putOnHooks(open, policed);
+    if (!this.#isOnHooks(open.upgrade, policed))
+      throw failures[0]?.error ?? new Error('switch the hooks: a hook still holds another program');
+    this.kernel.translation.follow(open.upgrade);
+  }
+
+  /** Completes a takeover from an earlier datapath. Must be called after its first flip. */
+  completeTakeover(open: OpenDatapath): void {
+    open.upgrade.complete(() => {
+      this.#putOnHooks(open, this.kernel.hooks.interfaces().policed);
+      this.kernel.translation.follow(open.upgrade);
+    });
+    this.#guardOwnOnly();
+  }
+
+  #putOnHooks(
+    open: OpenDatapath,
+    policed: readonly Interface[],
+  ): { attachments: Attachment[]; failures: FailedInterface[] } {
+    open.holdsHooks = true;
+    const { hooks } = this.kernel;
+    const { programs } = open.upgrade;
+    const fds = { ingress: programs.programFd('weir_ingress'), egress: programs.programFd('weir_egress') };
+    const attachments: Attachment[] = [];
+    const failures: FailedInterface[] = [];
+    for (const found of policed) {
+      try {
+        attachments.push(hooks.attach(found, fds));
+      } catch (error) {
+        // Continue with the other interfaces. The guard drops forwarded packets from the interface whose
+        // hook could not be attached.
+        if (hooks.isThere(found)) failures.push({ name: found.name, error: error as Error });
+      }
+    }
+    return { attachments, failures };
+  }
+
+  /**
+   * Returns true if each hook of these interfaces has either the BPF program of `Upgrade.programs`, or no
+   * program of Weir.
+   */
+  #isOnHooks({ programs }: Upgrade, policed: readonly Interface[]): boolean {
+    const own = programIds(programs);
+    return policed.every((found) =>
+      DIRECTIONS.every((direction) => {
+        const attached = this.kernel.hooks.attachedProgram(found, direction);
+        return attached === undefined || attached.programId === own[direction];
+      }),
+    );
+  }
+
+  /**
+   * Makes the guard accept only the mark bit of this process. May be called only when no BPF program of an
+   * earlier process is attached any more, because such a program may set another mark bit.
+   */
+  #guardOwnOnly(): void {
+    this.kernel.guard.acceptOwnOnly();
+    this.kernel.guard.make();
+  }
+}

@@ -1,0 +1,46 @@
+import { describe, expect, test } from 'vitest';
+import { CLOSED_MEMBER } from '#contracts/membership.js';
+import { MemberRecord } from '#policy/model/member-record.js';
+
+const change = (members: readonly (readonly [address: number, set: number])[], added: readonly number[] = []) => ({
+  added: added.map((number) => ({ number, keys: [`${number}`] })),
+  addresses: Uint32Array.from(members, ([address]) => address),
+  sets: Uint32Array.from(members, ([, set]) => set),
+  dropped: [],
+});
+const keysOf = (record: MemberRecord, address: number) => record.setOf(address)?.keys;
+
+describe('a record of members', () => {
+  test('is not known before all members came, and follows changes', () => {
+    const record = new MemberRecord();
+    expect(record.isKnown).toBe(false);
+    record.replace(change([[7, 1]], [1, 2]));
+    record.change(change([[8, 2]]));
+    expect([record.isKnown, keysOf(record, 7), keysOf(record, 8)]).toEqual([true, ['1'], ['2']]);
+    record.change(change([[7, 0]]));
+    expect(record.setOf(7)).toBeUndefined();
+    record.change(change([[7, 99]]));
+    expect(record.setOf(7)).toBe(CLOSED_MEMBER);
+  });
+
+  test('closes the addresses that a new list lacks until the policy changes, and does not list them', () => {
+    const record = new MemberRecord();
+    record.replace(
+      change(
+        [
+          [7, 1],
+          [8, 1],
+          [9, 1],
+        ],
+        [1],
+      ),
+    );
+    record.replace(change([[8, 1]], [1]));
+    expect([record.setOf(7), keysOf(record, 8), record.setOf(9)]).toEqual([CLOSED_MEMBER, ['1'], CLOSED_MEMBER]);
+    expect([...record.list().addresses]).toEqual([8]);
+    record.change(change([[9, 1]]));
+    record.policyChanged();
+    expect([record.setOf(7), keysOf(record, 8), keysOf(record, 9)]).toEqual([undefined, ['1'], ['1']]);
+    expect([...record.list().addresses].sort()).toEqual([8, 9]);
+  });
+});
