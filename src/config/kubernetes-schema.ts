@@ -13,7 +13,8 @@ export const kubernetesSchema = z
       'Whose pods are watched: those of all nodes (`cluster`), or those of this Kubernetes node alone (`node`). Use `node` in a DaemonSet, where each node decides the packets of its own pods.',
     ).prefault('cluster'),
     node_name: text('Name of this node in Kubernetes.').nullable().prefault(null).meta({
-      description: 'Name of this node in Kubernetes, for `scope: node`.',
+      description:
+        'Name of this node in Kubernetes, for `scope: node`. Without a node of this name in the cluster, no selector of pods is resolved.',
       form: 'text or `null`',
       shown: 'the value of `node.id`',
     }),
@@ -23,7 +24,7 @@ export const kubernetesSchema = z
       .prefault([])
       .meta({
         description:
-          'The networks of pods. An address in them gets no allow rule of a group with selectors, and each deny rule of such groups, until an object owns the address. Without an entry, they are the `podCIDRs` of the nodes. Set them if the network plugin does not use `podCIDRs`, or if the token may not read nodes.',
+          'The networks of pods. An address in them gets no allow rule of a group with selectors, and each deny rule of such groups, until an object owns the address. Without an entry, they are the `podCIDRs` of the nodes. Set them if the network plugin does not use `podCIDRs`, or if the token may not read nodes, which only `scope: cluster` allows.',
         form: `list of at most ${MAX_POD_NETWORKS} IPv4 networks`,
       }),
     close_new_pods: flag(

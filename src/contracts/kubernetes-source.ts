@@ -54,9 +54,12 @@ export type ReflectorChange = {
   readonly at: string;
 };
 
-/** The objects of an integration. `addresses`: the number of addresses that a selector selects. */
+/** The number of objects of an integration. */
+export type ObjectCounts = { readonly pods: number; readonly nodes: number; readonly namespaces: number };
+
+/** The facts about an integration. `addresses`: the number of addresses that a selector selects. */
 export type IntegrationFacts = {
-  readonly objects: { readonly pods: number; readonly nodes: number; readonly namespaces: number };
+  readonly objects: ObjectCounts;
   readonly selectors: readonly { readonly key: string; readonly resolved: boolean; readonly addresses: number }[];
   readonly warnings: readonly { readonly code: string; readonly message: string }[];
 };
@@ -82,8 +85,8 @@ export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
    * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After the time of a
-   * call of `membership` it waits no longer.
+   * has the objects of each integration, otherwise when their first lists are complete. After five seconds, or
+   * after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
@@ -96,7 +99,9 @@ export type KubernetesSource = {
    * resolves. The selectors stay named until the next call. Without `use`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
+  /** Looks at all objects of the integration. Rejects at once if the thread does not run, as do the next two. */
   facts(integration: string): Promise<IntegrationFacts>;
+  objectCounts(integration: string): Promise<ObjectCounts>;
   /** Returns the members of selectors by ascending address, after the address `after`. */
   membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
   close(): Promise<void>;

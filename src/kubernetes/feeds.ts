@@ -10,11 +10,12 @@ export type FeedScope = {
 };
 
 /**
- * The lists and watches of these scopes begin, or one of them delivers objects. Only the versions of feeds
- * with the same `cluster` can be compared.
+ * The lists and watches of these scopes begin, end before they are complete, or one of them delivers objects.
+ * Only the versions of feeds with the same `cluster` can be compared.
  */
 export type FeedEvent =
   | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }
+  | { readonly type: 'dropped'; readonly feed: number }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: FeedScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
@@ -53,6 +54,10 @@ export class Feeds {
       const waiting = event.scopes.map((scope) => ({ scope: scopeOf(scope), version: undefined, objects: new Map() }));
       this.#next = { feed, cluster: event.cluster, waiting };
       this.#completeNext();
+      return;
+    }
+    if (event.type === 'dropped') {
+      if (feed === this.#next?.feed) this.#next = undefined;
       return;
     }
     const scope = scopeOf(event.scope);

@@ -125,9 +125,9 @@ export class IntegrationObjects {
   }
 
   /**
-   * Replaces the objects of a scope by a list. Ends claims before it makes claims, so that an address can go
-   * from one object to another. If the version has gone back, the server was restored or is another server:
-   * versions cannot be compared with earlier versions.
+   * Replaces the objects of a scope by a list, except those that are the same. Ends claims before it
+   * makes claims, so that an address can go from one object to another. If the version has gone back, the
+   * server was restored or is another server: versions cannot be compared with earlier versions.
    */
   #list(complete: ScopeState, objects: readonly KubernetesObject[], version: number): void {
     const { scope, version: before } = complete;
@@ -138,8 +138,9 @@ export class IntegrationObjects {
       const after = listed.get(object.uid);
       if (after === undefined) {
         if (contains(scope, object)) this.#remove(object);
-      } else if (after.version < object.version && !isRestored) listed.delete(object.uid);
-      else this.claims.keep(object, after);
+      } else if ((after.version < object.version && !isRestored) || isSameRecord(object, after)) {
+        listed.delete(object.uid);
+      } else this.claims.keep(object, after);
     }
     if (isRestored) this.#forgetVersions();
     const first = before === 0 || isRestored ? 0 : before + 1;
@@ -216,6 +217,11 @@ function contains({ resource, namespace, node }: Scope, object: KubernetesObject
   if (resource !== object.resource) return false;
   if (object.resource !== 'pods') return true;
   return (namespace === null || namespace === object.namespace) && (node === null || node === object.nodeName);
+}
+
+/** Whether two records have the same parts. Otherwise a list would write all objects to the store again. */
+function isSameRecord(a: KubernetesObject, b: KubernetesObject): boolean {
+  return a.version === b.version && JSON.stringify(a) === JSON.stringify(b);
 }
 
 function networksOf(object: KubernetesObject | undefined): readonly unknown[] | undefined {

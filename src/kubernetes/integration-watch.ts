@@ -31,6 +31,8 @@ export type IntegrationEvent<Kept> =
    * list.
    */
   | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] }
+  /** The feed before stays in force, and this feed ends. */
+  | { readonly type: 'dropped'; readonly feed: number }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: Scope; readonly message: ObjectMessage<Kept> }
   /**
    * A reflector of the newest feed entered a phase; null if the newest feed does not have it. `at`: ISO 8601.
@@ -46,7 +48,8 @@ export type IntegrationEvent<Kept> =
 /**
  * Watches the objects of an integration, with one reflector for each scope. A target with other scopes or
  * another server begins a new feed with new lists. The feed before ends when each scope of the new feed has a
- * list, so that no object is missing in between. An error of the result is a bug.
+ * list, so that no object is missing in between. A target with the scopes of the feed in force drops the feed
+ * that is not complete. An error of the result is a bug.
  */
 export function watchIntegration<Kept>(
   targets: Observable<IntegrationTarget>,
@@ -104,7 +107,14 @@ class IntegrationWatch<Kept> {
     if (newest?.key === key) return;
     for (const name of newest?.phases.keys() ?? []) this.#report(name, null);
     this.#next?.subscription.unsubscribe();
-    this.#begin(key, { server, cluster, scopes });
+    if (this.#next !== null && this.#current?.key === key) this.#drop(this.#next, this.#current);
+    else this.#begin(key, { server, cluster, scopes });
+  }
+
+  #drop(next: Feed, current: Feed): void {
+    this.#next = null;
+    this.#subscriber.next({ type: 'dropped', feed: next.number });
+    for (const [name, message] of current.phases) if (message !== null) this.#report(name, message);
   }
 
   #begin(

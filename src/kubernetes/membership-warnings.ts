@@ -1,12 +1,15 @@
 import type { Prefix } from '#contracts/policy-model.js';
 import type { IntegrationObjects } from './integration-objects.js';
 import type { SelectorIndex } from './selector-index.js';
+import { unknownNodesOf } from './selector-scope.js';
 
 /**
  * - `host_network_skipped`: a selector selects pods in the network of their node. They give it no address,
  *   because all processes of the node have that address. `first`: the name of one of them.
  * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
  *   because their networks or the pods of all namespaces are not known.
+ * - `node_unknown`: only the pods of the node `node` are watched, but the cluster has no such node. No
+ *   selector of pods is resolved.
  * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have
  *   the wrong shape. Their addresses are closed. `first`: the name of one of them.
  * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
@@ -26,28 +29,30 @@ export type MembershipWarning =
       readonly first: string;
     }
   | { readonly code: 'pods_not_closed'; readonly integration: string }
+  | { readonly code: 'node_unknown'; readonly integration: string; readonly node: string }
   | { readonly code: 'objects_skipped'; readonly integration: string; readonly count: number };
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
-/** Returns the warnings about integrations. It looks at every pod, so the caller asks seldom. */
+/** Returns the warnings about an integration. It looks at every pod, so the caller asks seldom. */
 export function warningsOf(
-  integrations: ReadonlyMap<string, Indexed>,
+  integration: string,
+  { objects, index }: Indexed,
   closed: readonly Prefix[],
 ): readonly MembershipWarning[] {
-  return [...integrations].flatMap(([integration, { objects, index }]) => {
-    const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
-    const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
-    if (hasPods && closed.length === 0) warnings.push({ code: 'pods_not_closed', integration });
-    const undecided = [...objects.all()].filter((object) => object.undecided === true);
-    const [first] = undecided;
-    if (first !== undefined) {
-      const name = first.resource === 'pods' ? `${first.namespace}/${first.name}` : first.name;
-      warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: name });
-    }
-    if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
-    return warnings;
-  });
+  const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
+  const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
+  if (hasPods && closed.length === 0) warnings.push({ code: 'pods_not_closed', integration });
+  if (objects.scopes.some(({ resource }) => resource === 'nodes'))
+    for (const node of unknownNodesOf(objects)) warnings.push({ code: 'node_unknown', integration, node });
+  const undecided = [...objects.all()].filter((object) => object.undecided === true);
+  const [first] = undecided;
+  if (first !== undefined) {
+    const name = first.resource === 'pods' ? `${first.namespace}/${first.name}` : first.name;
+    warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: name });
+  }
+  if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
+  return warnings;
 }
 
 function hostNetworkWarnings(integration: string, { objects, index }: Indexed): MembershipWarning[] {

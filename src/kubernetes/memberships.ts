@@ -207,8 +207,10 @@ export class Memberships implements Members {
     return this.#shared;
   }
 
-  warnings(): readonly MembershipWarning[] {
-    return warningsOf(this.#integrations, this.scope.closed);
+  /** Returns the warnings about an integration. */
+  warnings(name: string): readonly MembershipWarning[] {
+    const integration = this.#integrations.get(name);
+    return integration === undefined ? [] : warningsOf(name, integration, this.scope.closed);
   }
 
   objectsOf(name: string): IntegrationObjects | undefined {

@@ -39,7 +39,18 @@ export function isResolved(selector: ParsedSelector, objects: IntegrationObjects
     return isDecided && has(objects, 'nodes');
   }
   if (selector.namespaceLabels !== undefined && !has(objects, 'namespaces')) return false;
+  if (unknownNodesOf(objects).length > 0) return false;
   return has(objects, 'pods') || (selector.namespace !== undefined && has(objects, 'pods', selector.namespace));
+}
+
+/**
+ * Returns the nodes whose pods are watched although the cluster is not known to have them. The list of such
+ * pods is empty also if the name of the node is wrong, so it resolves no selector.
+ */
+export function unknownNodesOf({ scopes, nodes }: IntegrationObjects): readonly string[] {
+  const names = new Set(scopes.flatMap(({ node }) => (node === null ? [] : [node])));
+  if (names.size > 0) for (const { name } of nodes) names.delete(name);
+  return [...names];
 }
 
 function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: string | null = null): boolean {

@@ -31,7 +31,8 @@ export function wantedOf(selectors: Iterable<Selector>, { node, closes, hasPodNe
   }
   return {
     pods: hasPods && isOfAll ? 'all' : pods,
-    nodes: nodes || (hasPods && closes && !hasPodNetworks),
+    // With the pods of one node only, its object tells that the cluster has this node.
+    nodes: nodes || (hasPods && (node !== null || (closes && !hasPodNetworks))),
     namespaces,
     node,
   };

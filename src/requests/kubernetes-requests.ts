@@ -10,7 +10,7 @@ import { kubernetesStatsOver } from './kubernetes-stats.js';
 
 /** The Kubernetes thread of a node, the actors of the integrations, and the members in the kernel. */
 export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf'> & {
-  readonly source: Pick<KubernetesSource, 'facts' | 'membersOf'>;
+  readonly source: Pick<KubernetesSource, 'facts' | 'objectCounts' | 'membersOf'>;
   /** Returns the state after the last change of members; null before the first change. */
   readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
   readonly now: () => Date;
@@ -34,9 +34,10 @@ export function kubernetesRequestsOver(
   }
   const { source, store, snapshotOf, members, now } = parts;
   const facts: KubernetesSource['facts'] = (name) => source.facts(name);
+  const objectCounts: KubernetesSource['objectCounts'] = (name) => source.objectCounts(name);
   return {
     status: integrationStatusOver({ integrations, store, snapshotOf, facts, now }),
     members: groupMembersOver({ readGroup, membersOf: (keys, after, limit) => source.membersOf(keys, after, limit) }),
-    stats: kubernetesStatsOver({ integrations, snapshotOf, facts, members, now }),
+    stats: kubernetesStatsOver({ integrations, snapshotOf, objectCounts, members, now }),
   };
 }

@@ -1,25 +1,24 @@
 import type { MembersChanged } from '#contracts/datapath.js';
 import type { KubernetesStats } from '#contracts/integration-status.js';
+import type { KubernetesSource } from '#contracts/kubernetes-source.js';
 import { type IntegrationStatusPorts, stateOf } from './integration-status.js';
 import type { Integrations } from './integrations.js';
 
-type StatsPorts = Pick<IntegrationStatusPorts, 'snapshotOf' | 'facts' | 'now'> & {
+type StatsPorts = Pick<IntegrationStatusPorts, 'snapshotOf' | 'now'> & {
+  readonly objectCounts: KubernetesSource['objectCounts'];
   readonly integrations: Pick<Integrations, 'list'>;
   readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
 };
 
 /** Returns the function that reads the counters of all integrations, for metrics. */
-export function kubernetesStatsOver({ integrations, snapshotOf, facts, members, now }: StatsPorts) {
+export function kubernetesStatsOver({ integrations, snapshotOf, objectCounts, members, now }: StatsPorts) {
   const statsOf = async (name: string): Promise<KubernetesStats['integrations'][number]> => {
     const snapshot = snapshotOf(name);
     const staleSince = snapshot?.context.staleSince ?? null;
     return {
       name,
       state: snapshot === undefined ? 'unused' : stateOf(snapshot),
-      objects: await facts(name).then(
-        ({ objects }) => objects,
-        () => null,
-      ),
+      objects: await objectCounts(name).catch(() => null),
       staleSeconds: staleSince === null ? 0 : Math.max(0, now().getTime() - Date.parse(staleSince)) / 1_000,
     };
   };

@@ -76,6 +76,7 @@ function fakeSource() {
       return source.membershipNow;
     },
     facts: async () => ({ objects: { pods: 0, nodes: 0, namespaces: 0 }, selectors: [], warnings: [] }),
+    objectCounts: async () => ({ pods: 0, nodes: 0, namespaces: 0 }),
     membersOf: async () => ({ total: 0, members: [] }),
     close: async () => {},
   };

@@ -24,6 +24,10 @@ class Prod {
     this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes });
   }
 
+  drop(feed: number): void {
+    this.#feeds.take({ type: 'dropped', feed });
+  }
+
   list(feed: number, scope: FeedScope, version: number, ...objects: readonly KubernetesObject[]): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
   }
@@ -52,6 +56,19 @@ describe('a feed', () => {
     expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([[], 0]);
     prod.list(1, NAMESPACES, 8, namespace('shop'));
     expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
+  });
+
+  test('that is dropped takes no effect, and the feed before goes on', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS);
+    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
+    prod.begin(2, PODS, NAMESPACES);
+    prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
+    prod.drop(2);
+    prod.list(2, NAMESPACES, 8, namespace('shop'));
+    expect(prod.members).toEqual(['10.0.0.1']);
+    prod.change(1, PODS, at('c', '10.0.0.3', 9));
+    expect(prod.members).toEqual(['10.0.0.1', '10.0.0.3']);
   });
 
   test('stays in effect and goes on until the next feed is complete', () => {

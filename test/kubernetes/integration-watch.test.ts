@@ -39,6 +39,7 @@ async function start() {
   const feeds = () =>
     events.flatMap((event) => {
       if (event.type === 'begun') return [`begun ${event.feed}: ${event.scopes.map(nameOf).join()}`];
+      if (event.type === 'dropped') return [`dropped ${event.feed}`];
       return event.type === 'objects' ? [`${event.feed} ${event.message.type} ${nameOf(event.scope)}`] : [];
     });
   const phases = (name: string) =>
@@ -92,6 +93,30 @@ describe('watch of an integration', () => {
     expect(feeds().at(-1)).toBe('begun 3: ');
     expect(phases('pods').at(-1)).toBe(null);
     await vi.waitFor(async () => expect(await server.connections).toBe(0));
+  });
+
+  it('goes back to the feed in force without a list, and drops the feed that is not complete', async () => {
+    const { server, refused, tell, target, feeds, phases } = await start();
+    target({ pods: new Set(['shop']) });
+    await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
+    refused.add('/api/v1/namespaces/bank/pods');
+    target({ pods: new Set(['shop', 'bank']) });
+    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
+    target({ pods: new Set(['shop']) });
+    expect([phases('bank/pods').at(-1), phases('shop/pods').at(-1)]).toEqual([null, 'watching']);
+    await vi.waitFor(async () => expect(await server.connections).toBe(1));
+    tell();
+    await vi.waitFor(() => expect(feeds().at(-1)).toBe('1 changed shop/pods'));
+    expect(feeds().filter((event) => !event.startsWith('1 ') && event !== '2 listed shop/pods')).toEqual([
+      'begun 1: shop/pods',
+      'begun 2: bank/pods,shop/pods',
+      'dropped 2',
+    ]);
+    // A feed that begins afterwards takes the place of the feed in force.
+    refused.clear();
+    target({ pods: new Set(['shop', 'bank']) });
+    await vi.waitFor(() => expect(feeds()).toContain('3 listed bank/pods'));
+    await vi.waitFor(async () => expect(await server.connections).toBe(2));
   });
 
   it('drops a feed that is not complete if another begins', async () => {

@@ -137,7 +137,7 @@ describe('changes of members', () => {
       ],
     ]);
     const first = { code: 'objects_undecided', integration: 'prod', count: 2, first: 'shop/a' };
-    expect(memberships.warnings()).toContainEqual(first);
+    expect(memberships.warnings('prod')).toContainEqual(first);
     memberships.objects('prod', PODS, { type: 'changed', object: pod('a', { addresses: [X], version: 2 }) });
     expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
@@ -330,10 +330,10 @@ describe('lookups', () => {
     list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
     memberships.take();
     const skipped = { code: 'host_network_skipped', integration: 'prod', key: web.key, count: 2, first: 'shop/a' };
-    expect(memberships.warnings()).toEqual([skipped, { code: 'pods_not_closed', integration: 'prod' }]);
+    expect(memberships.warnings('prod')).toEqual([skipped, { code: 'pods_not_closed', integration: 'prod' }]);
     list(memberships, NODES, [node('n', { podNetworks: [network('10.1.0.0/24')] })]);
     memberships.take();
-    expect(memberships.warnings()).toEqual([skipped]);
+    expect(memberships.warnings('prod')).toEqual([skipped]);
   });
 
   test('leave out objects beyond the bound, and warn', () => {
@@ -341,7 +341,7 @@ describe('lookups', () => {
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);
     memberships.take();
     expect([memberships.setOf(X)?.keys, memberships.setOf(Y)]).toEqual([[all.key], undefined]);
-    expect(memberships.warnings()).toEqual([{ code: 'objects_skipped', integration: 'prod', count: 1 }]);
+    expect(memberships.warnings('prod')).toEqual([{ code: 'objects_skipped', integration: 'prod', count: 1 }]);
   });
 });
 

@@ -6,6 +6,7 @@ import { Memberships } from '#kubernetes/memberships.js';
 import { ObjectChanges, StoredRecords } from '#kubernetes/thread/stored-objects.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
+import { namespace, node, pod, scope } from './sample.js';
 
 const NAMES = ['prod', 'test'];
 
@@ -111,5 +112,43 @@ describe('stored objects', () => {
     expect(records(complete(2)).objectsOf('prod')).toBeUndefined();
     expect(records('{').objectsOf('prod')).toBeUndefined();
     expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
+  });
+
+  test('of another shape are not taken, nor any other object of their integration', () => {
+    const owned = [[1, 2, 3]];
+    const good = [
+      { object: pod('a', { labels: { app: 'web' }, undecided: true }), owned },
+      { object: node('b', { internal: [7], podNetworks: [{ address: 256, length: 24 }] }), owned: [] },
+      { object: namespace('c'), owned: [] },
+    ];
+    const scopes = [{ scope: scope('pods', 'shop'), version: 4 }];
+    const restore = (objects: readonly unknown[], complete: unknown = scopes) => {
+      const stored = new StoredRecords();
+      const record = (key: string, value: unknown) => ({ key: `prod/${key}`, value: JSON.stringify(value) });
+      stored.add([
+        record('complete', { format: 1, cluster: 'c', scopes: complete }),
+        ...objects.map((object, index) => record(`pods/${index}`, object)),
+      ]);
+      return stored.objectsOf('prod');
+    };
+    expect(restore(good)).toEqual({ cluster: 'c', objects: good, scopes });
+    const { labels: _, ...unlabelled } = pod('d');
+    for (const bad of [
+      null,
+      'text',
+      {},
+      { object: null, owned },
+      { object: pod('d') },
+      { object: unlabelled, owned },
+      { object: { ...pod('d'), resource: 'services' }, owned },
+      { object: { ...pod('d'), resource: 'nodes' }, owned },
+      { object: { ...pod('d'), addresses: [-1] }, owned },
+      { object: { ...node('d'), podNetworks: [{ address: 0, length: 33 }] }, owned },
+      { object: pod('d'), owned: [[1, 2]] },
+      { object: pod('d'), owned: [[1, 2, '3']] },
+    ])
+      expect([bad, restore([...good, bad])]).toEqual([bad, undefined]);
+    for (const bad of [null, [null], [{ scope: null, version: 1 }], [{ scope: scope('pods') }]])
+      expect([bad, restore(good, bad)]).toEqual([bad, undefined]);
   });
 });

@@ -90,6 +90,21 @@ describe('the Kubernetes thread', () => {
     expect([[...scope.resolved], node.members]).toEqual([[web.key], { '10.0.0.1': 'a: web' }]);
   });
 
+  test('gives the changes of an integration after a restart, also if another integration never has a list', async () => {
+    const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
+    cluster.put('a', '10.0.0.1', 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await first.source.close();
+    silent.isDown = true;
+    const second = new Node(first.store, { ...OPTIONS, firstMessageMs: 300 });
+    await second.open([cluster.integration, silent.as('other')], [web, podSelector({}, 'other')]);
+    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    cluster.remove('a');
+    await vi.waitFor(() => expect(second.members).toEqual({}));
+    expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
+  });
+
   test('gives the members of the store at once while the server is down, also an owner that start times do not tell', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
@@ -120,7 +135,7 @@ describe('the Kubernetes thread', () => {
     expect([...first.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
     const start = async (store: Map<string, string>, integration: WatchedIntegration) => {
       const node = await new Node(store).open([integration]);
-      await vi.waitFor(() => expect(node.messages.length).toBeGreaterThan(0));
+      await vi.waitFor(() => expect(node.scope).toBeDefined());
       return node;
     };
     another.put('x', '10.0.0.9', 'web');
@@ -174,6 +189,13 @@ describe('the Kubernetes thread', () => {
     cluster.put('b', '10.0.0.2', 'web');
     await vi.waitFor(() => expect(node.failures).toEqual(['the members were not taken: the disk is full']));
     expect(node.phase('pods')).toBe('backing_off');
+    const asked = [
+      node.source.facts('prod'),
+      node.source.objectCounts('prod'),
+      node.source.membersOf([web.key], null, 1),
+    ];
+    expect((await Promise.allSettled(asked)).map(({ status }) => status)).toEqual(Array(3).fill('rejected'));
+    expect(node.restored).toBe(1);
     const before = node.messages.length;
     node.gate = Promise.resolve();
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web' }));
@@ -181,12 +203,28 @@ describe('the Kubernetes thread', () => {
     expect(node.phase('pods')).toBe('watching');
   });
 
+  test('starts again with the selectors of a proposal too', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'db');
+    const node = await new Node().open([cluster.integration]);
+    await node.source.membership([db], 10_000);
+    expect(node.members).toEqual({ '10.0.0.1': 'a: db' });
+    node.gate = Promise.reject(new Error('the disk is full'));
+    node.gate.catch(() => {});
+    cluster.put('b', '10.0.0.2', 'db');
+    await vi.waitFor(() => expect(node.failures).toHaveLength(1));
+    node.gate = Promise.resolve();
+    await vi.waitFor(() => expect(node.messages.filter(({ replaces }) => replaces !== null)).toHaveLength(2), 5_000);
+    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: db', '10.0.0.2': 'b: db' }));
+    expect([...(node.scope?.resolved ?? [])].sort()).toEqual([web.key, db.key].sort());
+  });
+
   test('sends a large list in parts, and calls it complete in the last part', async () => {
     const cluster = await Cluster.start();
     for (let index = 0; index < 1_200; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.store.has('prod/complete')).toBe(true));
+    await vi.waitFor(() => expect(node.store.has('prod/complete')).toBe(true), 5_000);
     expect(
       node.messages.map(({ replaces, owners, stored }) => [replaces?.addresses.length, owners.length, stored.length]),
     ).toEqual([
@@ -201,6 +239,37 @@ describe('the Kubernetes thread', () => {
       ['10.0.1.0', 'p250'],
     ]);
     expect(page.total).toBe(1_200);
+  });
+
+  test('removes the stored objects of an integration if one of them is damaged, and lists again', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await first.source.close();
+    const damaged = new Map(first.store).set('prod/pods/x', '{"object":{"resource":"pods"},"owned":[]}');
+    const second = await new Node(damaged).open([cluster.integration]);
+    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
+    expect(second.failures).toEqual([]);
+  });
+
+  test('writes no object of a list to the store that it has already', async () => {
+    const cluster = await Cluster.start();
+    for (let index = 0; index < 600; index++)
+      cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
+    const first = await new Node().open([cluster.integration]);
+    await vi.waitFor(() => expect(first.store.has('prod/complete')).toBe(true), 5_000);
+    await first.source.close();
+    cluster.pods.delete('p7');
+    cluster.version++;
+    const second = await new Node(first.store).open([cluster.integration]);
+    await vi.waitFor(() => expect(second.store.has('prod/pods/p7')).toBe(false), 5_000);
+    cluster.put('p8', '10.0.0.8', 'db');
+    await vi.waitFor(() => expect(second.members['10.0.0.8']).toBe('p8: '), 5_000);
+    const written = second.messages.flatMap(({ stored }) => stored);
+    expect(new Set(written.map(({ key }) => key))).toEqual(new Set(['prod/complete', 'prod/pods/p7', 'prod/pods/p8']));
+    expect(written.filter(({ key, value }) => key === 'prod/complete' && value === null)).toEqual([]);
   });
 
   test('tells the objects, selectors and warnings of an integration', async () => {

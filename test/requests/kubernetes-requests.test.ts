@@ -58,7 +58,8 @@ function requests(
   records = [stored('prod')],
   readGroup: Parameters<typeof kubernetesRequestsOver>[1] = group(GROUP),
 ) {
-  const { facts = async () => FACTS, membersOf = async () => ({ total: 0, members: [] }), ...others } = parts;
+  const { facts = async () => FACTS, objectCounts = async () => FACTS.objects, ...rest } = parts;
+  const { membersOf = async () => ({ total: 0, members: [] }), ...others } = rest;
   const store = storeOf(records);
   return kubernetesRequestsOver(
     integrationsOver(
@@ -69,7 +70,7 @@ function requests(
     ),
     readGroup,
     {
-      source: { facts, membersOf },
+      source: { facts, objectCounts, membersOf },
       store,
       snapshotOf: () => undefined,
       members: () => null,
@@ -249,9 +250,12 @@ describe('stats of integrations', () => {
   it('have the state, the objects and the age of each integration, and the members in the kernel', async () => {
     const { actor, enter } = integration();
     enter('backing_off', AT, 'connection refused');
-    const facts = async (name: string) => (name === 'prod' ? FACTS : Promise.reject(new Error('gone')));
+    const objectCounts = async (name: string) =>
+      name === 'prod' ? FACTS.objects : Promise.reject(new Error('the thread does not run'));
+    // The facts look at all objects, which is too much for each scrape.
+    const facts = () => Promise.reject(new Error('not for metrics'));
     const snapshotOf = (name: string) => (name === 'prod' ? actor.getSnapshot() : undefined);
-    const { stats } = requests({ facts, snapshotOf, members: () => ({ members: 5, refused: 1 }) });
+    const { stats } = requests({ facts, objectCounts, snapshotOf, members: () => ({ members: 5, refused: 1 }) });
     expect(await stats()).toEqual({
       integrations: [
         { name: 'local', state: 'unused', objects: null, staleSeconds: 0 },

@@ -1,18 +1,13 @@
-import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes-source.js';
+import type { IntegrationFacts, MemberPage, ObjectCounts } from '#contracts/kubernetes-source.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { MembershipWarning } from '../membership-warnings.js';
 import type { Memberships } from '../memberships.js';
 
 /** Returns the facts about an integration. `selectors`: those that policies name. */
 export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {
-  const objects = memberships.objectsOf(name);
   const counts = memberships.counts();
   return {
-    objects: {
-      pods: objects?.count('pods') ?? 0,
-      nodes: objects?.count('nodes') ?? 0,
-      namespaces: objects?.count('namespaces') ?? 0,
-    },
+    objects: objectCountsOf(name, memberships),
     selectors: selectors
       .filter(({ source }) => source.integration === name)
       .map(({ key }) => ({
@@ -20,10 +15,16 @@ export function factsOf(name: string, memberships: Memberships, selectors: reado
         resolved: memberships.scope.resolved.has(key),
         addresses: counts.get(key) ?? 0,
       })),
-    warnings: memberships
-      .warnings()
-      .filter(({ integration }) => integration === name)
-      .map((warning) => ({ code: warning.code, message: sentenceOf(warning) })),
+    warnings: memberships.warnings(name).map((warning) => ({ code: warning.code, message: sentenceOf(warning) })),
+  };
+}
+
+export function objectCountsOf(name: string, memberships: Memberships): ObjectCounts {
+  const objects = memberships.objectsOf(name);
+  return {
+    pods: objects?.count('pods') ?? 0,
+    nodes: objects?.count('nodes') ?? 0,
+    namespaces: objects?.count('namespaces') ?? 0,
   };
 }
 
@@ -33,6 +34,8 @@ function sentenceOf(warning: MembershipWarning): string {
       return `the selector ${warning.key} selects ${warning.count} pods in the network of their node, for example ${warning.first}: they give it no address`;
     case 'pods_not_closed':
       return 'the networks of pods are not known: no deny rule by a selector matches a new pod until its status arrives';
+    case 'node_unknown':
+      return `the cluster has no node ${warning.node}, whose pods this node watches (kubernetes.scope): no selector of pods is resolved`;
     case 'objects_skipped':
       return `the integration has too many objects: ${warning.count} times an object was left out`;
     case 'objects_undecided':

@@ -3,6 +3,7 @@ import type {
   KubernetesOptions,
   MemberPage,
   MembersMessage,
+  ObjectCounts,
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
@@ -14,6 +15,7 @@ import type { ReflectorTimes } from '../reflector.js';
 /** Options of the Kubernetes thread that only tests change. */
 export type KubernetesThreadOptions = KubernetesOptions & {
   readonly times?: ReflectorTimes | undefined;
+  readonly firstMessageMs?: number | undefined;
   /** The folder with the files of the service account. */
   readonly serviceAccountFolder?: string | undefined;
 };
@@ -21,6 +23,7 @@ export type KubernetesThreadOptions = KubernetesOptions & {
 export type KubernetesRequests = {
   readonly membership: (selectors: readonly Selector[], withinMs: number) => ListedMembership;
   readonly facts: (integration: string) => IntegrationFacts;
+  readonly objectCounts: (integration: string) => ObjectCounts;
   readonly membersOf: (keys: readonly string[], after: number | null, limit: number) => MemberPage;
 };
 
@@ -31,6 +34,8 @@ export type ToKubernetesThread =
   | { readonly kind: 'open' }
   | { readonly kind: 'use'; readonly integrations: readonly WatchedIntegration[] }
   | { readonly kind: 'name'; readonly selectors: readonly Selector[] }
+  /** The selectors of a call of `membership` to a thread before. */
+  | { readonly kind: 'propose'; readonly selectors: readonly Selector[] }
   /** The listener has taken the last message with members. */
   | { readonly kind: 'taken' };
 

@@ -50,6 +50,8 @@ class KubernetesThread implements KubernetesSource {
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
   #selectors: readonly Selector[] | undefined;
+  /** The selectors of the last call of `membership`. */
+  #proposed: readonly Selector[] | undefined;
   /** The last change of each reflector that has a phase. */
   readonly #reflectors = new Map<string, ReflectorChange>();
 
@@ -74,6 +76,7 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): ReturnType<KubernetesSource['membership']> {
+    this.#proposed = selectors;
     const until = performance.now() + withinMs;
     for (;;) {
       const thread = await this.#running();
@@ -87,7 +90,11 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {
-    return (await this.#running()).request('facts', [integration]);
+    return this.#present().request('facts', [integration]);
+  }
+
+  async objectCounts(integration: string): ReturnType<KubernetesSource['objectCounts']> {
+    return this.#present().request('objectCounts', [integration]);
   }
 
   async membersOf(
@@ -95,7 +102,7 @@ class KubernetesThread implements KubernetesSource {
     after: number | null,
     limit: number,
   ): ReturnType<KubernetesSource['membersOf']> {
-    return (await this.#running()).request('membersOf', [keys, after, limit]);
+    return this.#present().request('membersOf', [keys, after, limit]);
   }
 
   async close(): Promise<void> {
@@ -105,6 +112,12 @@ class KubernetesThread implements KubernetesSource {
     this.#thread = undefined;
     for (const { reject } of this.#starts.splice(0)) reject(new Error(CLOSED));
     await thread?.end(CLOSED);
+  }
+
+  /** Returns the thread. Throws an error if it does not run. */
+  #present(): Thread {
+    if (this.#thread === undefined) throw new Error('the Kubernetes thread does not run');
+    return this.#thread;
   }
 
   /** Returns the thread, after its start if it is being started. */
@@ -140,6 +153,7 @@ class KubernetesThread implements KubernetesSource {
     if (thread.isOver) return;
     if (this.#integrations !== undefined) thread.send({ kind: 'use', integrations: this.#integrations });
     if (this.#selectors !== undefined) thread.send({ kind: 'name', selectors: this.#selectors });
+    if (this.#proposed !== undefined) thread.send({ kind: 'propose', selectors: this.#proposed });
     thread.send({ kind: 'open' });
     this.#thread = thread;
     for (const { resolve } of this.#starts.splice(0)) resolve(thread);

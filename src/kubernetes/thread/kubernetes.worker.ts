@@ -34,6 +34,9 @@ function handle(message: ToKubernetesThread): void {
     case 'name':
       kubernetes.name(message.selectors);
       return;
+    case 'propose':
+      kubernetes.propose(message.selectors);
+      return;
     case 'taken':
       kubernetes.taken();
   }
@@ -43,6 +46,7 @@ parent.serve(
   {
     membership: (selectors, withinMs) => kubernetes.membership(selectors, withinMs),
     facts: (integration) => kubernetes.facts(integration),
+    objectCounts: (integration) => kubernetes.objectCounts(integration),
     membersOf: (keys, after, limit) => kubernetes.membersOf(keys, after, limit),
   },
   handle,

@@ -3,6 +3,7 @@ import type {
   IntegrationFacts,
   MemberPage,
   MembersMessage,
+  ObjectCounts,
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
@@ -15,7 +16,7 @@ import { Memberships } from '../memberships.js';
 import { ObjectReader } from '../object-reader.js';
 import type { KubernetesObject } from '../objects.js';
 import { wantedOf } from '../wanted.js';
-import { factsOf, membersOf } from './integration-facts.js';
+import { factsOf, membersOf, objectCountsOf } from './integration-facts.js';
 import type { KubernetesThreadOptions } from './kubernetes-messages.js';
 import { MemberMessages, plainChange } from './member-messages.js';
 import { ObjectChanges, StoredRecords } from './stored-objects.js';
@@ -29,6 +30,9 @@ type Integration = {
   /** The names of the reflectors that have a phase. */
   readonly reflectors: Set<string>;
 };
+
+/** The time for which the first message waits for an integration without a list. */
+const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
 
@@ -50,6 +54,8 @@ export class LocalKubernetes {
   readonly #integrations = new Map<string, Integration>();
   readonly #waits = new Set<Wait>();
   readonly #stored = new StoredRecords();
+  /** Ends the wait for the first message. Undefined until the integrations and the selectors are known. */
+  #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
   #isBegun = false;
   /** Undefined until the first call of `use`. */
@@ -95,13 +101,17 @@ export class LocalKubernetes {
     this.#rename();
   }
 
+  propose(selectors: readonly Selector[]): void {
+    this.#proposed = selectors;
+    this.#rename();
+  }
+
   taken(): void {
     this.#messages.taken();
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
-    this.#proposed = selectors;
-    this.#rename();
+    this.propose(selectors);
     await this.#resolved(selectors, withinMs);
     // Without the integrations, a first message would take all members of an earlier process.
     if (!this.#isBegun) return NOTHING_LISTED;
@@ -113,6 +123,10 @@ export class LocalKubernetes {
 
   facts(integration: string): IntegrationFacts {
     return factsOf(integration, this.#memberships, this.#selectors());
+  }
+
+  objectCounts(integration: string): ObjectCounts {
+    return objectCountsOf(integration, this.#memberships);
   }
 
   membersOf(keys: readonly string[], after: number | null, limit: number): MemberPage {
@@ -229,18 +243,30 @@ export class LocalKubernetes {
   }
 
   #changed(): void {
-    if (this.#isReady()) this.#messages.open();
+    if (this.#isNamed) {
+      if (this.#areListed()) this.#messages.open();
+      else
+        this.#firstMessage ??= setTimeout(
+          () => this.#messages.open(),
+          this.#options.firstMessageMs ?? FIRST_MESSAGE_MS,
+        );
+    }
     this.#messages.changed();
     for (const wait of this.#waits) if (this.#memberships.knows(wait.selectors)) wait.resolve();
   }
 
+  /** Whether the integrations and the selectors are known. */
+  get #isNamed(): boolean {
+    return this.#isBegun && (this.#inForce ?? this.#proposed) !== undefined;
+  }
+
   /**
-   * Whether the first message may replace all members. Members of an earlier thread or process stay in force
-   * until the objects of each integration are known: otherwise addresses would lose their owners, and deny
-   * rules by selectors that the program in force has resolved would no longer match them.
+   * Whether the objects of each integration are known, so that the first message replaces no member too
+   * early. Otherwise addresses would lose their owners, and deny rules by selectors that the program in force
+   * has resolved would no longer match them. But an integration that never has a list must not keep the
+   * changes of the others from the kernel.
    */
-  #isReady(): boolean {
-    if (!this.#isBegun || (this.#inForce ?? this.#proposed) === undefined) return false;
+  #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);
   }
 

@@ -112,7 +112,8 @@ export class MemberMessages {
     this.#scope = memberships.scope;
     const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MOST_RECORDS));
     // While the store has only some of the objects, it must not call them complete.
-    const incomplete = count === 1 ? [] : stored.complete.map(({ key }) => ({ key, value: null }));
+    const storedCount = Math.max(1, Math.ceil(stored.objects.length / MOST_RECORDS));
+    const incomplete = storedCount === 1 ? [] : stored.complete.map(({ key }) => ({ key, value: null }));
     return Array.from({ length: count }, (_, part) => ({
       replaces: isFirst && part === 0 ? plainChange(memberships.list()) : null,
       changes: isFirst || part > 0 ? [] : changes.map(plainChange),
@@ -121,7 +122,7 @@ export class MemberMessages {
       stored: [
         ...(part === 0 ? incomplete : []),
         ...stored.objects.slice(part * MOST_RECORDS, (part + 1) * MOST_RECORDS),
-        ...(part === count - 1 ? stored.complete : []),
+        ...(part === storedCount - 1 ? stored.complete : []),
       ],
     }));
   }

@@ -1,6 +1,7 @@
 import type { StoredObject } from '#contracts/kubernetes-source.js';
 import type { CompleteScope, IntegrationObjects, OwningObject } from '../integration-objects.js';
 import type { ResourceName } from '../objects.js';
+import { areCompleteScopes, isOwningObject } from './stored-shape.js';
 
 /**
  * The objects in the store. Each key begins with the name of the integration.
@@ -103,7 +104,10 @@ export class StoredRecords {
     this.#integrations.clear();
   }
 
-  /** Returns the objects of an integration; undefined if they are not complete, or have another format. */
+  /**
+   * Returns the objects of an integration; undefined if they are not complete, or have another format or
+   * shape.
+   */
   objectsOf(name: string): RestoredObjects | undefined {
     const records = this.#integrations.get(name) ?? [];
     try {
@@ -111,10 +115,14 @@ export class StoredRecords {
       const text = records.find(({ key }) => key === completeKey)?.value;
       if (text == null) return undefined;
       const { format, cluster, scopes } = JSON.parse(text) as CompleteRecord;
-      if (format !== FORMAT) return undefined;
-      const objects = records.flatMap(({ key, value }) =>
-        key === completeKey || value === null ? [] : [JSON.parse(value) as OwningObject],
-      );
+      if (format !== FORMAT || !areCompleteScopes(scopes)) return undefined;
+      const objects: OwningObject[] = [];
+      for (const { key, value } of records) {
+        if (key === completeKey || value === null) continue;
+        const object: unknown = JSON.parse(value);
+        if (!isOwningObject(object)) return undefined;
+        objects.push(object);
+      }
       return { cluster, objects, scopes };
     } catch {
       return undefined;

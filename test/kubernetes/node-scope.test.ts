@@ -1,0 +1,57 @@
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { Memberships } from '#kubernetes/memberships.js';
+import { wantedOf } from '#kubernetes/wanted.js';
+import { node, nodeSelector, podSelector, scope } from './sample.js';
+import { Cluster, ends, Node, OPTIONS, web } from './thread-node.js';
+
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+describe('with the pods of one node only', () => {
+  test('the nodes are watched too, also if the networks of pods are configured', () => {
+    const options = { node: 'n1', closes: true, hasPodNetworks: true };
+    expect(wantedOf([web], options)).toMatchObject({ nodes: true });
+    expect(wantedOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
+    expect(wantedOf([], options)).toMatchObject({ nodes: false });
+  });
+
+  test.each([
+    ['of all namespaces', null, web],
+    ['of one namespace', 'shop', podSelector({ namespace: 'shop' })],
+  ])('no selector of pods %s is resolved unless the cluster has the node', (_, namespace, selector) => {
+    const memberships = new Memberships();
+    const nodes = nodeSelector({});
+    memberships.name([selector, nodes]);
+    const resolved = () => {
+      memberships.take();
+      expect(memberships.knows([selector])).toBe(memberships.scope.resolved.has(selector.key));
+      return [...memberships.scope.resolved];
+    };
+    const receive = (...message: Parameters<Memberships['objects']> extends [string, ...infer Rest] ? Rest : never) =>
+      memberships.objects('prod', ...message);
+    receive(scope('pods', namespace, 'n1'), { type: 'listed', objects: [], version: 1 });
+    expect(resolved()).toEqual([]);
+    expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');
+    receive(scope('nodes'), { type: 'listed', objects: [node('n2')], version: 1 });
+    expect(resolved()).toEqual([nodes.key]);
+    expect(memberships.warnings('prod')).toContainEqual({ code: 'node_unknown', integration: 'prod', node: 'n1' });
+    receive(scope('nodes'), { type: 'changed', object: node('n1', { version: 2 }) });
+    expect(resolved()).toEqual([selector.key, nodes.key]);
+    expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');
+    receive(scope('nodes'), { type: 'deleted', uid: 'n1', version: 3 });
+    expect(resolved()).toEqual([nodes.key]);
+  });
+
+  test('the status names a node that the cluster does not have', async () => {
+    const cluster = await Cluster.start();
+    const source = await new Node(undefined, { ...OPTIONS, node: 'n9' }).open([cluster.integration]);
+    await vi.waitFor(() => expect(source.scope).toBeDefined(), 5_000);
+    expect(source.scope?.resolved.size).toBe(0);
+    expect((await source.source.facts('prod')).warnings).toContainEqual({
+      code: 'node_unknown',
+      message:
+        'the cluster has no node n9, whose pods this node watches (kubernetes.scope): no selector of pods is resolved',
+    });
+  });
+});
