@@ -92,8 +92,8 @@ export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
    * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After five seconds, or
-   * after the time of a call of `membership`, it waits no longer.
+   * has the objects of each integration, otherwise when their first lists are complete. After five seconds,
+   * or after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
@@ -106,7 +106,9 @@ export type KubernetesSource = {
    * resolves. The selectors stay named until the next call. Without `use`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
-  /** Looks at all objects of the integration. Rejects at once if the thread does not run, as do the next two. */
+  /**
+   * Looks at all objects of the integration. Rejects at once if the thread does not run, as do the next two.
+   */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;
   /** Returns the members of selectors by ascending address, after the address `after`. */
