@@ -52,6 +52,8 @@ export class MemberDistribution {
   #scope: SelectorScope = NO_SELECTORS;
   /** The scope of the policy in force; null while no policy with selectors is in force. */
   #scopeInForce: SelectorScope | null = null;
+  /** Whether the two scopes differ. Kept, because a scope can have thousands of selectors. */
+  #isScopeOld = false;
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
   /** The number of compilations after which the policy is still outdated. */
@@ -85,7 +87,10 @@ export class MemberDistribution {
     this.#name(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
-    if (scope !== undefined) this.#scope = scope;
+    if (scope !== undefined) {
+      this.#scope = scope;
+      this.#compareScopes();
+    }
     this.#demand();
     await storing;
   }
@@ -106,6 +111,7 @@ export class MemberDistribution {
   /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
   activated(scope: SelectorScope | null): void {
     this.#scopeInForce = scope;
+    this.#compareScopes();
     this.#ports.record.policyChanged();
     this.#demand();
   }
@@ -228,16 +234,16 @@ export class MemberDistribution {
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
     if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isScopeOld() ? MOST_SCOPE_WAIT_MS : MOST_WAIT_MS;
+    const mostMs = this.#isScopeOld ? MOST_SCOPE_WAIT_MS : MOST_WAIT_MS;
     return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
   }
 
-  #isScopeOld(): boolean {
-    return this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
+  #compareScopes(): void {
+    this.#isScopeOld = this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
   }
 
   #isOutdated(): boolean {
-    return this.#isScopeOld() || (this.#scopeInForce !== null && this.#uncompiled > 0);
+    return this.#isScopeOld || (this.#scopeInForce !== null && this.#uncompiled > 0);
   }
 }
 
