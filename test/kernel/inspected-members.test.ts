@@ -82,7 +82,8 @@ function dialTcp(localAddress: string): Promise<{ readonly socket: Socket; reado
   return within(topology.client.name, async () => {
     const socket = connectTcp({ host: ADDRESSES.server, port: PORT, localAddress });
     const ended = codeOf(socket);
-    await new Promise<void>((resolve) => socket.once('connect', resolve));
+    // A reset that comes before this thread reads the connection ends the attempt itself.
+    await Promise.race([new Promise<void>((resolve) => socket.once('connect', resolve)), ended]);
     return { socket, ended };
   });
 }

@@ -291,6 +291,9 @@ describe('behind DNAT', () => {
   test('a connection to an address beyond the node reaches neither that address nor the server', async () => {
     await topology.node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
     await translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`);
+    // Attempts to connect of the tests before are repeated for some seconds.
+    const quiet = async () => Object.keys(await capture.sources());
+    await expect.poll(quiet, { interval: 1_200, timeout: 30_000 }).toEqual([]);
     const words = ['-c', peerClient([ADDRESSES.client, 42_001], [SERVICE, 443])];
     expect((await topology.client.run('/usr/bin/python3', ...words)).stdout).toBe('');
     expect(await capture.sources()).toEqual({});
