@@ -224,12 +224,7 @@ export class MemberDistribution {
 
   /**
    * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
-<<<<<<< HEAD
    * to 30 s. A changed scope waits 2 s at most: deny rules of new networks are not in force meanwhile.
-=======
-   * to 30 s. A changed scope waits 2 s at most, because until then deny rules of new networks are not in
-   * force.
->>>>>>> ktidy
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
