@@ -71,7 +71,8 @@ export class SelectorMembers implements SupervisedPart {
 
   /**
    * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
-   * at most `withinMs`.
+   * at most `withinMs`. If the thread fails, returns the last members; no selector is resolved before the
+   * first ones.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
@@ -80,9 +81,9 @@ export class SelectorMembers implements SupervisedPart {
     try {
       return await this.#ports.source.membership(selectors, withinMs);
     } catch (failure) {
-      // The members of the next thread end this state. Without a compilation, no rule is in force at all.
+      // The last members stay in force (D19a). Without a compilation, no rule is in force after a start.
       this.#report(failure instanceof Error ? failure.message : String(failure));
-      return NOTHING_LISTED;
+      return this.#ports.distribution.listed();
     }
   }
 

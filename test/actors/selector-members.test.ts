@@ -192,6 +192,17 @@ describe('the members of selectors in a running node', () => {
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
   });
 
+  it('are the last known for a compilation while the thread fails', async () => {
+    const { system, source, send, until } = await started();
+    source.membership = async () => {
+      throw new Error('the Kubernetes thread died');
+    };
+    await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
+    const written = await system.policies.write(write(POLICY));
+    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual([]);
+    await until('policy_ready', 'active');
+  });
+
   it('keep the thread down from its end until all members came again', async () => {
     const { system, send, fail } = await started();
     await send({ replaces: changeOf([]) });
