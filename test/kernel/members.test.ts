@@ -71,6 +71,16 @@ function send(port: number): void {
   client.send(String(performance.now()), port, ADDRESSES.server);
 }
 
+/** Sends a datagram each millisecond until `end`. */
+function sending(): { readonly gap: LongestGap; readonly end: () => void } {
+  const gap = new LongestGap();
+  const timer = setInterval(() => {
+    gap.tick();
+    send(WEB_PORT);
+  }, 1);
+  return { gap, end: () => clearInterval(timer) };
+}
+
 /** Sends a datagram by the five-tuple of the client and this port, and returns whether it arrives. */
 async function passes(port: number): Promise<boolean> {
   const before = arrived.get(port)?.length ?? 0;
@@ -123,11 +133,7 @@ test('no packet of the next pod passes by the rights of the former, on the same 
   const last: number[] = [];
   for (let turn = 0; turn < 10; turn++) {
     expect(await passes(WEB_PORT)).toBe(true);
-    const gap = new LongestGap();
-    const timer = setInterval(() => {
-      gap.tick();
-      send(WEB_PORT);
-    }, 1);
+    const { gap, end } = sending();
     await pause(20);
     const begun = performance.now();
     // The address has no owner first, as after a removal. Then the next pod gets it.
@@ -135,7 +141,7 @@ test('no packet of the next pod passes by the rights of the former, on the same 
     const changed = performance.now() - begun;
     expect(await datapath.changeMembers(podIs(DB))).toMatchObject({ members: 2, uncompiled: 0 });
     await pause(80);
-    clearInterval(timer);
+    end();
     await pause(20);
     last.push(Math.max(0, ...(arrived.get(WEB_PORT) ?? []).map((sent) => sent - begun)));
     expect(last.at(-1)).toBeLessThan(changed);
@@ -201,11 +207,7 @@ test('a pod loses its rights within 60 ms while a policy with 100,000 rules is s
   const last: number[] = [];
   for (let turn = 0; turn < 6; turn++) {
     expect(await passes(WEB_PORT)).toBe(true);
-    const gap = new LongestGap();
-    const timer = setInterval(() => {
-      gap.tick();
-      send(WEB_PORT);
-    }, 1);
+    const { gap, end } = sending();
     await pause(20);
     const ended: string[] = [];
     const staged = datapath.stage(program, 2).then(() => ended.push('stage'));
@@ -214,7 +216,7 @@ test('a pod loses its rights within 60 ms while a policy with 100,000 rules is s
     await staged;
     expect(ended).toEqual(['change', 'stage']);
     await pause(80);
-    clearInterval(timer);
+    end();
     await pause(20);
     last.push(Math.max(0, ...(arrived.get(WEB_PORT) ?? []).map((sent) => sent - begun)));
     expect(last.at(-1)).toBeLessThan(60 + gap.ms);
