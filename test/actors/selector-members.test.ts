@@ -11,6 +11,7 @@ import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/
 import type { Selector } from '#contracts/policy-model.js';
 import { MemberRecord } from '#policy/model/member-record.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
+import { INTEGRATION } from '#test/store/sample-integration.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems, write } from './running-system.js';
 
@@ -32,13 +33,6 @@ const POLICY = {
   },
 };
 const RESOLVED = { ...NO_SELECTORS, resolved: new Set([KEY]) };
-const INTEGRATION = {
-  name: 'prod',
-  kind: 'kubernetes',
-  api_server_url: 'https://10.0.0.1',
-  ca_cert_pem: 'pem',
-  service_account_token: 'token',
-} as const;
 
 const message = (more: Partial<MembersMessage>): MembersMessage => ({
   replaces: null,

@@ -1,8 +1,9 @@
-import { createSocket, type Socket } from 'node:dgram';
+import type { Socket } from 'node:dgram';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/rig.js';
+import { boundSocket } from '#test/kernel/bound-socket.js';
 import { LongestGap } from '#test/kernel/longest-gap.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
@@ -38,16 +39,6 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
   const arrived = new Map<number, number[]>();
   let replies = 0;
 
-  const bound = async (namespace: string, host: string, port: number): Promise<Socket> => {
-    const back = enterNamespace(namespace);
-    try {
-      const socket = createSocket('udp4');
-      await new Promise<void>((resolve) => socket.bind(port, host, resolve));
-      return socket;
-    } finally {
-      back();
-    }
-  };
   const api = async (method: string, path: string, body?: unknown) => {
     const response = await fetch(API + path, {
       method,
@@ -126,10 +117,10 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
   beforeAll(async () => {
     rig = await createRig('kubernetes', [], { dataplane: { translated: [`${SERVICE}/32`] } });
     const { topology } = rig;
-    client = await bound(topology.client.name, ADDRESSES.client, CLIENT_PORT);
+    client = await boundSocket(topology.client.name, ADDRESSES.client, CLIENT_PORT);
     client.on('message', () => replies++);
     for (const port of [WEB_PORT, BATCH_PORT]) {
-      const server = await bound(topology.server.name, ADDRESSES.server, port);
+      const server = await boundSocket(topology.server.name, ADDRESSES.server, port);
       arrived.set(port, []);
       server.on('message', (text, from) => {
         arrived.get(port)?.push(Number(text.toString()));

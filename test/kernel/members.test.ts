@@ -1,4 +1,4 @@
-import { createSocket, type Socket } from 'node:dgram';
+import type { Socket } from 'node:dgram';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
@@ -9,6 +9,7 @@ import { compile } from '#policy/compile/compile.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
+import { boundSocket } from './bound-socket.js';
 import { datapathOptions } from './datapath-options.js';
 import { LongestGap } from './longest-gap.js';
 import { enterNamespace } from './namespace.js';
@@ -54,17 +55,6 @@ const servers: Socket[] = [];
 const arrived = new Map<number, number[]>();
 let replies = 0;
 
-async function bound(namespace: string, host: string, port: number): Promise<Socket> {
-  const back = enterNamespace(namespace);
-  try {
-    const socket = createSocket('udp4');
-    await new Promise<void>((resolve) => socket.bind(port, host, resolve));
-    return socket;
-  } finally {
-    back();
-  }
-}
-
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function send(port: number): void {
@@ -104,10 +94,10 @@ async function start(): Promise<void> {
 
 beforeEach(async () => {
   topology = await createTopology('members');
-  client = await bound(topology.client.name, ADDRESSES.client, CLIENT_PORT);
+  client = await boundSocket(topology.client.name, ADDRESSES.client, CLIENT_PORT);
   client.on('message', () => replies++);
   for (const port of [WEB_PORT, DB_PORT]) {
-    const server = await bound(topology.server.name, ADDRESSES.server, port);
+    const server = await boundSocket(topology.server.name, ADDRESSES.server, port);
     arrived.set(port, []);
     server.on('message', (text) => arrived.get(port)?.push(Number(text.toString())));
     servers.push(server);

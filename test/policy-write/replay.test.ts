@@ -6,16 +6,10 @@ import { compileGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS } from '#policy-wr
 import { writtenGroup } from '#policy-write/written-group.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
+import { INTEGRATION } from '#test/store/sample-integration.js';
 import { storedPolicy } from '#test/store/stored-policy.js';
 import { threadHere, write } from '../actors/running-system.js';
 
-const INTEGRATION = {
-  name: 'prod',
-  kind: 'kubernetes',
-  api_server_url: 'https://10.0.0.1',
-  ca_cert_pem: 'pem',
-  service_account_token: 'token',
-} as const;
 const group = (id: string, port: number): string =>
   JSON.stringify({
     id,

@@ -1,4 +1,4 @@
-import { createSocket, type Socket } from 'node:dgram';
+import type { Socket } from 'node:dgram';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { createRig, type Rig } from '#test/e2e/rig.js';
+import { boundSocket } from '#test/kernel/bound-socket.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { LargeCluster } from '#test/kubernetes/large-cluster.js';
 
@@ -65,16 +66,6 @@ describe('a running node in a large cluster', () => {
   const servers: Socket[] = [];
   const arrived = new Map<number, number[]>();
 
-  const bound = async (namespace: string, host: string, port: number): Promise<Socket> => {
-    const back = enterNamespace(namespace);
-    try {
-      const socket = createSocket('udp4');
-      await new Promise<void>((resolve) => socket.bind(port, host, resolve));
-      return socket;
-    } finally {
-      back();
-    }
-  };
   const metric = async (name: string): Promise<number> => {
     const { text } = await rig.node.request('GET', '/metrics');
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
@@ -122,9 +113,9 @@ describe('a running node in a large cluster', () => {
     // A first activation of 100,000 rules takes longer than the default of 5 s on a busy machine.
     rig = await createRig('bigkube', [], { sections: { policy: { fallback: 'deny', activation_timeout: '60s' } } });
     const { topology } = rig;
-    client = await bound(topology.client.name, ADDRESSES.client, 40_000);
+    client = await boundSocket(topology.client.name, ADDRESSES.client, 40_000);
     for (const port of [WEB_PORT, BATCH_PORT]) {
-      const server = await bound(topology.server.name, ADDRESSES.server, port);
+      const server = await boundSocket(topology.server.name, ADDRESSES.server, port);
       arrived.set(port, []);
       server.on('message', (text) =>
         arrived.set(port, [...(arrived.get(port) ?? []).slice(-20), Number(text.toString())]),
