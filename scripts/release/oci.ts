@@ -3,9 +3,9 @@ import { copyFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from '
 import { join } from 'node:path';
 
 /**
- * Writes an image layout of OCI with one image for this architecture. Arguments: the version, the folder of the
- * layout, and the layers from the lowest. A layer is a path without the suffixes of its two files, `.tar` and
- * `.tar.gz`.
+ * Writes an image layout of OCI with one image for this architecture. Arguments: the version, the folder of
+ * the layout, and the layers from the lowest. A layer is a path without the suffixes of its two files, `.tar`
+ * and `.tar.gz`.
  */
 const [version, layout, ...layers] = process.argv.slice(2);
 if (version === undefined || layout === undefined) throw new Error('usage: oci.ts VERSION FOLDER LAYER...');

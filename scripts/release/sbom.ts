@@ -4,9 +4,9 @@ import { Spec, Validation } from '@cyclonedx/cyclonedx-library';
 import { isForThisMachine, type Package, shippedPackages } from './packages.js';
 
 /**
- * Writes the software bill of materials of a release (CycloneDX 1.6). Arguments: the version and the file; for
- * the image also a file with a line for each Debian package (`NAME VERSION ARCHITECTURE SOURCE`), and a file
- * with `process.versions` of its Node.js as JSON.
+ * Writes the software bill of materials of a release (CycloneDX 1.6). Arguments: the version and the file;
+ * for the image also a file with a line for each Debian package (`NAME VERSION ARCHITECTURE SOURCE`), and a
+ * file with `process.versions` of its Node.js as JSON.
  */
 const [version, file, debianFile, nodeFile] = process.argv.slice(2);
 if (version === undefined || file === undefined) throw new Error('usage: sbom.ts VERSION FILE [DEBIAN NODE]');
