@@ -4,6 +4,7 @@
 #   --trials      also installs packages that only the tests and the trials need
 #   --cluster     also installs etcd, which only the tour of a cluster needs
 #   --bench       also installs packages that only the benchmarks need
+#   --release     also installs packages that only scripts/release.sh and scripts/release-test.sh need
 #   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +32,7 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)
+[ "${1:-}" = --release ] && needs+=(mmdebstrap:mmdebstrap minisign:minisign lintian:lintian setpriv:util-linux ping:iputils-ping curl:curl)
 [ "${1:-}" = --old-kernel ] && needs+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod dpkg:dpkg)
 
 missing=()
