@@ -24,7 +24,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   "${bundle[@]}" dist/src/cli/weir.js $(find dist/src -name '*.worker.js') --format=cjs --entry-names='[name].bundle' \
     --define:import.meta.url=importMetaUrl
   for file in dist/node/*.bundle.js; do
-    node scripts/code-cache.cjs "$PWD/$file"
+    node bin/code-cache.cjs "$PWD/$file"
     printf "module.exports = require('../../bin/bundle.cjs').load(\`\${__dirname}/%s\`);\n" "$(basename "$file")" >"${file%.bundle.js}.cjs"
   done
   mv "$stamp.new" "$stamp"

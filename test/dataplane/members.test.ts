@@ -281,7 +281,7 @@ describe('a flow of an address whose members changed', () => {
   const renew = (given: MembershipChange): number => {
     const changed = kernel.members.change(given);
     awaitGracePeriod();
-    const renewal = new FlowRenewal(kernel.object);
+    const renewal = new FlowRenewal(() => kernel.object);
     const count = renewal.judgeAgain(changed);
     renewal.unmap();
     return count;

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
 import type { Scope } from '#kubernetes/scopes.js';
@@ -82,6 +83,25 @@ describe('reflector', () => {
       { type: 'deleted', uid: 'a', version: 6 },
       { type: 'deleted', uid: 'b', version: 7 },
     ]);
+  });
+
+  it('reads an event that comes alone at once, and leaves 30 ms between two reads', async () => {
+    let watch: ServerResponse | undefined;
+    const server = await ScriptedServer.start((asked, response) => {
+      if (!isWatch(asked)) sendList(response, 5, []);
+      else {
+        watch = response;
+        response.write(lineOf('ADDED', podOf('a', 6)));
+      }
+    });
+    const recording = record(server);
+    await recording.until(changeOf('6'));
+    const read = performance.now();
+    watch?.write(lineOf('ADDED', podOf('b', 7)));
+    watch?.write(lineOf('ADDED', podOf('c', 8)));
+    await recording.until(changeOf('7'));
+    expect(performance.now() - read).toBeGreaterThan(25);
+    expect(recording.messages.at(-1)).toEqual({ type: 'changed', object: { uid: 'c', version: '8' } });
   });
 
   it('delivers each event once and in order, wherever the connection breaks', { timeout: 60_000 }, async () => {

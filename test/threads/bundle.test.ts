@@ -17,7 +17,7 @@ beforeEach(() => {
   file = join(temporaryFolder(), 'example.bundle.js');
   writeFileSync(file, '"use strict"; /* ä */ exports.answer = (() => 42)(); exports.of = importMetaUrl;');
 });
-const cache = (): void => void execFileSync(process.execPath, [built('../scripts/code-cache.cjs'), file]);
+const cache = (): void => void execFileSync(process.execPath, [built('../bin/code-cache.cjs'), file]);
 const exported = (): unknown => ({ answer: 42, of: `file://${file}` });
 
 test('a bundle runs with the code cache of the build', () => {
