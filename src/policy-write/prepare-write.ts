@@ -206,8 +206,8 @@ async function prepareActivation(
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
-  // After a restore of the data folder the kernel can enforce a later policy than the active one: the activation
-  // of the active policy then replaces it.
+  // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
+  // activation of the active policy then replaces it.
   const isInForce = record.active && ports.adoptedGeneration() <= at.generation;
   if (isInForce) {
     const unchanged: Decision = {
