@@ -50,7 +50,7 @@ const content = {
   dependencies: [{ ref: weir['bom-ref'], dependsOn: components.map((each) => each['bom-ref']) }],
 };
 const text = `${JSON.stringify({ ...content, serialNumber: serialNumber(JSON.stringify(content)) }, null, 2)}\n`;
-const faults = await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(text);
+const faults: unknown = await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(text);
 if (faults !== null) throw new Error(`the bill of materials is not valid: ${JSON.stringify(faults)}`);
 writeFileSync(file, text);
 
@@ -65,7 +65,7 @@ function npmComponent(each: Package): Component {
     type: 'library',
     'bom-ref': purlOf(each),
     ...(scope === undefined ? {} : { group: scope }),
-    name: name as string,
+    name: name ?? each.name,
     version: each.version,
     purl: purlOf(each),
     ...(each.license === undefined ? {} : { licenses: [{ expression: each.license }] }),

@@ -206,7 +206,10 @@ async function prepareActivation(
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
-  if (record.active) {
+  // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
+  // activation of the active policy then replaces it.
+  const isInForce = record.active && ports.adoptedGeneration() <= at.generation;
+  if (isInForce) {
     const unchanged: Decision = {
       change: { generation: at.generation },
       created: false,
@@ -232,7 +235,7 @@ async function prepareActivation(
     const { detail } = refusalOfText({ ...prepared, problems });
     return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
   }
-  const decision = decideActivation(stored, located.active, at);
+  const decision = decideActivation(stored, record.active ? null : located.active, at);
   return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
 }
 
