@@ -148,8 +148,8 @@ describe('a running node in a large cluster', () => {
     await rig.put({ default_policy: 'deny', source_groups: groups(() => ({ ips: ['10.9.9.9'] })) });
     await pause(3_000);
     const { pid } = rig.node;
-    // The processor time of a thread that only wakes up. The threads of the node wake up some twelve times for
-    // each read of a watch.
+    // The processor time of a thread that only wakes up. The threads of the node wake up some twelve times
+    // for each read of a watch.
     const timer = spawn(process.execPath, ['-e', 'setInterval(() => {}, 30)']);
     onTestFinished(() => void timer.kill());
     await pause(1_000);
