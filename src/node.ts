@@ -214,6 +214,9 @@ export async function runNode(
         // The API listens first. A failure is thrown by the later `await`.
         peersListen.catch(() => {});
       }
+      // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit that is
+      // not ready in time.
+      void system.started.then(() => manager?.ready());
       await listen('the API', api, config.api.listen);
       const bound = api.server.address() as AddressInfo | null;
       if (bound !== null) {
@@ -221,7 +224,6 @@ export async function runNode(
         log.info({ version, address, port, data_dir: config.node.dataDir }, 'the API listens');
       }
       isUp(system);
-      void system.started.then(() => manager?.ready());
       // The start leaves as much garbage in the heap as the node keeps.
       void system.started.then(() => pause(RELEASE_AFTER_MS, undefined, { ref: false })).then(releaseMemory);
       const reason = await peersListen.then(() => stopped);

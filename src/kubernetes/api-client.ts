@@ -118,22 +118,25 @@ export class ApiSession {
     const quiet = new ApiFault('quiet', `the server sent nothing for ${seconds(silenceMs)}`);
     const deadline = setTimeout(() => response.destroy(quiet), silenceMs);
     let rest = '';
+    const linesOf = (text: string): readonly string[] => {
+      // Without the search, a long line of many chunks would be copied for each of them.
+      const end = text.lastIndexOf('\n');
+      const before = rest;
+      rest = end === -1 ? before + text : text.slice(end + 1);
+      return end === -1 ? [] : (before + text.slice(0, end)).split('\n');
+    };
     try {
       for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {
         deadline.refresh();
-        // Without the search, a long line of many chunks would be copied for each of them.
-        const end = text.lastIndexOf('\n');
-        if (end === -1) rest += text;
-        else {
-          const lines = (rest + text.slice(0, end)).split('\n');
-          rest = text.slice(end + 1);
-          yield lines;
-        }
+        yield linesOf(text);
         if (rest.length > MOST_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
         if (rest === '') await pause(BETWEEN_READS_MS);
       }
       if (rest !== '') throw new ApiFault('failed', 'the server ended the watch within a line');
     } catch (failure) {
+      // The events that arrived during the last pause, before the connection broke.
+      const unread: unknown = response.read();
+      if (typeof unread === 'string') yield linesOf(unread);
       throw faultOf(failure);
     } finally {
       clearTimeout(deadline);

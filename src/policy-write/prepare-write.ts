@@ -207,8 +207,13 @@ async function prepareActivation(
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
   // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
-  // activation of the active policy then replaces it.
-  const isInForce = record.active && ports.adoptedGeneration() <= at.generation;
+  // activation of the active policy then replaces it. A pending change reserves generations of its own.
+  const isInForce = record.active && ports.adoptedGeneration() <= (await ports.policies.reservedGeneration());
+  if (record.active && !isInForce && write.terms !== undefined)
+    return refusal(
+      'nothing_activated',
+      'the kernel enforces a policy that the store does not have, so that nothing could go back',
+    );
   if (isInForce) {
     const unchanged: Decision = {
       change: { generation: at.generation },
