@@ -25,7 +25,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
     --define:import.meta.url=importMetaUrl --minify-whitespace --minify-syntax --line-limit=160 \
     --banner:js='(function (exports, require, module, importMetaUrl) {' --footer:js='})'
   for file in dist/node/*.bundle.js; do
-    node scripts/code-cache.cjs "$PWD/$file"
+    node bin/code-cache.cjs "$PWD/$file"
     printf "module.exports = require('../../bin/bundle.cjs').load(\`\${__dirname}/%s\`);\n" "$(basename "$file")" >"${file%.bundle.js}.cjs"
   done
   mv "$stamp.new" "$stamp"

@@ -11,8 +11,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 # The npm version for each Node version: the one that this Node release contains.
-declare -A npm=([20.19.3]=10.8.2 [20.20.2]=10.8.2 [22.16.0]=10.9.2 [22.23.3]=10.9.9 [24.0.0]=11.3.0 [24.21.0]=11.19.0)
-lower_bounds=(20.19.3 22.16.0 24.0.0)
+declare -A npm=([20.19.2]=10.8.2 [20.20.2]=10.8.2 [22.16.0]=10.9.2 [22.23.3]=10.9.9 [24.0.0]=11.3.0 [24.21.0]=11.19.0)
+lower_bounds=(20.19.2 22.16.0 24.0.0)
 newest=(20.20.2 22.23.3 24.21.0)
 
 # The versions to use without an option. Node 20 is not among them, because the whole suite (`npm test`) runs

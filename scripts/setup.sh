@@ -4,7 +4,9 @@
 #   --trials      also installs packages that only the tests and the trials need
 #   --cluster     also installs etcd, which only the tour of a cluster needs
 #   --bench       also installs packages that only the benchmarks need
+#   --release     also installs packages that only scripts/release.sh and scripts/release-test.sh need
 #   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
+#   --package-test  also installs packages that only scripts/package-test.sh needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +15,9 @@ trap '[ -w . ] || say "the user $(id -un) may not write to $PWD: clone it as thi
 
 node -e '
   const [major, minor, patch] = process.versions.node.split(".").map(Number);
-  process.exit({ 20: minor > 19 || (minor === 19 && patch >= 3), 22: minor >= 16, 24: true }[major] ? 0 : 1);
+  process.exit({ 20: minor > 19 || (minor === 19 && patch >= 2), 22: minor >= 16, 24: true }[major] ? 0 : 1);
 ' || {
-  say "Node 20 (20.19.3 or later), 22 (22.16 or later) or 24 is needed; this is $(node --version)."
+  say "Node 20 (20.19.2 or later), 22 (22.16 or later) or 24 is needed; this is $(node --version)."
   exit 1
 }
 
@@ -31,7 +33,9 @@ needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux
   squid:squid-openssl mitmdump:mitmproxy haproxy:haproxy nginx:nginx-light h2load:nghttp2-client wrk:wrk)
+[ "${1:-}" = --release ] && needs+=(mmdebstrap:mmdebstrap minisign:minisign lintian:lintian setpriv:util-linux ping:iputils-ping curl:curl)
 [ "${1:-}" = --old-kernel ] && needs+=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod dpkg:dpkg)
+[ "${1:-}" = --package-test ] && needs+=(qemu-system-x86_64:qemu-system-x86 mmdebstrap:mmdebstrap mke2fs:e2fsprogs)
 
 missing=()
 for need in "${needs[@]}"; do
@@ -103,7 +107,8 @@ if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
 fi
 
 [ "${1:-}" != --test ] || bash scripts/node-versions.sh --install
-# Without the API server, the suite leaves out the tests that need it.
+# Without the API servers, the suite leaves out the tests that need them.
 [[ "${1:-}" != --test && "${1:-}" != --trials ]] || bash scripts/kube-apiserver.sh --unless-failed || true
+[ "${1:-}" != --test ] || bash scripts/api-machinery.sh --unless-failed || true
 
 bash scripts/build.sh

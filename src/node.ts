@@ -82,6 +82,7 @@ export async function runNode(
   const manager = serviceManager(process.env, (failure) =>
     log.warn({ err: failure }, 'the service manager cannot be told'),
   );
+  const endKeepAlive = manager?.keepAlive();
   const sockets = new ListeningSockets(manager, inheritedDescriptors(process.env), (name) =>
     log.info({ socket: name }, 'closed a socket of the previous process that the configuration no longer has'),
   );
@@ -240,6 +241,7 @@ export async function runNode(
     await datapath?.close();
     await store.close();
     process.off('SIGHUP', hungUp);
+    endKeepAlive?.();
   }
   log.info(config.dataplane === null ? 'stopped' : 'stopped; the kernel continues to enforce the last policy');
   return 0;

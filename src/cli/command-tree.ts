@@ -10,6 +10,7 @@ import { type End, EXIT_CODES } from './exit-codes.js';
 import { addFindingsCommand } from './findings.command.js';
 import { addFlowsCommands } from './flows.command.js';
 import { addHitsCommand } from './hits.command.js';
+import { addInitCommand } from './init/init.command.js';
 import { addIntegrationCommands } from './integration/integration.command.js';
 import { addNodeCommands } from './node.command.js';
 import { addPerformanceModeCommand } from './performance-mode.command.js';
@@ -39,6 +40,7 @@ export function commandTree(
       return `\nExit codes:\n${codes.join('')}`;
     });
   addNodeCommands(program, terminal, end);
+  addInitCommand(program, terminal);
   addConfigCommands(program, terminal);
   addDataplaneCommands(program, terminal, end);
   addStatusCommand(program, terminal, end);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { createClient } from './client.js';
+import { type Client, createClient } from './client.js';
 import type { End } from './exit-codes.js';
 import { type Readiness, readReadiness, waitUntilReady } from './node-readiness.js';
 import { duration } from './number.js';
@@ -74,16 +74,21 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
               terminal.interruption(),
               options.exclude,
             );
-      const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
-      const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
-      const { last_reload } = parseReply(reloadSchema, await client.request('/api/v1/config/reload'));
-      const status: Status = { readiness, policy, stats, last_reload };
-      print(terminal, options.output, status, () => text(status, styleOf(terminal)));
+      const status = await readStatus(client, readiness);
+      print(terminal, options.output, status, () => statusText(status, styleOf(terminal)));
       if (!readiness.ready) end(NOT_READY);
     });
 }
 
-function text({ readiness, policy, stats, last_reload }: Status, style: Style): string {
+/** Reads the rest of the state of a node. */
+export async function readStatus(client: Client, readiness: Readiness): Promise<Status> {
+  const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
+  const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;
+  const { last_reload } = parseReply(reloadSchema, await client.request('/api/v1/config/reload'));
+  return { readiness, policy, stats, last_reload };
+}
+
+export function statusText({ readiness, policy, stats, last_reload }: Status, style: Style): string {
   const { ready, checks } = readiness;
   const failing = checks.filter(({ ok, excluded }) => !ok && !excluded).length;
   const { dataplane, dns, tls, http } = stats;

@@ -10,6 +10,8 @@ const SCM_RIGHTS = 1;
 const MSG_NOSIGNAL = 0x4000;
 /** The longest time for which a full receive queue of the service manager delays a message, in seconds. */
 const SEND_TIMEOUT_S = 1;
+/** The messages for the watchdog in each of its periods, so that one late message does no harm. */
+const MESSAGES_IN_PERIOD = 3;
 
 /** The sizes of struct msghdr, struct iovec, and a control message with one descriptor, in bytes. */
 const HEADER = 56;
@@ -24,11 +26,27 @@ const FIRST_DESCRIPTOR = 3;
  * reported, and has no other effect.
  */
 class ServiceManager implements DescriptorStore {
-  /** `socketPath` is the value of `NOTIFY_SOCKET`. A leading `@` is an abstract address. */
+  /**
+   * `socketPath` is the value of `NOTIFY_SOCKET`. A leading `@` is an abstract address. `watchdogMs` is the
+   * time without a message after which the service manager kills the process; null if it has no watchdog.
+   */
   constructor(
     private readonly socketPath: string,
+    private readonly watchdogMs: number | null,
     private readonly failed: (failure: unknown) => void,
   ) {}
+
+  /**
+   * Tells the watchdog of the service manager that the event loop of this thread runs. The messages come from
+   * a timer, so a blocked event loop ends them. Returns a function that stops the timer.
+   */
+  keepAlive(): () => void {
+    if (this.watchdogMs === null) return () => {};
+    const send = (): void => this.#send('WATCHDOG=1');
+    send();
+    const timer = setInterval(send, this.watchdogMs / MESSAGES_IN_PERIOD).unref();
+    return () => clearInterval(timer);
+  }
 
   /** Tells the service manager that the start has ended. */
   ready(): void {
@@ -102,14 +120,21 @@ function messageOf(text: Uint8Array, fd: number | null): Uint8Array {
   return new Uint8Array(memory, 0, HEADER);
 }
 
-/** Returns the service manager that started this process; null if there is none that takes messages. */
+/**
+ * Returns the service manager that started this process; null if there is none that takes messages. Removes
+ * the variables, which are not for processes that this process starts.
+ */
 export function serviceManager(
   environment: NodeJS.ProcessEnv,
   failed: (failure: unknown) => void,
 ): ServiceManager | null {
-  const path = environment.NOTIFY_SOCKET;
+  const { NOTIFY_SOCKET: path, WATCHDOG_USEC: period, WATCHDOG_PID: pid = String(process.pid) } = environment;
   delete environment.NOTIFY_SOCKET;
-  return path === undefined || path === '' ? null : new ServiceManager(path, failed);
+  delete environment.WATCHDOG_USEC;
+  delete environment.WATCHDOG_PID;
+  if (path === undefined || path === '') return null;
+  const isWatched = Number(period) > 0 && pid === String(process.pid);
+  return new ServiceManager(path, isWatched ? Number(period) / 1_000 : null, failed);
 }
 
 /**

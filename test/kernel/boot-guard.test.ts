@@ -126,16 +126,16 @@ describe('the unit weir-guard.service', () => {
     `${about}: after a boot, the kernel forwards packets without a policy until Weir starts`;
 
   test('is reported unless it is enabled and loads the file of the data folder', () => {
-    expect(unitWarnings('/var/lib/weir/guard.nft', folder)).toEqual([warning('weir-guard.service is not enabled')]);
+    expect(unitWarnings('/var/lib/weir/guard.nft', [folder])).toEqual([warning('weir-guard.service is not enabled')]);
     mkdirSync(join(folder, 'sysinit.target.wants'));
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
-    expect(unitWarnings('/var/lib/weir/guard.nft', folder)).toEqual([]);
+    expect(unitWarnings('/var/lib/weir/guard.nft', [folder])).toEqual([]);
     const other = '/srv/weir/guard.nft';
-    expect(unitWarnings(other, folder)).toEqual([warning(`weir-guard.service does not load ${other}`)]);
+    expect(unitWarnings(other, [folder])).toEqual([warning(`weir-guard.service does not load ${other}`)]);
     mkdirSync(join(folder, 'weir-guard.service.d'));
     const added = `[Service]\nExecStart=\nExecStart=/usr/sbin/nft -f ${other}\n`;
     writeFileSync(join(folder, 'weir-guard.service.d', 'override.conf'), added);
-    expect(unitWarnings(other, folder)).toEqual([]);
+    expect(unitWarnings(other, [folder])).toEqual([]);
   });
 
   test('is reported together with an enabled nftables.service that flushes the guard', () => {
@@ -143,12 +143,24 @@ describe('the unit weir-guard.service', () => {
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
     writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), '[Service]\nExecStart=/usr/sbin/nft …\n');
     const path = '/var/lib/weir/guard.nft';
-    expect(unitWarnings(path, folder)).toEqual([
+    expect(unitWarnings(path, [folder])).toEqual([
       `nftables.service has no drop-in that loads ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
     ]);
     mkdirSync(join(folder, 'nftables.service.d'));
     copyFileSync(DROP_IN, join(folder, 'nftables.service.d', 'weir.conf'));
-    expect(unitWarnings(path, folder)).toEqual([]);
+    expect(unitWarnings(path, [folder])).toEqual([]);
+  });
+
+  test('is not reported if a package has installed the drop-in of nftables.service', () => {
+    const packages = join(folder, 'packages');
+    mkdirSync(join(packages, 'nftables.service.d'), { recursive: true });
+    copyFileSync(DROP_IN, join(packages, 'nftables.service.d', 'weir.conf'));
+    const own = join(folder, 'own');
+    mkdirSync(join(own, 'sysinit.target.wants'), { recursive: true });
+    for (const name of ['weir-guard.service', 'nftables.service'])
+      writeFileSync(join(own, 'sysinit.target.wants', name), unit());
+    expect(unitWarnings('/var/lib/weir/guard.nft', [own])).toHaveLength(1);
+    expect(unitWarnings('/var/lib/weir/guard.nft', [own, packages])).toEqual([]);
   });
 });
 

@@ -18,7 +18,7 @@ beforeEach(() => {
   writeFileSync(file, wrapped('"use strict"; exports.answer = (() => 42)(); exports.of = importMetaUrl;'));
 });
 const wrapped = (body: string): string => `(function (exports, require, module, importMetaUrl) {\n${body}\n})`;
-const cache = (): void => void execFileSync(process.execPath, [built('../scripts/code-cache.cjs'), file]);
+const cache = (): void => void execFileSync(process.execPath, [built('../bin/code-cache.cjs'), file]);
 const exported = (): unknown => ({ answer: 42, of: `file://${file}` });
 
 test('a bundle runs with the code cache of the build', () => {

@@ -266,8 +266,8 @@ export class Slots {
   }
 
   /**
-   * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns. If
-   * both slots stayed mapped, the resident memory would grow by their size: 64 MiB for 100,000 rules.
+   * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns. To
+   * keep both slots mapped would add their size to the resident memory: 64 MiB for 100,000 rules.
    */
   #mapped<T>(line: number, lines: number, use: (words: Uint32Array) => T): T {
     const from = line * LINE_BYTES;

@@ -17,7 +17,8 @@ const UNIT = 'weir-guard.service';
 const NFTABLES_UNIT = 'nftables.service';
 /** How the drop-in of nftables.service names the file: nft accepts a missing file only for a pattern. */
 const LOADED = 'guard*.nft';
-const UNITS = '/etc/systemd/system';
+/** The folders of the operator's units and of the units of packages. */
+const UNITS = ['/etc/systemd/system', '/usr/lib/systemd/system'];
 
 /**
  * The boot file contains the nft commands of the guard (Weir's nftables rules). The BPF file system is empty
@@ -61,10 +62,10 @@ export function emptyBootFile(path: string): boolean {
 }
 
 /**
- * Returns a warning if no enabled unit below the folder `units` loads the file `path`. Returns another one if
- * nftables.service is enabled and flushes the guard without loading the file in the same transaction.
+ * Returns a warning if no enabled unit below the folders `units` loads the file `path`. Returns another one
+ * if nftables.service is enabled and flushes the guard without loading the file in the same transaction.
  */
-export function unitWarnings(path: string, units = UNITS): string[] {
+export function unitWarnings(path: string, units: readonly string[] = UNITS): string[] {
   const warnings: string[] = [];
   const guard = textsOf(units, UNIT);
   if (guard === undefined || !guard.includes(` -f ${path}\n`)) {
@@ -81,13 +82,13 @@ export function unitWarnings(path: string, units = UNITS): string[] {
 }
 
 /** Returns the text of an enabled unit and of its drop-ins; undefined if the unit is not enabled. */
-function textsOf(units: string, unit: string): string | undefined {
-  const enabled = entriesOf(units)
-    .filter((name) => /\.(wants|requires)$/.test(name))
-    .map((name) => textOf(join(units, name, unit)))
+function textsOf(units: readonly string[], unit: string): string | undefined {
+  const enabled = pathsIn(units)
+    .filter((folder) => /\.(wants|requires)$/.test(folder))
+    .map((folder) => textOf(join(folder, unit)))
     .find((text) => text !== undefined);
   if (enabled === undefined) return undefined;
-  const added = entriesOf(join(units, `${unit}.d`)).map((name) => textOf(join(units, `${unit}.d`, name)) ?? '');
+  const added = pathsIn(units.map((folder) => join(folder, `${unit}.d`))).map((path) => textOf(path) ?? '');
   return [enabled, ...added].join('\n');
 }
 
@@ -124,6 +125,10 @@ function textOf(path: string): string | undefined {
     if ((failure as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw failure;
   }
+}
+
+function pathsIn(folders: readonly string[]): string[] {
+  return folders.flatMap((folder) => entriesOf(folder).map((name) => join(folder, name)));
 }
 
 function entriesOf(folder: string): readonly string[] {

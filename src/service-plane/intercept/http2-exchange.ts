@@ -255,8 +255,13 @@ export class Http2Exchange {
       if (client.endAfterHeaders || client.readableEnded) return;
       if (client.writableFinished) client.close(NGHTTP2_NO_ERROR);
       else client.once('finish', () => client.close(NGHTTP2_NO_ERROR));
-    } else if (!client.headersSent && this.session.destroyed) this.#fail(SERVER_CLOSED, 'server_closed');
+    } else if (!client.headersSent && this.#isServerGone()) this.#fail(SERVER_CLOSED, 'server_closed');
     else this.#resetClient(rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_INTERNAL_ERROR : rstCode);
+  }
+
+  /** Node 20.19.2 closes the streams of a broken connection before their session is destroyed. */
+  #isServerGone(): boolean {
+    return this.session.destroyed || this.ports.link.socket.destroyed;
   }
 
   #resetClient(code: number): void {

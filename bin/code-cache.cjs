@@ -1,6 +1,6 @@
 // Writes the code cache of a bundle: the bytecode of the functions that run while the bundle is loaded.
-const { writeFileSync } = require('node:fs');
-const { compile, execute } = require('../bin/bundle.cjs');
+const { renameSync, writeFileSync } = require('node:fs');
+const { compile, execute } = require('./bundle.cjs');
 
 const [file] = process.argv.slice(2);
 const script = compile(file);
@@ -10,4 +10,6 @@ try {
   // The bundle of a thread ends here, after its modules are loaded: this is the main thread.
   if (!file.includes('.worker.')) throw failure;
 }
-writeFileSync(`${file}.cache`, script.createCachedData());
+// A node that starts at this moment does not read a part of the cache.
+writeFileSync(`${file}.cache.new`, script.createCachedData());
+renameSync(`${file}.cache.new`, `${file}.cache`);

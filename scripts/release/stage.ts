@@ -1,0 +1,74 @@
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { isForThisMachine, type Locked, type Package, shippedPackages } from './packages.js';
+
+/** Names of files and folders of npm packages that no node loads. */
+const NEVER_RUN =
+  /^(\..*|tests?|benchmarks?|examples?|docs?|build|fixtures|scripts|types|musl_.*|(test|bench|benchmark|example|eslint\.config)\.js|cnoke\.cjs|tsconfig\.json)$/;
+
+/**
+ * Writes the files of a release that depend on the npm packages into the folder of the first argument:
+ * package.json, npm-shrinkwrap.json, THIRD-PARTY-LICENSES and node_modules. The second argument is the
+ * version.
+ */
+const [stage, version] = process.argv.slice(2);
+if (stage === undefined || version === undefined) throw new Error('usage: stage.ts FOLDER VERSION');
+const own = JSON.parse(readFileSync('package.json', 'utf8')) as Record<string, unknown> & {
+  dependencies: Record<string, string>;
+};
+const { bundled, folders } = shippedPackages();
+const dependencies = Object.fromEntries(
+  Object.entries(own.dependencies).filter(([name]) => folders.some(({ folder }) => folder === `node_modules/${name}`)),
+);
+// The objects in dist/bpf were compiled and tried on this architecture.
+const platform = { os: [process.platform], cpu: [process.arch] };
+const { name, description, license, type, engines, exports, bin } = own;
+const released = { name, version, description, license, type, ...platform, engines, exports, bin, dependencies };
+writeJson('package.json', released);
+writeJson('npm-shrinkwrap.json', {
+  name,
+  version,
+  lockfileVersion: 3,
+  requires: true,
+  packages: { '': { name, version, license, ...platform, bin, dependencies, engines }, ...locked(folders) },
+});
+const here = folders.filter(isForThisMachine);
+for (const each of here) copyPackage(each);
+writeFileSync(join(stage, 'THIRD-PARTY-LICENSES'), licences([...new Set([...bundled, ...here])]));
+
+function writeJson(path: string, content: unknown): void {
+  writeFileSync(join(stage as string, path), `${JSON.stringify(content, null, 2)}\n`);
+}
+
+function locked(packages: readonly Package[]): Record<string, Locked> {
+  return Object.fromEntries(packages.map(({ name: _, folder, ...each }) => [folder, each]));
+}
+
+/** Copies the files of a package that run, and its licence: no tests, examples, types and sources in C++. */
+function copyPackage({ folder }: Package): void {
+  const target = join(stage as string, folder);
+  mkdirSync(target, { recursive: true });
+  cpSync(folder, target, { recursive: true, filter: runs });
+}
+
+function runs(path: string): boolean {
+  const file = basename(path);
+  if (NEVER_RUN.test(file)) return false;
+  return statSync(path).isDirectory() || /\.(js|cjs|mjs|json|node)$/.test(file) || isLicence(file);
+}
+
+function isLicence(file: string): boolean {
+  return /^(licen[cs]e|copying|notice)/i.test(file);
+}
+
+function licences(packages: readonly Package[]): string {
+  const byFolder = new Map(packages.map((each) => [each.folder, each]));
+  return [...byFolder.values()].map(licenceOf).join(`\n${'='.repeat(80)}\n\n`);
+}
+
+function licenceOf({ name, version, license, folder }: Package): string {
+  const texts = readdirSync(folder)
+    .filter(isLicence)
+    .map((file) => readFileSync(join(folder, file), 'utf8').trim());
+  return [`${name} ${version}`, `License: ${license ?? 'see the text'}`, ...texts].join('\n\n').concat('\n');
+}

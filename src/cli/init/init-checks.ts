@@ -1,0 +1,46 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Has a folder for each interface of this network namespace, also where /sys is that of another one. */
+const SETTINGS = '/proc/sys/net/ipv4/conf';
+const NO_INTERFACE = ['all', 'default'];
+
+/**
+ * Returns one sentence for each reason why the interfaces cannot be policed: an interface does not exist, or
+ * does not forward. A pattern such as `eth*` must match an interface that exists now.
+ */
+export function interfaceProblems(patterns: readonly string[]): string[] {
+  const existing = readdirSync(SETTINGS)
+    .filter((name) => !NO_INTERFACE.includes(name))
+    .sort();
+  const found = new Map(patterns.map((pattern) => [pattern, existing.filter((name) => matches(pattern, name))]));
+  const absent = patterns.filter((pattern) => found.get(pattern)?.length === 0);
+  const present = [...new Set([...found.values()].flat())];
+  const unforwarding = present.filter((name) => name !== 'lo' && !isBridgePort(name) && !forwards(name));
+  const others = existing.filter((name) => name !== 'lo').join(', ');
+  return [
+    ...absent.map((name) => `There is no interface ${name}: this machine has ${others === '' ? 'none' : others}.`),
+    ...(present.includes('lo') ? ['The interface lo cannot be policed: no forwarded packet arrives by it.'] : []),
+    ...(unforwarding.length === 0
+      ? []
+      : [
+          `IPv4 forwarding is off on ${unforwarding.join(', ')}: run \`sysctl -w net.ipv4.ip_forward=1\`, and write net.ipv4.ip_forward=1 to a file in /etc/sysctl.d.`,
+        ]),
+  ];
+}
+
+const matches = (pattern: string, name: string): boolean =>
+  pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+
+/** Returns whether the interface is a port of a bridge, which switches packets without IPv4 forwarding. */
+const isBridgePort = (name: string): boolean => existsSync(join('/sys/class/net', name, 'brport'));
+
+const forwards = (name: string): boolean => readFileSync(join(SETTINGS, name, 'forwarding'), 'utf8').trim() === '1';
+
+/** Returns the id of a group in /etc/group; undefined if there is no such group. */
+export function groupId(name: string): number | undefined {
+  const line = readFileSync('/etc/group', 'utf8')
+    .split('\n')
+    .find((text) => text.startsWith(`${name}:`));
+  return line === undefined ? undefined : Number(line.split(':')[2]);
+}

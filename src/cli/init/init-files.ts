@@ -1,0 +1,108 @@
+import { networkInterfaces } from 'node:os';
+import { dirname, join } from 'node:path';
+import { isMap, isScalar, parseDocument } from 'yaml';
+
+export type Mode = 'audit' | 'enforce';
+export type InitSettings = {
+  readonly interfaces: readonly string[];
+  readonly mode: Mode;
+  /** The path of the configuration file. The policy file is in the same folder. */
+  readonly config: string;
+  /** Absent: an existing file keeps its folder, and a new file gets the default folder. */
+  readonly dataDir?: string;
+};
+
+const DEFAULT_DATA_DIR = '/var/lib/weir';
+const POLICY_NAME = 'gateway';
+
+/** The settings of a trial leave all traffic alone; those of enforcement close what no policy allows. */
+const SETTINGS = {
+  audit: { fallback: 'allow', non_ipv4: 'pass', reverse_path: 'off' },
+  enforce: { fallback: 'deny', non_ipv4: 'drop', reverse_path: 'strict' },
+} as const;
+
+export const policyPath = ({ config }: Pick<InitSettings, 'config'>): string => join(dirname(config), 'policy.yaml');
+
+/** Returns the text of a new configuration file. */
+export function configText({ interfaces, mode, dataDir = DEFAULT_DATA_DIR }: InitSettings): string {
+  const { fallback, non_ipv4, reverse_path } = SETTINGS[mode];
+  return `# Written by \`weir init\`. \`weir config check\` checks the file; docs/configuration.md explains every key.
+version: 1
+
+node:
+  data_dir: ${JSON.stringify(dataDir)}
+
+dataplane:
+  # Packets that arrive by these interfaces are policed. Name both sides of a gateway.
+  interfaces: ${JSON.stringify(interfaces)}
+  # Forwarded IPv6 and other EtherTypes: \`pass\` for a trial, \`drop\` for enforcement.
+  non_ipv4: ${non_ipv4}
+  # Packets whose source has no route back: \`off\` for a trial, \`strict\` for enforcement.
+  reverse_path: ${reverse_path}
+
+policy:
+  # Decides at boot and while no policy is active: \`allow\` for a trial, \`deny\` for enforcement.
+  fallback: ${fallback}
+`;
+}
+
+/**
+ * Returns the text of an existing configuration file with the keys that `configText` writes. Other keys and
+ * all comments stay. Returns a new text if the existing text is not a YAML mapping.
+ */
+export function updatedConfig(existing: string, settings: InitSettings): string {
+  const document = parseDocument(existing);
+  if (document.errors.length > 0 || !isMap(document.contents)) return configText(settings);
+  const { fallback, non_ipv4, reverse_path } = SETTINGS[settings.mode];
+  document.setIn(['version'], 1);
+  if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
+  document.setIn(['dataplane', 'interfaces'], document.createNode(settings.interfaces, { flow: true }));
+  document.setIn(['dataplane', 'non_ipv4'], non_ipv4);
+  document.setIn(['dataplane', 'reverse_path'], reverse_path);
+  document.setIn(['policy', 'fallback'], fallback);
+  return document.toString({ lineWidth: 0 });
+}
+
+/** Returns the text of a new policy file. The example rule is for the hosts behind the first interface. */
+export function policyText({ interfaces, mode, config }: InitSettings): string {
+  const [first = ''] = interfaces;
+  const networks = networksOf(first);
+  const hosts = networks.length === 0 ? 'all hosts' : `the hosts behind ${first}`;
+  return `# The policy of this gateway. After a change of this file:
+#   weir policy apply -f ${policyPath({ config })}
+# docs/policy.md explains every field.
+name: ${POLICY_NAME}
+# audit: nothing is denied, and \`weir findings\` shows the packets that \`enforce\` would deny.
+mode: ${mode}
+policy:
+  default_policy: deny
+  source_groups:
+    # An example to change: ${hosts} may ping.
+    - id: lan
+      sources: { cidrs: [${(networks.length === 0 ? ['0.0.0.0/0'] : networks).join(', ')}] }
+      rules:
+        - { id: ping, action: allow, match: { proto: icmp } }
+        # - { id: web, action: allow, match: { proto: tcp, dst_ports: [80, 443] } }
+        # - { id: dns, action: allow, match: { proto: udp, dst_ports: [53], dst_ips: [192.0.2.53] } }
+`;
+}
+
+/** Returns the text of an existing policy file with another mode; unchanged if the file has no `mode`. */
+export function updatedPolicy(existing: string, mode: Mode): string {
+  const document = parseDocument(existing);
+  const present = isMap(document.contents) ? document.get('mode', true) : null;
+  if (document.errors.length > 0 || !isScalar(present) || present.range == null) return existing;
+  const [start, end] = present.range;
+  return `${existing.slice(0, start)}${mode}${existing.slice(end)}`;
+}
+
+/** Returns the IPv4 networks of an interface, such as 10.77.1.0/24. */
+function networksOf(name: string): string[] {
+  return (networkInterfaces()[name] ?? []).flatMap(({ family, address, netmask }) => {
+    if (family !== 'IPv4') return [];
+    const mask = netmask.split('.').map(Number);
+    const network = address.split('.').map((byte, index) => Number(byte) & (mask[index] ?? 0));
+    const length = mask.reduce((bits, byte) => bits + byte.toString(2).replaceAll('0', '').length, 0);
+    return [`${network.join('.')}/${length}`];
+  });
+}

@@ -1,0 +1,198 @@
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  fchmodSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { type Command, Option } from 'commander';
+import { createClient } from '#cli/client.js';
+import { CliError } from '#cli/command-error.js';
+import { readStatus, statusText } from '#cli/status.command.js';
+import { styleOf } from '#cli/style.js';
+import { parseConfig } from '#config/load.js';
+import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { waitUntilReady } from '../node-readiness.js';
+import type { Terminal } from '../terminal.js';
+import { firstPolicy } from './first-policy.js';
+import { groupId, interfaceProblems } from './init-checks.js';
+import {
+  configText,
+  type InitSettings,
+  type Mode,
+  policyPath,
+  policyText,
+  updatedConfig,
+  updatedPolicy,
+} from './init-files.js';
+import { hasSystemd, startUnits, UNIT, unitExists } from './units.js';
+
+const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
+const GROUP = 'weir';
+const READY_WITHIN_MS = 60_000;
+
+type Options = {
+  readonly interfaces: readonly string[];
+  readonly mode: Mode;
+  readonly config: string;
+  readonly dataDir?: string;
+  readonly force?: true;
+  readonly start: boolean;
+  readonly dryRun?: true;
+};
+/** A file to write, with its whole text. */
+type Draft = { readonly path: string; readonly text: string };
+
+/** Adds the command `weir init`. */
+export function addInitCommand(program: Command, terminal: Terminal): void {
+  program
+    .command('init')
+    .description('configure this machine as a node, and start the node; needs root')
+    .requiredOption(
+      '--interfaces <names>',
+      'the interfaces to police, separated by commas: both sides of a gateway',
+      listed,
+    )
+    .addOption(
+      new Option('--mode <mode>', 'audit denies nothing, and records what would be denied; enforce denies')
+        .choices(['audit', 'enforce'])
+        .default('audit'),
+    )
+    .option('--config <file>', 'the configuration file to write; policy.yaml is written beside it', DEFAULT_CONFIG)
+    .option('--data-dir <path>', 'node.data_dir of the node (default: /var/lib/weir)')
+    .option('--force', 'change the keys of an existing configuration; other keys, comments and policy.yaml stay')
+    .option('--no-start', 'only write the files')
+    .option('--dry-run', 'check everything and print the files; change nothing')
+    .action(async (options: Options) => {
+      const settings = { ...options, config: resolve(options.config) };
+      const starts = options.start && hasSystemd();
+      await check(settings, starts);
+      const drafts = draftsOf(settings, terminal);
+      if (options.dryRun === true) {
+        for (const { path, text } of drafts) terminal.out(`# ${path}\n${text}\n`);
+        return;
+      }
+      for (const draft of drafts) {
+        write(draft);
+        terminal.out(`wrote ${draft.path}\n`);
+      }
+      if (!starts) return terminal.out(byHand(settings, options.start));
+      terminal.out(`starting ${UNIT}\n`);
+      startUnits();
+      await show(settings, terminal);
+    });
+}
+
+function listed(text: string): string[] {
+  return text.split(',').map((name) => name.trim());
+}
+
+/** Throws a `CliError` with one sentence for each reason why this machine cannot be configured. */
+async function check({ interfaces, config, dataDir, force }: InitSettings & Options, starts: boolean): Promise<void> {
+  if (process.getuid?.() !== 0) throw new CliError('weir init needs root', { fix: 'run it with sudo' });
+  const { missingForDataplane } = await import('#main.js');
+  const isOther = config !== DEFAULT_CONFIG || dataDir !== undefined;
+  const problems = [
+    ...(force !== true && existsSync(config)
+      ? [`${config} exists already: --force changes its keys, and keeps the others.`]
+      : []),
+    ...interfaceProblems(interfaces),
+    ...(await missingForDataplane()).map(({ sentence }) => sentence),
+    ...(starts && !unitExists() ? [`There is no unit ${UNIT}: install the package, or give --no-start.`] : []),
+    ...(starts && groupId(GROUP) === undefined
+      ? [`There is no user ${GROUP}, as whom the unit runs: useradd --system ${GROUP}.`]
+      : []),
+    ...(starts && isOther
+      ? [
+          `${UNIT} reads ${DEFAULT_CONFIG} and keeps its data in /var/lib/weir: give --no-start, and change the units as docs/boot.md shows.`,
+        ]
+      : []),
+  ];
+  if (problems.length === 0) return;
+  if (problems.length === 1) throw new CliError((problems[0] ?? '').replace(/[.]$/, ''));
+  throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
+}
+
+/** Returns the files to write. Throws a `ConfigError` if the configuration would not be valid. */
+function draftsOf(settings: InitSettings & Options, { environment }: Terminal): Draft[] {
+  const policy = policyPath(settings);
+  const existing = existsSync(settings.config) ? readBoundedSync(settings.config, MOST_BYTES.config).toString() : null;
+  const text = existing === null ? configText(settings) : updatedConfig(existing, settings);
+  parseConfig(text, settings.config, environment);
+  const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
+  const after = before === null ? policyText(settings) : updatedPolicy(before, settings.mode);
+  return [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])];
+}
+
+/** Writes a file for root and the group of the node. A crash leaves the old or the new content. */
+function write({ path, text }: Draft): void {
+  mkdirSync(dirname(path), { recursive: true });
+  const draft = `${path}.new`;
+  const fd = openSync(draft, 'w', 0o640);
+  try {
+    fchmodSync(fd, 0o640);
+    chownSync(draft, 0, groupId(GROUP) ?? 0);
+    writeFileSync(fd, text);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+  renameSync(draft, path);
+}
+
+/** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
+async function show(settings: InitSettings, terminal: Terminal): Promise<void> {
+  const { config } = settings;
+  const client = createClient({ config }, terminal);
+  const active = await firstPolicy(client, policyPath(settings), settings.mode, terminal);
+  const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
+  terminal.out(`\n${statusText(await readStatus(client, readiness), styleOf(terminal))}\n${inForce(settings, active)}`);
+  if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
+}
+
+function inForce(settings: InitSettings, active: { readonly name: string; readonly mode: string }): string {
+  const { interfaces, mode } = settings;
+  const file = policyPath(settings);
+  const effect =
+    active.mode === 'audit'
+      ? 'nothing is denied; packets that the policy would deny are recorded'
+      : 'packets that the policy does not allow are denied';
+  const next: readonly (readonly [string, string])[] = [
+    ['weir findings', active.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
+    [`weir policy apply -f ${file}`, 'after each change of this file'],
+    active.mode === mode && mode === 'audit'
+      ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
+      : active.mode === mode
+        ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
+        : [`weir policy apply -f ${file} --name ${active.name} --mode ${mode}`, `put this file in force as ${mode}`],
+  ];
+  const width = Math.max(...next.map(([command]) => command.length));
+  return [
+    `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
+    'Next:',
+    ...next.map(([command, about]) => `  ${command.padEnd(width)}  ${about}`),
+    '',
+  ].join('\n');
+}
+
+function byHand(settings: InitSettings, wantsStart: boolean): string {
+  const { config, mode } = settings;
+  const file = policyPath(settings);
+  const unit = hasSystemd() ? `systemctl enable weir-guard.service ${UNIT} && systemctl restart ${UNIT}` : null;
+  const run = unit ?? `weir run --config ${config}`;
+  return [
+    wantsStart ? 'systemd does not run here, so the node is not started.' : 'The node is not started.',
+    `Until its policy is in force, policy.fallback decides: ${mode === 'audit' ? 'all packets pass' : 'all forwarded packets are denied'}.`,
+    'Next:',
+    `  ${run}`,
+    `  weir policy apply -f ${file} --config ${config} --wait`,
+    `  weir status --config ${config}`,
+    '',
+  ].join('\n');
+}

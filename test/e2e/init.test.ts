@@ -1,0 +1,158 @@
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+
+const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+const UNSEEN_PORT = '81';
+
+let topology: Topology;
+let folder: string;
+beforeAll(async () => {
+  topology = await createTopology('init');
+  await topology.node.must('sysctl', '-qw', 'net.ipv4.ip_forward=1');
+}, 60_000);
+beforeEach(async () => {
+  folder = await temporaryFolder('init');
+  return () => rmSync(folder, { recursive: true });
+});
+afterAll(() => topology?.remove());
+
+const file = () => join(folder, 'weir.yaml');
+const command = (...words: string[]) => topology.node.run(process.execPath, weir, ...words);
+const init = (...words: string[]) => command('init', '--config', file(), '--interfaces', ...words);
+const read = (name: string): unknown => parse(readFileSync(join(folder, name), 'utf8'));
+
+/** Whether a TCP packet from the client reaches the server, which resets the connection. */
+async function reaches(): Promise<boolean> {
+  const { stderr } = await topology.client.run(
+    ...(['timeout', '2', 'bash', '-c', `exec 3<>/dev/tcp/${ADDRESSES.server}/${UNSEEN_PORT}`] as const),
+  );
+  return stderr.includes('Connection refused');
+}
+const pings = async (): Promise<boolean> =>
+  (await topology.client.run('ping', '-c', '1', '-W', '2', ADDRESSES.server)).code === 0;
+
+describe('weir init', () => {
+  it('writes a trial: a valid configuration that lets all packets pass, and a policy in audit mode', async () => {
+    const { code, stdout, stderr } = await init('lan0,wan0');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.split('\n').slice(0, 3)).toEqual([
+      `wrote ${file()}`,
+      `wrote ${join(folder, 'policy.yaml')}`,
+      'systemd does not run here, so the node is not started.',
+    ]);
+    expect(read('weir.yaml')).toEqual({
+      version: 1,
+      node: { data_dir: '/var/lib/weir' },
+      dataplane: { interfaces: ['lan0', 'wan0'], non_ipv4: 'pass', reverse_path: 'off' },
+      policy: { fallback: 'allow' },
+    });
+    expect(read('policy.yaml')).toEqual({
+      name: 'gateway',
+      mode: 'audit',
+      policy: {
+        default_policy: 'deny',
+        source_groups: [
+          {
+            id: 'lan',
+            sources: { cidrs: ['10.77.1.0/24', '10.77.3.0/24'] },
+            rules: [{ id: 'ping', action: 'allow', match: { proto: 'icmp' } }],
+          },
+        ],
+      },
+    });
+    expect(readdirSync(folder).map((name) => (statSync(join(folder, name)).mode & 0o777).toString(8))).toEqual([
+      '640',
+      '640',
+    ]);
+    expect((await command('config', 'check', file())).code).toBe(0);
+  });
+
+  it('changes its own keys of an existing configuration with --force, and keeps other keys and comments', async () => {
+    const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [eth7], pickup: 0s }\n';
+    writeFileSync(file(), text);
+    const refused = await init('lan0,wan0', '--mode', 'enforce');
+    expect(refused).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `weir: ${file()} exists already: --force changes its keys, and keeps the others\n`,
+    });
+    expect([readFileSync(file(), 'utf8'), readdirSync(folder)]).toEqual([text, ['weir.yaml']]);
+
+    expect((await init('lan0,wan0', '--mode', 'enforce', '--force')).code).toBe(0);
+    expect(readFileSync(file(), 'utf8')).toContain('# mine');
+    expect(read('weir.yaml')).toEqual({
+      version: 1,
+      log: { level: 'warn' },
+      dataplane: { interfaces: ['lan0', 'wan0'], pickup: '0s', non_ipv4: 'drop', reverse_path: 'strict' },
+      policy: { fallback: 'deny' },
+    });
+  });
+
+  it('changes only the mode of an existing policy file', async () => {
+    const policy = 'name: mine # kept\nmode:   audit # for a week\npolicy: {default_policy: deny}\n';
+    writeFileSync(join(folder, 'policy.yaml'), policy);
+    expect((await init('lan0,wan0', '--mode', 'enforce')).code).toBe(0);
+    expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
+  });
+
+  it('prints the files with --dry-run, and writes nothing', async () => {
+    const { code, stdout } = await init('lan0,wan0', '--dry-run');
+    expect([code, stdout.split('\n')[0], readdirSync(folder)]).toEqual([0, `# ${file()}`, []]);
+  });
+
+  it('refuses interfaces that do not exist or do not forward with one sentence each, and writes nothing', async () => {
+    await topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=0');
+    const { code, stderr } = await init('lan9,wan0').finally(() =>
+      topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=1'),
+    );
+    expect([code, stderr, readdirSync(folder)]).toEqual([
+      1,
+      'weir: this machine cannot be configured:\n' +
+        '  There is no interface lan9: this machine has lan0, wan0.\n' +
+        '  IPv4 forwarding is off on wan0: run `sysctl -w net.ipv4.ip_forward=1`, and write net.ipv4.ip_forward=1 to a file in /etc/sysctl.d.\n',
+      [],
+    ]);
+  });
+
+  it('names a missing capability, and refuses a user other than root', async () => {
+    const words = [process.execPath, weir, 'init', '--config', file(), '--interfaces', 'lan0,wan0'];
+    const caps = '-all,+net_admin,+perfmon,+sys_admin,+dac_override';
+    const weak = await topology.node.run('setpriv', '--bounding-set', caps.replace(',+net_admin', ''), ...words);
+    expect([weak.code, weak.stderr]).toEqual([
+      1,
+      'weir: The capability CAP_NET_ADMIN is missing: run as root, or grant it\n',
+    ]);
+    const other = await topology.node.run('setpriv', '--reuid', '65534', '--clear-groups', ...words);
+    expect([other.code, other.stderr]).toEqual([1, 'weir: weir init needs root\n  → run it with sudo\n']);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('leads to a trial that denies nothing, and with --mode enforce to a node that denies', async () => {
+    const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['x'], pin_path: topology.pinPath } };
+    writeFileSync(file(), JSON.stringify({ version: 1, ...keys }));
+    for (const mode of ['audit', 'enforce']) {
+      expect((await init('lan0,wan0', '--mode', mode, '--force')).code).toBe(0);
+      const node = topology.node.start(process.execPath, [weir, 'run', '--config', file()]);
+      const ended = new Promise((resolve) => node.once('exit', resolve));
+      const config = ['--config', file()];
+      try {
+        await expect
+          .poll(async () => (await command('status', ...config)).stdout, { timeout: 20_000 })
+          .toContain('policy');
+        // Before the first policy the fallback decides, and before the end of a trial the trial.
+        expect(await reaches()).toBe(true);
+        const policy = join(folder, 'policy.yaml');
+        const applied = await command('policy', 'apply', '-f', policy, ...config, '--wait');
+        expect(applied.stdout).toContain(`gateway (${mode})`);
+        expect([await pings(), await reaches()]).toEqual([true, mode === 'audit']);
+      } finally {
+        node.kill();
+        await ended;
+      }
+    }
+  }, 90_000);
+});
