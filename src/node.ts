@@ -260,8 +260,8 @@ async function closed(api: Api): Promise<void> {
 }
 const GOODBYE_MS = 5_000;
 /**
- * How long after the start the main thread releases memory, which blocks it for about 80 ms. V8 shrinks the young
- * generation only if the thread has allocated little for five seconds.
+ * How long after the start the main thread releases memory, which blocks it for about 80 ms. V8 shrinks the
+ * young generation only if the thread has allocated little for five seconds.
  */
 const RELEASE_AFTER_MS = 10_000;
 /** The longest time for which the API and the observer wait for the policy to be in force. */
