@@ -214,8 +214,8 @@ export async function runNode(
         // The API listens first. A failure is thrown by the later `await`.
         peersListen.catch(() => {});
       }
-      // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit that is
-      // not ready in time.
+      // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit
+      // that is not ready in time.
       void system.started.then(() => manager?.ready());
       await listen('the API', api, config.api.listen);
       const bound = api.server.address() as AddressInfo | null;
