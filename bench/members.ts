@@ -142,7 +142,7 @@ function walkRows(): Row[] {
     return new MappedMemory(name, object.mapFd(name), maxEntries * valueSize);
   };
   const [flows, tags] = [memory('flows'), memory('flow_tags')];
-  const renewal = new FlowRenewal(object);
+  const renewal = new FlowRenewal(() => object);
   const sources = new Set(Array.from({ length: 100 }, (_, at) => SOURCES + at));
   const timed = (): number => {
     let best = Number.POSITIVE_INFINITY;

@@ -20,9 +20,10 @@ if ! clang=$(find_tool clang) || ! strip=$(find_tool llvm-strip) || [[ ! -e /usr
 fi
 
 mkdir -p dist/bpf
+# The paths in the objects are relative, so that each folder gives the same bytes.
 for name in third_party_hooks weir; do
   object=dist/bpf/$name.bpf.o
-  "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -I"/usr/include/$(uname -m)-linux-gnu" \
+  "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -ffile-prefix-map="$PWD=." -I"/usr/include/$(uname -m)-linux-gnu" \
     -c "$sources/$name.bpf.c" -o "$object.new"
   "$strip" -g "$object.new"
   mv "$object.new" "$object"

@@ -22,7 +22,8 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   # Node 20 has a code cache only for CommonJS. V8 compares only the length of the source with the cache, so
   # the caches must never be older than the bundles: they are removed before, and written last.
   "${bundle[@]}" dist/src/cli/weir.js $(find dist/src -name '*.worker.js') --format=cjs --entry-names='[name].bundle' \
-    --define:import.meta.url=importMetaUrl
+    --define:import.meta.url=importMetaUrl --minify-whitespace --minify-syntax --line-limit=160 \
+    --banner:js='(function (exports, require, module, importMetaUrl) {' --footer:js='})'
   for file in dist/node/*.bundle.js; do
     node bin/code-cache.cjs "$PWD/$file"
     printf "module.exports = require('../../bin/bundle.cjs').load(\`\${__dirname}/%s\`);\n" "$(basename "$file")" >"${file%.bundle.js}.cjs"

@@ -107,7 +107,8 @@ if ! cmp -s package-lock.json node_modules/.weir-lock 2>/dev/null; then
 fi
 
 [ "${1:-}" != --test ] || bash scripts/node-versions.sh --install
-# Without the API server, the suite leaves out the tests that need it.
+# Without the API servers, the suite leaves out the tests that need them.
 [[ "${1:-}" != --test && "${1:-}" != --trials ]] || bash scripts/kube-apiserver.sh --unless-failed || true
+[ "${1:-}" != --test ] || bash scripts/api-machinery.sh --unless-failed || true
 
 bash scripts/build.sh

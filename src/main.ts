@@ -10,6 +10,7 @@ import {
   openDatapath,
 } from '#dataplane/thread/datapath-thread.js';
 import type { Detached } from '#dataplane/thread/detach.js';
+import { mapLargeBlocks } from '#libc/memory-release.js';
 import { servicePlaneOptions } from './node-options.js';
 
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -21,6 +22,7 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
  * `reread` returns; if `reread` is null, SIGHUP ends the node too.
  */
 export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = null): Promise<number> {
+  mapLargeBlocks();
   // To open the datapath takes longest, so its thread begins while this thread loads the other code.
   const datapath = beginDatapath(read.config);
   try {

@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { type Observable, Subject } from 'rxjs';
 import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/address-owner.js';
 import type { MembersChanged } from '#contracts/datapath.js';
@@ -82,7 +81,7 @@ export class MemberDistribution {
   async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
     const storing = this.#store(stored);
     // A process that ends between the two must not find a member in the store that the kernel has removed.
-    if (changes.length > 0) await Promise.race([storing, pause(STORE_FIRST_MS, undefined, { ref: false })]);
+    if (changes.length > 0) await this.#storedOrLate(storing);
     // The names come first, so that they are known when the first packet passes by the new members.
     this.#name(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
@@ -198,6 +197,16 @@ export class MemberDistribution {
     } catch (failure) {
       this.#ports.trouble('the members of selectors cannot be stored', failure);
     }
+  }
+
+  #storedOrLate(storing: Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, STORE_FIRST_MS);
+      void storing.then(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
   }
 
   #noteChanged({ members, refused, uncompiled }: MembersChanged): void {

@@ -188,7 +188,8 @@ export const policiesResource: Resource = (api, { policies }) => {
         summary: 'Activate a stored policy without rewriting it',
         description:
           'The record keeps its revision and its ETag. The previously active policy stays stored, and a warning in the response names it. ' +
-          'If the policy is active already, nothing changes.',
+          'If the policy is active already, nothing changes. The exception is a restored data folder: the policy then replaces ' +
+          'the later one that the kernel enforces.',
         params: byId,
         querystring: activationQuery,
         response: {

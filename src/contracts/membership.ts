@@ -57,8 +57,16 @@ export type Members = { setOf(address: number): SelectorSet | undefined };
 /** Decides which groups with selectors apply to a source. */
 export type Membership = { readonly scope: SelectorScope; readonly members: Members };
 
-/** The input of the compiler and of the proof: a scope, and all members at one time. */
-export type ListedMembership = { readonly scope: SelectorScope; readonly list: MemberList };
+/**
+ * The input of the compiler and of the proof: a scope, and all members at one time. `former`: addresses and
+ * sets of members whose sets no address has now. The program has rules for them too, so that a deployment
+ * that is scaled from zero needs no compilation. `list.added` has their sets.
+ */
+export type ListedMembership = {
+  readonly scope: SelectorScope;
+  readonly list: MemberList;
+  readonly former?: Pick<MembershipChange, 'addresses' | 'sets'>;
+};
 
 /** A node without integrations: no selector is resolved. */
 export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };

@@ -1,4 +1,11 @@
-import type { MemberList, Members, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import type {
+  ListedMembership,
+  MemberList,
+  Members,
+  MembershipChange,
+  SelectorScope,
+  SelectorSet,
+} from '#contracts/membership.js';
 import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
@@ -12,6 +19,8 @@ import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } fro
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
+/** The bound on sets without addresses that a program has rules for. Each can need a rule list of its own. */
+const MAX_FORMER = 256;
 
 export type MembershipOptions = {
   /** The networks of pods, which replace the `podCIDRs` of the nodes. */
@@ -116,7 +125,7 @@ export class Memberships implements Members {
         this.#members.set(address, after);
         this.#sets.use(after);
       }
-      if (before !== undefined) this.#sets.release(before);
+      if (before !== undefined) this.#sets.release(before, address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
       const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
       lists.addresses.push(address);
@@ -150,6 +159,20 @@ export class Memberships implements Members {
       addresses: Uint32Array.from(this.#members.keys()),
       sets: Uint32Array.from([...this.#members.values()], ({ number }) => number),
       dropped: [],
+    };
+  }
+
+  /**
+   * Returns the last member of each set that no address has now: of the sets that became unused last. See
+   * `ListedMembership`.
+   */
+  former(): Required<ListedMembership>['former'] {
+    const found = this.#sets
+      .lastUnused(MAX_FORMER)
+      .flatMap(({ number, last }) => (last === undefined ? [] : [[last, number] as const]));
+    return {
+      addresses: Uint32Array.from(found, ([address]) => address),
+      sets: Uint32Array.from(found, ([, set]) => set),
     };
   }
 

@@ -1,7 +1,7 @@
 import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 
-/** A set and the number of addresses that have it. */
-export type CountedSet = SelectorSet & { uses: number };
+/** A set, the number of addresses that have it, and the address that lost it last. */
+export type CountedSet = SelectorSet & { uses: number; last?: number };
 
 /**
  * The bound on unused sets. A set of `n` keys counts `n + 1`. Unused sets are kept so that a deployment that
@@ -42,7 +42,8 @@ export class SelectorSets {
     if (set.uses++ === 0 && this.#unused.delete(set)) this.#unusedSize -= set.keys.length + 1;
   }
 
-  release(set: CountedSet): void {
+  release(set: CountedSet, address: number): void {
+    set.last = address;
     if (--set.uses > 0) return;
     this.#unused.add(set);
     this.#unusedSize += set.keys.length + 1;
@@ -65,6 +66,11 @@ export class SelectorSets {
       dropped.push(set.number);
     }
     return dropped;
+  }
+
+  /** Returns the sets that became unused last. */
+  lastUnused(most: number): readonly CountedSet[] {
+    return [...this.#unused].slice(-most);
   }
 
   /** All sets that were not dropped, those without addresses included. */

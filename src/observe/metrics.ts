@@ -37,6 +37,7 @@ export type Metrics = Omit<WorkMetrics, 'registry'> & {
   families(): readonly MetricFamily[];
 };
 
+const EVENT_LOOP_MS = 100;
 const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_active_${of}_total`);
 
 /**
@@ -46,7 +47,8 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_a
  */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
-  collectDefaultMetrics({ register: registry, prefix: 'weir_' });
+  // By default, the measurement of the event loop wakes the main thread 100 times a second.
+  collectDefaultMetrics({ register: registry, prefix: 'weir_', eventLoopMonitoringPrecision: EVENT_LOOP_MS });
   // Remove three gauges of `prom-client` whose names end in `_total`, because Prometheus reserves this suffix
   // for counters. The gauges without the suffix, which have a label `type`, remain.
   for (const name of MISNAMED) registry.removeSingleMetric(name);

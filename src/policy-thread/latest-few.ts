@@ -12,6 +12,12 @@ export class LatestFew<T> {
     return value;
   }
 
+  /** Forgets all values, and keeps this one. */
+  keepOnly(key: string, value: T): void {
+    this.#values.clear();
+    this.#values.set(key, value);
+  }
+
   keep(key: string, value: T): void {
     this.#values.delete(key);
     this.#values.set(key, value);

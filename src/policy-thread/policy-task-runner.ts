@@ -37,11 +37,13 @@ import { nodeOf, readText } from './read-text.js';
 import { inRecord } from './stored-text.js';
 
 const KEPT_POLICIES = 2;
+/** The thread keeps one policy if its text is larger: it has more than about 40,000 rules. */
+const LARGE_TEXT_BYTES = 4 * 1024 * 1024;
 const MOST_WAITING = 4;
 
 /**
  * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
- * policies that it explained, and as many that it parsed for a write. For any other policy, a task must
+ * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the others. For any other policy, a task must
  * include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
@@ -87,7 +89,9 @@ class PolicyTaskRunner {
     });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, parsed } = read;
-    this.#parsed.keep(work.key, parsed);
+    // An earlier policy of this size would take as much memory again, and shares nothing with this one.
+    if (text.body.byteLength > LARGE_TEXT_BYTES) this.#parsed.keepOnly(work.key, parsed);
+    else this.#parsed.keep(work.key, parsed);
     const base = text.form === 'envelope' ? '/policy' : '';
     return this.#withMembers(policy, work, (membership) => {
       const groups = parsed.parts.groups.map(({ group }) => group);

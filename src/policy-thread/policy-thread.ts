@@ -37,10 +37,10 @@ export type PolicyThreadOptions = {
 };
 
 /**
- * The size of the young generation in the V8 heap of the thread. Most objects of a large policy live long.
- * With the default size, the garbage collector would copy them repeatedly.
+ * The size of the young generation in the V8 heap of the thread. V8 keeps two thirds of it in memory after a
+ * large policy. A larger size makes writes no faster.
  */
-const YOUNG_HEAP_MIB = 96;
+const YOUNG_HEAP_MIB = 24;
 
 /** Returns a policy thread. The first call of `begin` or `perform` starts the worker thread. */
 export function createPolicyThread({

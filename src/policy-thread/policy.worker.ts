@@ -1,13 +1,24 @@
 import type { ProofSample } from '#contracts/proof-types.js';
+import { releaseMemory } from '#libc/memory-release.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
 import { createPolicyTaskRunner } from './policy-task-runner.js';
-import type { PolicyThreadRequests } from './policy-work.js';
+import type { PolicyThreadRequests, PolicyWork } from './policy-work.js';
+import { QuietRelease } from './quiet-release.js';
 
 const parent = new WorkerServer<PolicyThreadRequests>('the policy thread');
 const perform = createPolicyTaskRunner();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
+/** A policy with about 10,000 rules has a text of this size. */
+const LARGE_TEXT_BYTES = 1024 * 1024;
+const QUIET_MS = 500;
+const release = new QuietRelease(releaseMemory, QUIET_MS);
+
+function textOf(work: PolicyWork): Uint8Array | undefined {
+  if ('base' in work) return work.base.text?.body;
+  return 'text' in work ? work.text?.body : undefined;
+}
 
 /**
  * Stores the promise of a proof sample and returns its id. The main thread requests the sample with this id.
@@ -23,7 +34,9 @@ parent.serve(
   {
     begin: () => {},
     perform: (work) => {
+      const isLarge = (textOf(work)?.byteLength ?? 0) >= LARGE_TEXT_BYTES;
       const result = perform(work);
+      release.taskEnded({ isLarge });
       if (!('sample' in result)) return { result, sampleId: null };
       const { sample } = result;
       return { result: { ...result, sample: null }, sampleId: sample === null ? null : keep(sample) };

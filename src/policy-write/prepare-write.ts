@@ -206,7 +206,15 @@ async function prepareActivation(
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
-  if (record.active) {
+  // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
+  // activation of the active policy then replaces it. A pending change reserves generations of its own.
+  const isInForce = record.active && ports.adoptedGeneration() <= (await ports.policies.reservedGeneration());
+  if (record.active && !isInForce && write.terms !== undefined)
+    return refusal(
+      'nothing_activated',
+      'the kernel enforces a policy that the store does not have, so that nothing could go back',
+    );
+  if (isInForce) {
     const unchanged: Decision = {
       change: { generation: at.generation },
       created: false,
@@ -232,7 +240,7 @@ async function prepareActivation(
     const { detail } = refusalOfText({ ...prepared, problems });
     return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
   }
-  const decision = decideActivation(stored, located.active, at);
+  const decision = decideActivation(stored, record.active ? null : located.active, at);
   return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
 }
 

@@ -90,7 +90,8 @@ describe('members in the kernel', () => {
     const empty = change([], []);
     kernel.members.replace(empty);
     expect(kernel.members.uncompiled(empty, kernel.slots.slotInForce ?? 0)).toBe(1);
-    expect([passes(free), kernel.members.count]).toEqual([false, 1]);
+    // The address is closed, but no member any more.
+    expect([passes(free), kernel.members.count]).toEqual([false, 0]);
     activate(empty, judged);
     expect([passes(free), kernel.members.count]).toEqual([true, 0]);
   });
@@ -165,6 +166,24 @@ describe('members in the kernel', () => {
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
   });
 
+  test('get their rights at once with the set of a former member that the program was compiled with', () => {
+    const none = change([WEB, DB], []);
+    const former = change([], [[POD, DB.number]]);
+    kernel.activate(compile(pods, { membership: { scope, list: none, former } }));
+    kernel.members.replace(none);
+    expect([passes(https), passes(sql)]).toEqual([false, false]);
+    for (const [set, allowed] of [
+      [WEB, [false, false, 1]],
+      [DB, [false, true, 0]],
+    ] as const) {
+      const scaled = change([], [[POD + 1, set.number]]);
+      kernel.members.change(scaled);
+      const uncompiled = kernel.members.uncompiled(scaled, kernel.slots.slotInForce ?? 0);
+      const source = POD + 1;
+      expect([passes({ ...https, source }), passes({ ...sql, source }), uncompiled]).toEqual(allowed);
+    }
+  });
+
   test('that change while a program is staged are counted as uncompiled at its flip', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
@@ -216,7 +235,7 @@ describe('members in the kernel', () => {
         [[POD, 10]],
       ),
     );
-    expect([passes(https), passes({ ...sql, source: POD + 1 }), members.count]).toEqual([true, false, 2]);
+    expect([passes(https), passes({ ...sql, source: POD + 1 }), members.count]).toEqual([true, false, 1]);
     members.removeLeaving();
     expect([passes(https), members.count]).toEqual([true, 1]);
     other.unmap();
@@ -262,7 +281,7 @@ describe('a flow of an address whose members changed', () => {
   const renew = (given: MembershipChange): number => {
     const changed = kernel.members.change(given);
     awaitGracePeriod();
-    const renewal = new FlowRenewal(kernel.object);
+    const renewal = new FlowRenewal(() => kernel.object);
     const count = renewal.judgeAgain(changed);
     renewal.unmap();
     return count;

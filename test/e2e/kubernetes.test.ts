@@ -194,6 +194,24 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
     await expect.poll(async () => (await status()).objects).toMatchObject({ pods: 0 });
   });
 
+  it('passes the first packets of a deployment that is scaled from zero, without a compilation', async () => {
+    const compilations = async () => (await rig.node.log()).split('policy in force').length - 1;
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    await remove('a');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 2_000 }).toBe(false);
+    // This policy is compiled while no pod has the set of the deployment.
+    const other = { id: 'other', mode: 'enforce', sources: { ips: ['192.0.2.1'] }, rules: reaching(BATCH_PORT) };
+    const policy = { ...POLICY, source_groups: [...POLICY.source_groups, other] };
+    expect((await api('PUT', '/api/v1/policy', policy)).status).toBe(200);
+    const before = await compilations();
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);
+    expect(await compilations()).toBe(before);
+    await remove('a');
+    await expect.poll(() => passes(WEB_PORT), { timeout: 2_000 }).toBe(false);
+  });
+
   it('gives the new pod of an address none of the rights of the former pod, also by an open flow', async () => {
     await createPod('old', 'web');
     await expect.poll(() => passes(WEB_PORT), { timeout: 5_000 }).toBe(true);

@@ -12,16 +12,30 @@ import type { ApiServer } from '#kubernetes/api-client.js';
 import { makeCertificate, makeClientCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
 import { freePort } from '#test/sockets/free-port.js';
 
-const SCRIPT = fileURLToPath(new URL('../../scripts/kube-apiserver.sh', import.meta.url));
-const BIN = execFileSync('bash', [SCRIPT, '--folder'], { encoding: 'utf8' }).trim();
+/** The folder of the programs that a script builds. */
+function builtBy(script: string): string {
+  const path = fileURLToPath(new URL(`../../scripts/${script}.sh`, import.meta.url));
+  return execFileSync('bash', [path, '--folder'], { encoding: 'utf8' }).trim();
+}
+
+const BIN = builtBy('kube-apiserver');
+const MACHINERY_BIN = builtBy('api-machinery');
 const ADMIN_TOKEN = 'admin-token';
 const ETCD_ENV = { ...process.env, ETCDCTL_API: '3' };
 const READY_MS = 40_000;
+/** `api-machinery` responds with 429 to more requests at the same time. Watches do not count. */
+export const MACHINERY_REQUESTS = 4;
 
 /** Whether `npm run kube-apiserver` has built the API server on this machine. */
 export const HAS_KUBE_API = existsSync(join(BIN, 'kube-apiserver'));
 
 export const KUBECTL = join(BIN, 'kubectl');
+
+/** Whether `npm run api-machinery` has built its server too. Its tests use the kubectl of the other one. */
+export const HAS_MACHINERY = HAS_KUBE_API && existsSync(join(MACHINERY_BIN, 'api-machinery'));
+
+/** `api-machinery`: today's libraries, without RBAC, service accounts and validation of values. */
+export type KubeServer = 'kube-apiserver' | 'api-machinery';
 
 type Json = Readonly<Record<string, unknown>>;
 export type Answer = { readonly status: number; readonly body: Json & { readonly message?: string } };
@@ -45,12 +59,15 @@ export class KubeApi {
   #api: ChildProcess | null = null;
   #backups = 0;
 
-  private constructor(ports: readonly [number, number, number]) {
+  private constructor(
+    ports: readonly [number, number, number],
+    readonly server: KubeServer,
+  ) {
     this.#ports = ports;
   }
 
-  static async start(): Promise<KubeApi> {
-    const kube = new KubeApi([await freePort(), await freePort(), await freePort()]);
+  static async start(server: KubeServer = 'kube-apiserver'): Promise<KubeApi> {
+    const kube = new KubeApi([await freePort(), await freePort(), await freePort()], server);
     try {
       execFileSync('openssl', 'ecparam -name prime256v1 -genkey -noout -out sa.key'.split(' '), { cwd: kube.folder });
       writeFileSync(join(kube.folder, 'tokens.csv'), `${ADMIN_TOKEN},admin,admin,system:masters\n`);
@@ -163,6 +180,13 @@ export class KubeApi {
 
   startApi(): void {
     const [port, etcd] = this.#ports;
+    if (this.server === 'api-machinery') {
+      this.#api = this.#spawn(join(MACHINERY_BIN, 'api-machinery'), 'api.log', [
+        ...[`--etcd=http://127.0.0.1:${etcd}`, `--port=${port}`, '--cert=server.pem', '--key=server.key'],
+        ...[`--token=${ADMIN_TOKEN}`, '--uncached=namespaces', `--max-requests-in-flight=${MACHINERY_REQUESTS}`],
+      ]);
+      return;
+    }
     this.#api = this.#spawn(join(BIN, 'kube-apiserver'), 'api.log', [
       ...[`--etcd-servers=http://127.0.0.1:${etcd}`, '--bind-address=127.0.0.1', `--secure-port=${port}`],
       // A network namespace may have no default route, by which the server would find its own address.
@@ -185,10 +209,12 @@ export class KubeApi {
   async ready(): Promise<void> {
     for (const until = Date.now() + READY_MS; ; await pause(50)) {
       const answer = await this.send('GET', '/readyz').catch(() => null);
+      if (answer?.status === 200 && this.server === 'api-machinery')
+        await this.send('POST', '/api/v1/namespaces', { metadata: { name: 'default' } });
       // A server that starts has no default namespace yet.
       if (answer?.status === 200 && (await this.send('GET', '/api/v1/namespaces/default')).status === 200) return;
       if (Date.now() > until)
-        throw new Error(`kube-apiserver does not start: ${readFileSync(this.#file('api.log'), 'utf8').slice(-2_000)}`);
+        throw new Error(`${this.server} does not start: ${readFileSync(this.#file('api.log'), 'utf8').slice(-2_000)}`);
     }
   }
 
@@ -241,7 +267,8 @@ export class KubeApi {
 
   #startEtcd(): void {
     const client = `http://127.0.0.1:${this.#ports[1]}`;
-    this.#etcd = this.#spawn('etcd', 'etcd.log', [
+    const etcd = this.server === 'api-machinery' ? join(MACHINERY_BIN, 'etcd') : 'etcd';
+    this.#etcd = this.#spawn(etcd, 'etcd.log', [
       ...['--data-dir', this.#file('etcd'), '--listen-client-urls', client, '--advertise-client-urls', client],
       ...['--listen-peer-urls', `http://127.0.0.1:${this.#ports[2]}`, '--unsafe-no-fsync', ...this.#peerOptions()],
     ]);

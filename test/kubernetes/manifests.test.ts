@@ -8,7 +8,7 @@ import { parseAllDocuments } from 'yaml';
 import { parseConfig } from '#config/load.js';
 import { readPolicyText } from '#config/policy-text.js';
 import { validateEnvelope } from '#policy/check/validate.js';
-import { HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, HAS_MACHINERY, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
 
 const OVERLAYS = ['calico', 'cilium-chained', 'bridge', 'gateway'] as const;
 type Overlay = (typeof OVERLAYS)[number];
@@ -47,13 +47,70 @@ function containerOf(overlay: Overlay): Container {
   return set.spec.template.spec.containers[0];
 }
 
+/** The collection of each kind of object in the manifests. */
+const COLLECTIONS: Readonly<Record<string, string>> = {
+  Namespace: '/api/v1/namespaces',
+  ServiceAccount: '/api/v1/namespaces/weir-system/serviceaccounts',
+  ConfigMap: '/api/v1/namespaces/weir-system/configmaps',
+  DaemonSet: '/apis/apps/v1/namespaces/weir-system/daemonsets',
+  ClusterRole: '/apis/rbac.authorization.k8s.io/v1/clusterroles',
+  ClusterRoleBinding: '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings',
+};
+
+async function buildOverlays(): Promise<void> {
+  for (const overlay of OVERLAYS) {
+    const folder = repository(`deploy/kubernetes/overlays/${overlay}`);
+    built.set(overlay, (await promisify(execFile)(KUBECTL, ['kustomize', folder])).stdout);
+  }
+}
+
+describe.runIf(HAS_MACHINERY)("manifests of Kubernetes and the fields that today's Kubernetes has", () => {
+  let kube: KubeApi;
+  beforeAll(async () => {
+    await buildOverlays();
+    kube = await KubeApi.start('api-machinery');
+  }, 60_000);
+  afterAll(() => kube.remove());
+
+  /** Sends an object with strict field validation, and stores nothing. Returns the message of a refusal. */
+  async function refusalOf(kind: string, text: string): Promise<string | null> {
+    const path = `${COLLECTIONS[kind]}?fieldValidation=Strict&dryRun=All`;
+    const { status, body } = await kube.send('POST', path, JSON.parse(text) as Readonly<Record<string, unknown>>);
+    return status === 201 ? null : (body.message ?? String(status));
+  }
+
+  it('are compared with Kubernetes 1.36 or later', async () => {
+    const { major, minor } = (await kube.send('GET', '/version')).body as { readonly major: string; minor: string };
+    expect([major, Number.parseInt(minor, 10) >= 36]).toEqual(['1', true]);
+  });
+
+  it.each(OVERLAYS)('%s has only fields that this server has', async (overlay) => {
+    const refusals = manifestsOf(overlay).map(async (manifest) => [
+      manifest.kind,
+      await refusalOf(manifest.kind, JSON.stringify(manifest)),
+    ]);
+    expect(await Promise.all(refusals)).toEqual(manifestsOf(overlay).map(({ kind }) => [kind, null]));
+  });
+
+  it.each([
+    ['"maxUnavailable":', '"maxUnavailabel":', 'unknown field "spec.updateStrategy.rollingUpdate.maxUnavailabel"'],
+    [
+      '"appArmorProfile":',
+      '"appArmourProfile":',
+      'unknown field "spec.template.spec.containers[0].securityContext.appArmourProfile"',
+    ],
+    ['"failureThreshold":60', '"failureThreshold":"60"', 'into Go struct field'],
+  ])('a field %s that is %s is refused', async (field, wrong, message) => {
+    const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
+    expect(set).toContain(field);
+    expect(await refusalOf('DaemonSet', set.replace(field, wrong))).toContain(message);
+  });
+});
+
 describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () => {
   let kube: KubeApi;
   beforeAll(async () => {
-    for (const overlay of OVERLAYS) {
-      const folder = repository(`deploy/kubernetes/overlays/${overlay}`);
-      built.set(overlay, (await promisify(execFile)(KUBECTL, ['kustomize', folder])).stdout);
-    }
+    await buildOverlays();
     kube = await KubeApi.start();
   }, 60_000);
   afterAll(() => kube.remove());

@@ -181,6 +181,22 @@ describe('the numbers of sets', () => {
     return memberships.take();
   };
 
+  test('have the last address of a set that no address has any more', () => {
+    const memberships = start([web]);
+    const labels = { app: 'web' };
+    list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
+    memberships.take();
+    const set = memberships.setOf(X)?.number;
+    expect(memberships.former().addresses).toHaveLength(0);
+    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.take();
+    expect(memberships.former()).toEqual({ addresses: Uint32Array.of(X), sets: Uint32Array.of(set ?? 0) });
+    const again = pod('c', { addresses: [X], labels, version: 3 });
+    memberships.objects('prod', PODS, { type: 'changed', object: again });
+    memberships.take();
+    expect(memberships.former().addresses).toHaveLength(0);
+  });
+
   test('stay while a set is unused, up to the bound', () => {
     const memberships = start(SELECTORS);
     list(memberships, PODS, []);

@@ -1,3 +1,5 @@
+import type { ServerResponse } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
 import type { Scope } from '#kubernetes/scopes.js';
@@ -82,6 +84,46 @@ describe('reflector', () => {
       { type: 'deleted', uid: 'a', version: 6 },
       { type: 'deleted', uid: 'b', version: 7 },
     ]);
+  });
+
+  it('reads an event that comes alone at once, and leaves 30 ms between two reads', async () => {
+    let watch: ServerResponse | undefined;
+    const server = await ScriptedServer.start((asked, response) => {
+      if (!isWatch(asked)) sendList(response, 5, []);
+      else {
+        watch = response;
+        response.write(lineOf('ADDED', podOf('a', 6)));
+      }
+    });
+    const recording = record(server);
+    await recording.until(changeOf('6'));
+    const read = performance.now();
+    watch?.write(lineOf('ADDED', podOf('b', 7)));
+    watch?.write(lineOf('ADDED', podOf('c', 8)));
+    await recording.until(changeOf('7'));
+    expect(performance.now() - read).toBeGreaterThan(25);
+    expect(recording.messages.at(-1)).toEqual({ type: 'changed', object: { uid: 'c', version: '8' } });
+  });
+
+  it('delivers the events that arrived between two reads before the connection broke', async () => {
+    let watch: ServerResponse | undefined;
+    let isBroken = false;
+    const server = await ScriptedServer.start((asked, response) => {
+      if (isBroken) response.destroy();
+      else if (!isWatch(asked)) sendList(response, 5, []);
+      else {
+        watch = response;
+        response.write(lineOf('ADDED', podOf('a', 6)));
+      }
+    });
+    const recording = record(server);
+    await recording.until(changeOf('6'));
+    isBroken = true;
+    watch?.write(lineOf('DELETED', podOf('a', 7)));
+    // The event has arrived, and the next read is not due yet.
+    await pause(10);
+    watch?.destroy();
+    await recording.until(({ type }) => type === 'deleted', 3_000);
   });
 
   it('delivers each event once and in order, wherever the connection breaks', { timeout: 60_000 }, async () => {

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
 import type { Scope } from '#kubernetes/scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
-import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -15,11 +15,19 @@ function namespaceOf(value: unknown): NamespaceRecord {
   return (value as { readonly metadata: NamespaceRecord }).metadata;
 }
 
-describe.runIf(HAS_KUBE_API)('reflector of a real API server', { timeout: 60_000 }, () => {
+describe.each([
+  ['kube-apiserver', HAS_KUBE_API],
+  ['api-machinery', HAS_MACHINERY],
+] as const)('reflector of a real API server: %s', { timeout: 60_000 }, (server, isBuilt) => {
+  if (!isBuilt) {
+    it.skip('is not built on this machine');
+    return;
+  }
+  const hasAccounts = server === 'kube-apiserver';
   let kube: KubeApi;
   const ends: (() => Promise<void> | void)[] = [];
   beforeAll(async () => {
-    kube = await KubeApi.start();
+    kube = await KubeApi.start(server);
     await kube.createNamespace('shop');
   });
   afterEach(async () => {
@@ -110,26 +118,29 @@ describe.runIf(HAS_KUBE_API)('reflector of a real API server', { timeout: 60_000
     expect(watch).toEqual({ status: 200, body: {} });
   });
 
-  it('keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token', async () => {
-    let token = await kube.createAccount('weir', ['pods']);
-    const proxy = await proxyOf();
-    const recording = record(kube.as(() => token, proxy.url));
-    await recording.untilPhase('watching');
-    await kube.must('DELETE', '/api/v1/namespaces/default/serviceaccounts/weir');
-    // The server caches an accepted token for some seconds.
-    await vi.waitFor(async () => expect((await kube.send('GET', PODS, undefined, token)).status).toBe(401), 15_000);
-    await kube.createPod('after-the-end');
-    await vi.waitFor(() => expect(named(recording, 'after-the-end')).toBeDefined());
-    expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
-    proxy.cut();
-    expect((await recording.untilPhase('unauthorized')).reason).toBe('401: Unauthorized');
-    expect(named(recording, 'after-the-end')).toBeDefined();
-    await kube.must('POST', '/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'weir' } });
-    token = await kube.newToken('weir');
-    await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 10_000);
-  });
+  it.runIf(hasAccounts)(
+    'keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token',
+    async () => {
+      let token = await kube.createAccount('weir', ['pods']);
+      const proxy = await proxyOf();
+      const recording = record(kube.as(() => token, proxy.url));
+      await recording.untilPhase('watching');
+      await kube.must('DELETE', '/api/v1/namespaces/default/serviceaccounts/weir');
+      // The server caches an accepted token for some seconds.
+      await vi.waitFor(async () => expect((await kube.send('GET', PODS, undefined, token)).status).toBe(401), 15_000);
+      await kube.createPod('after-the-end');
+      await vi.waitFor(() => expect(named(recording, 'after-the-end')).toBeDefined());
+      expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
+      proxy.cut();
+      expect((await recording.untilPhase('unauthorized')).reason).toBe('401: Unauthorized');
+      expect(named(recording, 'after-the-end')).toBeDefined();
+      await kube.must('POST', '/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'weir' } });
+      token = await kube.newToken('weir');
+      await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 10_000);
+    },
+  );
 
-  it('reports 403 with the sentence of the server', async () => {
+  it.runIf(hasAccounts)('reports 403 with the sentence of the server', async () => {
     const token = await kube.createAccount('nodes-only', ['nodes']);
     const recording = record(kube.as(() => token));
     expect((await recording.untilPhase('forbidden')).reason).toMatch(

@@ -178,8 +178,13 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
     ...edges([...closed, ...[...networks.values()].flat()]),
   ]);
   const addresses = [...sources].filter(() => random.chance(0.5));
+  const former = [...sources].filter((source) => !addresses.includes(source) && random.chance(0.2));
   return {
     scope: { resolved, closed, networks },
+    former: {
+      addresses: Uint32Array.from(former),
+      sets: Uint32Array.from(former, () => random.between(1, added.length)),
+    },
     list: {
       added,
       dropped: [],

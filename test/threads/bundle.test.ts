@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import type { Script } from 'node:vm';
@@ -15,8 +15,9 @@ const { compile, execute } = createRequire(import.meta.url)(built('../bin/bundle
 let file: string;
 beforeEach(() => {
   file = join(temporaryFolder(), 'example.bundle.js');
-  writeFileSync(file, '"use strict"; /* ä */ exports.answer = (() => 42)(); exports.of = importMetaUrl;');
+  writeFileSync(file, wrapped('"use strict"; exports.answer = (() => 42)(); exports.of = importMetaUrl;'));
 });
+const wrapped = (body: string): string => `(function (exports, require, module, importMetaUrl) {\n${body}\n})`;
 const cache = (): void => void execFileSync(process.execPath, [built('../bin/code-cache.cjs'), file]);
 const exported = (): unknown => ({ answer: 42, of: `file://${file}` });
 
@@ -44,10 +45,16 @@ test('the build has written a code cache for the command and for each thread', (
   expect(bundles.filter((name) => !existsSync(built(`node/${name}.cache`)))).toEqual([]);
 });
 
+test('each bundle has ASCII characters only', () => {
+  const bundles = readdirSync(built('node')).filter((name) => name.endsWith('.bundle.js'));
+  const others = bundles.filter((name) => readFileSync(built(`node/${name}`)).some((byte) => byte > 0x7f));
+  expect([bundles.length > 0, others]).toEqual([true, []]);
+});
+
 test('the code cache is of no other bundle: a source of another length is compiled', () => {
   cache();
   rmSync(file);
-  writeFileSync(file, 'exports.other = true;');
+  writeFileSync(file, wrapped('exports.other = true;'));
   const script = compile(file);
   expect([script.cachedDataRejected, execute(script, file)]).toEqual([true, { other: true }]);
 });

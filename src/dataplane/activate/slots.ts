@@ -4,7 +4,7 @@ import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } fr
 import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import { MappedMemory } from '#libc/mapped-memory.js';
+import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 import { sha256 } from './image-digest.js';
 
 /** The largest epoch. The next higher bit is `JUDGE_AGAIN` in the judgement of a flow. */
@@ -29,7 +29,7 @@ export const ACTIVE = {
  * idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in force.
  */
 export class Slots {
-  readonly #program: MappedMemory;
+  readonly #programFd: number;
   readonly #active: MappedMemory;
   readonly #directUntil: BigUint64Array;
   #staged = false;
@@ -49,7 +49,7 @@ export class Slots {
     fds: { readonly program: number; readonly active: number },
     readonly slotLines: number,
   ) {
-    this.#program = new MappedMemory('program', fds.program, 2 * slotLines * LINE_BYTES);
+    this.#programFd = fds.program;
     this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
@@ -97,13 +97,15 @@ export class Slots {
     const header = this.#headerInForce();
     if (header === null) return null;
     const { base, lines, generation, sinceMs } = header;
-    const first = this.#program.words.slice(base * LINE_WORDS, (base + 1) * LINE_WORDS);
-    first[HEADER.generationLow] = 0;
-    first[HEADER.generationHigh] = 0;
-    // The image of another layout has no time, and other fields in its place.
-    if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
-    const rest = this.#program.words.subarray((base + 1) * LINE_WORDS, (base + lines) * LINE_WORDS);
-    return { generation, sinceMs, lines, imageSha256: sha256(first, rest) };
+    const imageSha256 = this.#mapped(base, lines, (words) => {
+      const first = words.slice(0, LINE_WORDS);
+      first[HEADER.generationLow] = 0;
+      first[HEADER.generationHigh] = 0;
+      // The image of another layout has no time, and other fields in its place.
+      if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
+      return sha256(first, words.subarray(LINE_WORDS));
+    });
+    return { generation, sinceMs, lines, imageSha256 };
   }
 
   /** Returns the generation in force with its time; null if no image is in force. */
@@ -125,11 +127,11 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.awaitIdle();
-    const base = this.idleSlot * this.slotLines * LINE_WORDS;
-    const words = this.#program.words;
-    words.set(image.words, base);
-    words[base + HEADER.generationLow] = generation % 0x1_0000_0000;
-    words[base + HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
+    this.#mapped(this.idleSlot * this.slotLines, image.lines, (words) => {
+      words.set(image.words);
+      words[HEADER.generationLow] = generation % 0x1_0000_0000;
+      words[HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
+    });
     this.#staged = true;
   }
 
@@ -146,11 +148,12 @@ export class Slots {
   flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
-    const base = this.idleSlot * this.slotLines;
-    const words = this.#program.words.subarray(base * LINE_WORDS, (base + 1) * LINE_WORDS);
-    const sinceMs = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
-    words[HEADER.sinceLow] = sinceMs % 0x1_0000_0000;
-    words[HEADER.sinceHigh] = Math.floor(sinceMs / 0x1_0000_0000);
+    const sinceMs = this.#mapped(this.idleSlot * this.slotLines, 1, (words) => {
+      const since = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
+      words[HEADER.sinceLow] = since % 0x1_0000_0000;
+      words[HEADER.sinceHigh] = Math.floor(since / 0x1_0000_0000);
+      return since;
+    });
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
@@ -166,8 +169,9 @@ export class Slots {
     const header = other.#headerInForce();
     if (header === null) return;
     const { base, lines } = header;
-    const words = other.#program.words.subarray(base * LINE_WORDS, (base + lines) * LINE_WORDS);
-    this.#program.words.set(words, (base === 0 ? 0 : this.slotLines) * LINE_WORDS);
+    other.#mapped(base, lines, (words) => {
+      this.#mapped(base === 0 ? 0 : this.slotLines, lines, (own) => own.set(words));
+    });
   }
 
   /**
@@ -258,8 +262,23 @@ export class Slots {
   }
 
   unmap(): void {
-    this.#program.unmap();
     this.#active.unmap();
+  }
+
+  /**
+   * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns. To
+   * keep both slots mapped would add their size to the resident memory: 64 MiB for 100,000 rules.
+   */
+  #mapped<T>(line: number, lines: number, use: (words: Uint32Array) => T): T {
+    const from = line * LINE_BYTES;
+    const before = from % PAGE_BYTES;
+    const bytes = before + lines * LINE_BYTES;
+    const memory = new MappedMemory('program', this.#programFd, bytes, { offset: from - before });
+    try {
+      return use(memory.words.subarray(before / 4));
+    } finally {
+      memory.unmap();
+    }
   }
 
   #word(): number {
@@ -272,10 +291,11 @@ export class Slots {
     const base = (word & 1) * this.slotLines;
     // The first five 32-bit words of an image have the same meaning in every layout version. So this code can
     // also read the image of an earlier build.
-    const words = this.#program.words.subarray(base * LINE_WORDS, (base + 1) * LINE_WORDS);
-    const [magic, , lines = 0] = words;
-    if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
-    return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
+    return this.#mapped(base, 1, (words) => {
+      const [magic, , lines = 0] = words;
+      if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
+      return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
+    });
   }
 }
 

@@ -30,19 +30,10 @@ const TAGS_HIGH = 0x7f7f_7f7f;
 
 /** Makes the datapath classify flows again whose opener has other rights now. */
 export class FlowRenewal {
-  readonly #flows: MappedMemory;
-  readonly #tags: MappedMemory;
-  readonly #judgements: BigUint64Array;
-  readonly #sets: number;
+  #mapped: MappedTable | undefined;
 
-  constructor(object: BpfObject) {
-    const flows = object.mapFd('flows');
-    const { maxEntries } = mapShape(flows);
-    this.#sets = maxEntries / WAYS;
-    this.#flows = new MappedMemory('flows', flows, maxEntries * FLOW_STRUCT_BYTES);
-    this.#tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), this.#sets * 8, { readOnly: true });
-    this.#judgements = new BigUint64Array(this.#flows.buffer);
-  }
+  /** `object` returns the loaded object: growing replaces the object, and keeps the flow table. */
+  constructor(private readonly object: () => Pick<BpfObject, 'mapFd'>) {}
 
   /**
    * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
@@ -50,37 +41,57 @@ export class FlowRenewal {
    * of the sources have changed.
    */
   judgeAgain(sources: ReadonlySet<number>): number {
-    const tags = this.#tags.words;
+    // Only nodes with members map the table: the mapping adds to the resident memory of the process.
+    this.#mapped ??= mapTable(this.object());
+    const table = this.#mapped;
+    const tags = table.tags.words;
     let count = 0;
-    for (let set = 0; set < this.#sets; set++) {
+    for (let set = 0; set < table.sets; set++) {
       const low = u32At(tags, 2 * set) & TAGS_LOW;
       const high = u32At(tags, 2 * set + 1) & TAGS_HIGH;
       if ((low | high) === 0) continue;
       for (let way = 0; way < WAYS; way++) {
         const tag = way < 4 ? low >>> (8 * way) : high >>> (8 * (way - 4));
-        if ((tag & 0x7f) !== 0 && this.#judge(way * this.#sets + set, sources)) count += 1;
+        if ((tag & 0x7f) !== 0 && judge(table, way * table.sets + set, sources)) count += 1;
       }
     }
     return count;
   }
 
   unmap(): void {
-    this.#flows.unmap();
-    this.#tags.unmap();
+    this.#mapped?.flows.unmap();
+    this.#mapped?.tags.unmap();
+    this.#mapped = undefined;
   }
+}
 
-  #judge(line: number, sources: ReadonlySet<number>): boolean {
-    const words = this.#flows.words;
-    const at = line * WORDS;
-    if (u32At(words, at + USE) >>> 16 !== KEY_USED) return false;
-    const isHigh = ((u32At(words, at + FLAGS) >>> FLAGS_SHIFT) & OPENED_BY_HIGH) !== 0;
-    if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
-    const place = line * LONGS + JUDGEMENT;
-    const before = Atomics.load(this.#judgements, place);
-    // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
-    if (before >> 32n === 0n || (before & AGAIN) !== 0n) return false;
-    // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
-    // period. If another flow takes the cache line, its next packet classifies it once more.
-    return Atomics.compareExchange(this.#judgements, place, before, before | AGAIN) === before;
-  }
+type MappedTable = {
+  readonly flows: MappedMemory;
+  readonly tags: MappedMemory;
+  readonly judgements: BigUint64Array;
+  readonly sets: number;
+};
+
+function mapTable(object: Pick<BpfObject, 'mapFd'>): MappedTable {
+  const fd = object.mapFd('flows');
+  const { maxEntries } = mapShape(fd);
+  const sets = maxEntries / WAYS;
+  const flows = new MappedMemory('flows', fd, maxEntries * FLOW_STRUCT_BYTES);
+  const tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), sets * 8, { readOnly: true });
+  return { flows, tags, judgements: new BigUint64Array(flows.buffer), sets };
+}
+
+function judge({ flows, judgements }: MappedTable, line: number, sources: ReadonlySet<number>): boolean {
+  const { words } = flows;
+  const at = line * WORDS;
+  if (u32At(words, at + USE) >>> 16 !== KEY_USED) return false;
+  const isHigh = ((u32At(words, at + FLAGS) >>> FLAGS_SHIFT) & OPENED_BY_HIGH) !== 0;
+  if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
+  const place = line * LONGS + JUDGEMENT;
+  const before = Atomics.load(judgements, place);
+  // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
+  if (before >> 32n === 0n || (before & AGAIN) !== 0n) return false;
+  // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
+  // period. If another flow takes the cache line, its next packet classifies it once more.
+  return Atomics.compareExchange(judgements, place, before, before | AGAIN) === before;
 }

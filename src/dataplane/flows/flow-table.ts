@@ -27,13 +27,19 @@ export type FoundFlows = {
  * table.
  */
 export class FlowTable {
-  readonly #lines: MappedFlows;
+  readonly #map: () => MappedFlows;
+  /**
+   * The table in mapped memory while a `find` reads it. A permanent mapping would add the whole table to the
+   * resident memory of the process: 32 MiB with the default capacity.
+   */
+  #lines: MappedFlows | undefined;
+  #readers = 0;
   readonly #request = new Uint8Array(CUT_REQUEST.bytes);
   readonly #cut: TestRun;
   #closed = false;
 
-  constructor(lines: MappedFlows, cutFd: number) {
-    this.#lines = lines;
+  constructor(map: () => MappedFlows, cutFd: number) {
+    this.#map = map;
     this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }
 
@@ -42,12 +48,21 @@ export class FlowTable {
    * flow table, and yields to the thread's other tasks every `TURN_MS` milliseconds.
    */
   async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
-    const least = new LeastFlows(limit, after);
+    this.#lines ??= this.#map();
+    this.#readers++;
+    try {
+      return await this.#find(this.#lines, test, new LeastFlows(limit, after));
+    } finally {
+      if (--this.#readers === 0) this.#unmap();
+    }
+  }
+
+  async #find(lines: MappedFlows, test: FlowTest, least: LeastFlows): Promise<FoundFlows> {
     let matched = 0;
     let began = performance.now();
     const words = new Uint32Array(FLOW_BYTES / 4);
-    for (let line = 0; line < this.#lines.count; line++) {
-      if (this.#lines.read(line, words) && test(words, 0)) {
+    for (let line = 0; line < lines.count; line++) {
+      if (lines.read(line, words) && test(words, 0)) {
         matched++;
         least.offer(words, 0);
       }
@@ -62,7 +77,12 @@ export class FlowTable {
   /** Unmaps the flow table. A pending `find` rejects. */
   close(): void {
     this.#closed = true;
-    this.#lines.unmap();
+    this.#unmap();
+  }
+
+  #unmap(): void {
+    this.#lines?.unmap();
+    this.#lines = undefined;
   }
 
   /** Ends these flows in the kernel. Returns the number of flows that still existed. */

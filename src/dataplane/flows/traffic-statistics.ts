@@ -69,11 +69,12 @@ export class TrafficStatistics {
     this.#flowSweep = new FlowSweep({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#refusals = new FlowTablePressure(object.mapFd('counters'));
     this.#flows = new FlowTable(
-      new MappedFlows({
-        flows: object.mapFd('flows'),
-        tallies: object.mapFd('tallies'),
-        rankHits: object.mapFd('rank_hits'),
-      }),
+      () =>
+        new MappedFlows({
+          flows: object.mapFd('flows'),
+          tallies: object.mapFd('tallies'),
+          rankHits: object.mapFd('rank_hits'),
+        }),
       object.programFd('weir_cut'),
     );
   }

@@ -33,8 +33,9 @@ export class Members {
     for (const [, number] of this.#table.members()) this.#sets.use(number, 1);
   }
 
+  /** The number of addresses with an owner: without those that the last list did not have. */
   get count(): number {
-    return this.#table.count;
+    return this.#table.count - this.#leaving.size;
   }
 
   /** Number of addresses that are closed because a table is full. */

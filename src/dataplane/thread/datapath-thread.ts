@@ -188,7 +188,13 @@ class DatapathThread implements BegunDatapath {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
     };
-    const given = { entry: 'node/datapath.worker.cjs', name: "the datapath's thread", workerData };
+    const given = {
+      entry: 'node/datapath.worker.cjs',
+      name: "the datapath's thread",
+      workerData,
+      // The images of programs are outside of V8's heap. With the default of 48 MiB, V8 keeps 16 MiB after a write.
+      resourceLimits: { maxYoungGenerationSizeMb: 12 },
+    };
     return new WorkerClient(given, {
       received: (message) => {
         if (message.kind === 'change') this.#tell(message.change);

@@ -23,7 +23,7 @@ export class OpenDatapath {
     const { object, slots } = upgrade.loaded;
     this.lent = new LentObjects(object);
     try {
-      this.#flowRenewal = new FlowRenewal(object);
+      this.#flowRenewal = new FlowRenewal(() => this.loaded.object);
       this.#trafficStatistics = new TrafficStatistics(object, slots, undefined, groupCounters);
     } catch (failure) {
       this.lent.close();

@@ -118,7 +118,8 @@ export class LocalKubernetes {
     // After this time, members of other integrations must not wait for an integration without a list.
     this.#messages.open();
     await this.#messages.flushed();
-    return { scope: this.#memberships.scope, list: plainChange(this.#memberships.list()) };
+    const { scope } = this.#memberships;
+    return { scope, list: plainChange(this.#memberships.list()), former: this.#memberships.former() };
   }
 
   facts(integration: string): IntegrationFacts {

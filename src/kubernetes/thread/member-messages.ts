@@ -53,7 +53,8 @@ export class MemberMessages {
   changed(): void {
     if (!this.#isOpen || this.#isSent) return;
     const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
-    if (wait <= 0) this.#next();
+    // A read of a watch gives several changes one after the other: one message has them all.
+    if (wait <= 0) queueMicrotask(() => this.#next());
     else this.#timer ??= setTimeout(() => this.#next(), wait);
   }
 

@@ -5,7 +5,7 @@ import { EMPTY_SET } from '#contracts/member-tables.js';
 import type { ListedMembership, SelectorScope } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { type GroupSets, groupSetsOf, type SelectorGroups } from '#policy/model/group-sets.js';
+import { addressesWithSets, type GroupSets, groupSetsOf, type SelectorGroups } from '#policy/model/group-sets.js';
 import { valueAt } from '#policy/model/interval-search.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { mergedRanges } from '#policy/model/ranges.js';
@@ -97,13 +97,13 @@ function merger(policy: Policy, groups: Sequences, budget: Budget): (base: numbe
 function occurringPairs(
   bases: Intervals,
   ofSelectorSets: GroupSets['ofSelectorSets'],
-  { list: { addresses, sets } }: ListedMembership,
+  membership: ListedMembership,
 ): ReadonlyMap<number, readonly number[]> {
   const found = new Map<number, Set<number>>();
-  for (let at = 0; at < addresses.length; at++) {
-    const set = ofSelectorSets.get(u32At(sets, at));
+  for (const [address, number] of addressesWithSets(membership)) {
+    const set = ofSelectorSets.get(number);
     if (set === undefined) continue;
-    const base = valueAt(bases, u32At(addresses, at));
+    const base = valueAt(bases, address);
     const known = found.get(base);
     if (known === undefined) found.set(base, new Set([set]));
     else known.add(set);

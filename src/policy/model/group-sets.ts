@@ -46,9 +46,18 @@ export function groupsOfSet({ keys }: Pick<SelectorSet, 'keys'>, known: Selector
   return [...found].sort((left, right) => left - right);
 }
 
-/** Returns the sets of groups that occur among the members. */
-export function groupSetsOf(known: SelectorGroups, { list }: ListedMembership): GroupSets {
-  const occurring = new Set(list.sets);
+/** The addresses and the numbers of the sets of members and of former members. */
+export function* addressesWithSets(membership: ListedMembership): Generator<readonly [address: number, set: number]> {
+  const { list, former } = membership;
+  for (const { addresses, sets } of former === undefined ? [list] : [list, former])
+    for (let at = 0; at < addresses.length; at++) yield [u32At(addresses, at), u32At(sets, at)];
+}
+
+/** Returns the sets of groups that occur among the members and the former members. */
+export function groupSetsOf(known: SelectorGroups, membership: ListedMembership): GroupSets {
+  const { list } = membership;
+  const occurring = new Set<number>();
+  for (const [, set] of addressesWithSets(membership)) occurring.add(set);
   const found = new Map<string, { readonly groups: readonly number[]; readonly numbers: number[] }>();
   found.set('', { groups: [], numbers: [] });
   for (const set of list.added) {

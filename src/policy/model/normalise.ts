@@ -71,19 +71,21 @@ function icmpTypes({ icmp_types: types = NONE, icmp_codes: codes = NONE }: RuleM
 }
 
 function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE): readonly Prefix[] {
-  if (cidrs.length + ips.length === 0) return NONE;
-  const found: Prefix[] = [];
-  for (const cidr of cidrs) {
-    const parsed = parseCidr(cidr);
-    if (parsed === undefined) throw new RangeError(`not a network: ${cidr}`);
-    found.push(parsed.prefix);
-  }
-  for (const ip of ips) {
-    const address = parseAddress(ip);
-    if (address === undefined) throw new RangeError(`not an address: ${ip}`);
-    found.push({ address, length: 32 });
-  }
-  return found;
+  // `push` reserves room for 17 elements, and a large policy has a hundred thousand of these lists.
+  if (ips.length === 0) return cidrs.length === 0 ? NONE : cidrs.map(network);
+  return cidrs.length === 0 ? ips.map(host) : [...cidrs.map(network), ...ips.map(host)];
+}
+
+function network(cidr: string): Prefix {
+  const parsed = parseCidr(cidr);
+  if (parsed === undefined) throw new RangeError(`not a network: ${cidr}`);
+  return parsed.prefix;
+}
+
+function host(ip: string): Prefix {
+  const address = parseAddress(ip);
+  if (address === undefined) throw new RangeError(`not an address: ${ip}`);
+  return { address, length: 32 };
 }
 
 function ranges(specs: RuleMatchConfig['dst_ports'] = NONE): readonly Range[] {

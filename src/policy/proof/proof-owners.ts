@@ -1,9 +1,9 @@
-import { itemAt, u32At } from '#arrays/read.js';
+import { itemAt } from '#arrays/read.js';
 import { EMPTY_SET } from '#contracts/member-tables.js';
 import type { ListedMembership } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/proof-types.js';
-import { groupSetsOf, selectorGroups } from '#policy/model/group-sets.js';
+import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/group-sets.js';
 import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
 
 /** A source with an owner. `owner` is the last cell of its packets. */
@@ -40,12 +40,11 @@ const CLOSED_CELL = 1;
 function ownedSources(
   index: SourceIndex,
   ofSelectorSets: ReadonlyMap<number, number>,
-  { list: { addresses, sets } }: ListedMembership,
+  membership: ListedMembership,
 ): readonly OwnedSource[] {
   const found = new Map<string, OwnedSource>();
-  for (let at = 0; at < addresses.length; at++) {
-    const source = u32At(addresses, at);
-    const set = ofSelectorSets.get(u32At(sets, at));
+  for (const [source, number] of addressesWithSets(membership)) {
+    const set = ofSelectorSets.get(number);
     if (set === undefined) continue;
     const own = index
       .groupsOfOwner(source, [])

@@ -1,0 +1,25 @@
+/**
+ * Releases memory once after a large task, as soon as the thread has had no task for `quietMs` milliseconds. A
+ * task that arrives meanwhile does not wait for the release.
+ */
+export class QuietRelease {
+  #isDue = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly release: () => void,
+    private readonly quietMs: number,
+  ) {}
+
+  /** Must be called after each task. */
+  taskEnded({ isLarge }: { readonly isLarge: boolean }): void {
+    clearTimeout(this.#timer);
+    this.#isDue ||= isLarge;
+    if (this.#isDue) this.#timer = setTimeout(() => this.#run(), this.quietMs).unref();
+  }
+
+  #run(): void {
+    this.#isDue = false;
+    this.release();
+  }
+}

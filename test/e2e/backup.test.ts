@@ -1,0 +1,59 @@
+import { cp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+const PORT = 8_001;
+const allowing = policyOf([{ match: { proto: 'tcp', dst_ports: [PORT] } }]);
+const denying = policyOf([{ match: { proto: 'tcp', dst_ports: [9] } }]);
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('backup', [PORT]);
+}, 60_000);
+afterAll(() => rig?.remove());
+
+type Policies = { readonly items: readonly { readonly id: string; readonly active: boolean }[] };
+
+// The procedure of docs/install.md.
+test('a restored data folder replaces no newer policy in the kernel until its policy is activated', async () => {
+  const { node } = rig;
+  const [data, backup] = [join(node.folder, 'data'), join(node.folder, 'backup')];
+  await rig.put(allowing);
+  expect(await node.end('SIGTERM')).toBe(0);
+  await cp(data, backup, { recursive: true });
+  await node.restart();
+  await node.ready();
+  await rig.put(denying);
+  expect(await rig.tcp(PORT)).not.toBe('open');
+
+  await node.end('SIGTERM');
+  await rm(data, { recursive: true });
+  await cp(backup, data, { recursive: true });
+  await node.restart();
+  await node.ready({ except: ['policy_ready'] });
+  expect(await rig.tcp(PORT)).not.toBe('open');
+  const { text } = await node.request('GET', '/ready');
+  expect(text).toContain('the kernel enforces generation 2, but the newest generation in the data folder is 1');
+
+  const policies = (await node.request('GET', '/api/v1/policies')).body as Policies;
+  const restored = policies.items.find(({ active }) => active);
+  const answer = await node.request('POST', `/api/v1/policies/${restored?.id}/activate`, {});
+  expect(answer.status, answer.text).toBe(200);
+  await node.ready();
+  expect(await rig.tcp(PORT)).toBe('open');
+}, 60_000);
+
+test('a restored data folder is in force at once if the kernel has no policy', async () => {
+  const { node } = rig;
+  const data = join(node.folder, 'data');
+  await node.end('SIGTERM');
+  const detach = ['dataplane', 'detach', '--config', join(node.folder, 'weir.yaml')];
+  const detached = await rig.topology.node.run(process.execPath, 'bin/weir.js', ...detach);
+  expect(detached.code, detached.stderr).toBe(0);
+  await rm(data, { recursive: true });
+  await cp(join(node.folder, 'backup'), data, { recursive: true });
+  await node.restart();
+  await node.ready();
+  expect(await rig.tcp(PORT)).toBe('open');
+}, 60_000);
