@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# The parts of package-test.sh that run in its virtual machine; units of systemd run them. `network` makes a
+# client and a server behind the machine. `hold` runs directly before Weir starts at the last boot.
+# `install`, `change` and `boot` are the tests of the three boots.
+set -euo pipefail
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
+cd /srv/packages
+say() { echo "package-test: $(cut -d. -f1 /proc/uptime) s: $*"; }
+fail() {
+  say "FAILED: $*"
+  journalctl -b --no-pager -n 60 -u weir.service -o cat || true
+  weir status || true
+  exit 1
+}
+client() { ip netns exec client "$@"; }
+# Usage: until_true SECONDS COMMAND…
+until_true() {
+  local until=$((SECONDS + $1))
+  shift
+  while ((SECONDS < until)); do
+    if "$@"; then return 0; fi
+    sleep 0.5
+  done
+  return 1
+}
+pings() { client ping -q -n -c 2 -i 0.2 -W 5 10.77.2.2 >/dev/null; }
+# Whether a TCP packet reaches a port of the server without a listener: the server resets the connection.
+reaches() { [[ $(client timeout 8 bash -c "exec 3<>/dev/tcp/10.77.2.2/$1" 2>&1 || true) == *'Connection refused'* ]]; }
+# Usage: expect_open PORT…, expect_closed PORT…
+expect_open() { for port in "$@"; do reaches "$port" || fail "packets to port $port do not pass"; done; }
+expect_closed() { for port in "$@"; do if reaches "$port"; then fail "packets to port $port pass"; fi; done; }
+is_ready() { weir status --output json 2>/dev/null | grep -q '"ready": true'; }
+# Prints the time from the start of the process to READY=1, in milliseconds.
+start_time() {
+  local from to
+  from=$(systemctl show -P ExecMainStartTimestampMonotonic weir.service)
+  to=$(systemctl show -P ActiveEnterTimestampMonotonic weir.service)
+  echo "$(((to - from) / 1000)) ms"
+}
+count() { ip netns exec "$1" nft list counter inet seen "$2" | sed -n 's/.*packets \([0-9]*\) .*/\1/p'; }
+counts() { echo "sent $(count client allowed)+$(count client denied), received $(count server allowed)+$(count server denied)"; }
+
+network() {
+  local name port net
+  for side in 'client lan0 10.77.1' 'server wan0 10.77.2'; do
+    read -r name port net <<<"$side"
+    ip netns add "$name"
+    ip link add "$port" type veth peer name eth0 netns "$name"
+    ip addr add "$net.1/24" dev "$port"
+    ip link set "$port" up
+    ip -n "$name" addr add "$net.2/24" dev eth0
+    ip -n "$name" link set lo up
+    ip -n "$name" link set eth0 up
+    ip -n "$name" route add default via "$net.1"
+  done
+}
+
+# Counts echo requests, which the policy allows, and datagrams to port 9, which it denies, on both sides.
+counters() {
+  local name hook
+  for side in 'client output' 'server input'; do
+    read -r name hook <<<"$side"
+    ip netns exec "$name" nft -f - <<END
+table inet seen {
+  counter allowed { }
+  counter denied { }
+  chain packets {
+    type filter hook $hook priority 0;
+    icmp type echo-request counter name allowed
+    udp dport 9 counter name denied
+  }
+}
+END
+  done
+}
+# Sends packets of both kinds without a pause.
+packets() {
+  client ping -q -n -i 0.02 10.77.2.2 >/dev/null &
+  client bash -c 'while :; do echo >/dev/udp/10.77.2.2/9; sleep 0.05; done' 2>/dev/null &
+}
+
+hold() {
+  counters
+  packets
+  until_true 120 sent_enough || true
+  counts >/run/package-test.before
+  guard=$(systemctl show -P ActiveEnterTimestampMonotonic weir-guard.service)
+  interfaces=$(systemctl show -P ActiveEnterTimestampMonotonic package-test-network.service)
+  echo "the guard was loaded $(((interfaces - guard) / 1000)) ms before the interfaces were up" >>/run/package-test.before
+}
+sent_enough() { [ "$(count client allowed)" -ge 100 ] && [ "$(count client denied)" -ge 50 ]; }
+
+A=$(ls weir_*+test1_*.deb) B=$(ls weir_*+test2_*.deb)
+install_package() {
+  local began=$SECONDS
+  apt-get install -y -qq --no-install-recommends --allow-downgrades "./$1" >/run/apt.log 2>&1 </dev/null || {
+    tail -30 /run/apt.log
+    fail "apt install ./$1"
+  }
+  say "apt install ./$1: $((SECONDS - began)) s"
+}
+# Usage: replace PACKAGE: installs the package under traffic.
+replace() {
+  local main seen
+  main=$(systemctl show -P MainPID weir.service)
+  rm -f /run/stop
+  client node /srv/package-test-traffic.mjs client /run/stop >/run/traffic.json 2>/run/traffic.log &
+  sleep 10
+  install_package "$1"
+  until_true 120 is_ready || fail 'the node is not ready after the change'
+  [ "$(systemctl show -P MainPID weir.service)" != "$main" ] || fail 'the node was not restarted'
+  sleep 5
+  touch /run/stop
+  wait $! || fail "the traffic ended: $(cat /run/traffic.log)"
+  seen=$(cat /run/traffic.json)
+  say "$(weir --version): $seen"
+  [ ! -s /run/traffic.log ] || fail "$(cat /run/traffic.log)"
+  [[ $seen == *'"udp":{"sent":'*',"lost":0},"tcp":{"sent":'*',"lost":0},"lookups":{"sent":'*',"failed":0,'* ]] || fail 'packets or lookups were lost'
+  say "start to enforcing: $(start_time)"
+}
+
+install() {
+  say "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r), $(systemctl --version | head -1)"
+  apt-get update -qq
+  pings || fail 'nothing is forwarded without Weir'
+  install_package "$A"
+  say "node $(node --version), weir $(weir --version)"
+  systemctl is-active -q weir.service && fail 'the installation starts the node'
+  [ ! -e /etc/weir/weir.yaml ] || fail 'the installation configures the node'
+  [ -z "$(nft list tables)" ] || fail "the installation makes tables: $(nft list tables)"
+  pings || fail 'nothing is forwarded after the installation'
+  expect_open 9
+  say 'installed: nothing is enforced, and packets pass'
+
+  if weir init --interfaces lan9,wan0 2>/run/refused; then fail 'weir init accepts an interface that does not exist'; fi
+  say "$(head -1 /run/refused)"
+  [ ! -e /etc/weir/weir.yaml ] || fail 'weir init writes files for an interface that does not exist'
+  weir init --interfaces lan0,wan0 --mode audit | sed 's/^/  /' || fail 'weir init'
+  systemctl is-active -q weir.service || fail 'the unit is not active'
+  is_ready || fail 'the node is not ready'
+  [ "$(stat -c '%a %U:%G' /etc/weir/weir.yaml)" = '640 root:weir' ] || fail 'the mode of weir.yaml'
+  pings || fail 'a trial drops packets'
+  expect_open 9
+  until_true 30 finds || fail 'the trial records no finding'
+  say "trial: packets pass and are recorded; start to enforcing: $(start_time)"
+  say "$(systemctl show -P User -P WatchdogUSec weir.service | xargs) $(grep -h CapEff "/proc/$(systemctl show -P MainPID weir.service)/status" | xargs)"
+  systemd-analyze security weir.service --no-pager | tail -1 || true
+
+  cat >/etc/weir/policy.yaml <<END
+name: gateway
+mode: audit
+policy:
+  default_policy: deny
+  source_groups:
+    - id: lan
+      sources: { cidrs: [10.77.1.0/24] }
+      rules:
+        - { id: ping, action: allow, match: { proto: icmp } }
+        - { id: udp, action: allow, match: { proto: udp, dst_ports: [9000], dst_ips: [10.77.2.2] } }
+        - { id: tcp, action: allow, match: { proto: tcp, dst_ports: [9001, 9002], dst_ips: [10.77.2.2] } }
+END
+  weir policy apply -f /etc/weir/policy.yaml --mode enforce --wait | sed 's/^/  /' || fail 'weir policy apply'
+  pings || fail 'allowed packets do not pass'
+  expect_open 9002
+  expect_closed 9
+  say 'enforced: an allowed packet passes, and another one does not'
+}
+finds() { weir findings --output json | grep -q '"effective_action": "allow"'; }
+
+change() {
+  until_true 300 is_ready || fail 'the node does not become ready after the boot'
+  ip netns exec server node /srv/package-test-traffic.mjs server &
+  sleep 8
+  echo "        - { id: names, action: allow, match: { proto: tcp, dst_ports: [443], dns_hostname: '*.example.com' } }" >>/etc/weir/policy.yaml
+  printf 'dns:\n  listen: ["10.77.1.1:53"]\n  upstreams: ["10.77.2.2:53"]\n' >>/etc/weir/weir.yaml
+  weir init --interfaces lan0,wan0 --mode enforce --force | tail -5 | sed 's/^/  /' || fail 'weir init --force'
+  grep -q 'fallback: deny' /etc/weir/weir.yaml || fail 'weir init --force does not end the trial'
+  replace "$B"
+  replace "$A"
+  expect_open 9002
+  expect_closed 9
+  mkdir -p /etc/systemd/system/weir.service.d
+  printf '[Unit]\nAfter=package-test-network.service\n[Service]\nTimeoutStartSec=10min\nExecStartPre=+/srv/package-test-guest.sh hold\n' >/etc/systemd/system/weir.service.d/package-test.conf
+}
+
+boot() {
+  until_true 300 is_ready || fail 'the node does not become ready after the boot'
+  local before
+  before=$(head -1 /run/package-test.before)
+  say "$(tail -1 /run/package-test.before)"
+  say "before Weir started: $before"
+  [[ $before =~ ^sent\ ([0-9]+)\+([0-9]+),\ received\ 0\+0$ && ${BASH_REMATCH[1]} -ge 100 && ${BASH_REMATCH[2]} -ge 50 ]] ||
+    fail 'packets were forwarded before the policy, or too few were sent'
+  until_true 20 pings || fail 'allowed packets do not pass'
+  sleep 2
+  say "with the policy: $(counts); start to enforcing: $(start_time)"
+  [ "$(count server denied)" = 0 ] || fail 'denied packets were forwarded'
+
+  local main watched=$SECONDS
+  main=$(systemctl show -P MainPID weir.service)
+  kill -STOP "$main"
+  until_true 150 replaced "$main" || fail 'the watchdog does not end a stopped node'
+  until_true 120 is_ready || fail 'the node is not ready after the watchdog has ended it'
+  say "the watchdog replaced a stopped node, which was ready again $((SECONDS - watched)) s after it was stopped"
+
+  apt-get remove -y -qq weir >/run/apt.log 2>&1 || fail "apt remove: $(cat /run/apt.log)"
+  tail -2 /run/apt.log | sed 's/^/  /'
+  pings || fail 'allowed packets do not pass after apt remove'
+  expect_open 9002
+  expect_closed 9
+  [ "$(count server denied)" = 0 ] || fail 'denied packets were forwarded'
+  say "removed: the kernel enforces: $(counts)"
+  apt-get purge -y -qq weir >/run/apt.log 2>&1 || fail "apt purge: $(cat /run/apt.log)"
+  expect_open 9 9002
+  [ ! -e /sys/fs/bpf/weir ] || fail "pins are left: $(ls /sys/fs/bpf/weir)"
+  [ -z "$(nft list tables)" ] || fail "tables are left: $(nft list tables)"
+  [ ! -e /etc/weir ] && [ ! -e /var/lib/weir ] || fail 'files are left'
+  until_true 20 passes_denied || fail 'packets do not pass after apt purge'
+  say 'purged: nothing is attached, and packets pass'
+}
+replaced() { local now; now=$(systemctl show -P MainPID weir.service) && [ "$now" != 0 ] && [ "$now" != "$1" ]; }
+passes_denied() { [ "$(count server denied)" -gt 0 ]; }
+
+"$1"
+[[ $1 != @(install|change|boot) ]] || say passed

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs, upgrades, removes and purges the Debian package in a virtual machine with Debian 13, its kernel
+# and its systemd, as an operator does. The virtual machine has no network: it installs what the package
+# depends on from a folder. QEMU emulates the CPU, so the test takes some minutes.
+#   scripts/package-test.sh [A.deb B.deb]  tests these packages; else builds both from this tree
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bash scripts/setup.sh --package-test
+source scripts/package-image.sh
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [ $# = 2 ]; then
+  packages=("$1" "$2")
+else
+  version=$(node -p 'require("./package.json").version')
+  for build in 1 2; do
+    WEIR_VERSION=$version+test$build bash scripts/release.sh "$work/release$build" deb >"$work/log" 2>&1 || {
+      tail -20 "$work/log"
+      image_failed 'the package was not built'
+    }
+  done
+  packages=("$work"/release[12]/weir_*.deb)
+fi
+make_disk "$work" "${packages[@]}"
+
+# Usage: boot PART: boots the virtual machine, which runs this part of scripts/package-test-guest.sh.
+boot() {
+  local output=$work/$1 began=$SECONDS
+  timeout --foreground -k 10 "${WEIR_PACKAGE_TEST_SECONDS:-900}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -machine q35 \
+    -m 2G -smp 2 -no-reboot -nodefaults -display none -serial stdio -monitor none -device virtio-rng-pci \
+    -drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" -kernel "$base/vmlinuz" -initrd "$base/initrd" \
+    -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 systemd.show_status=0 package_test=$1" \
+    </dev/null >"$output" 2>&1 || true
+  # The console begins a line with terminal sequences.
+  sed -n 's/\r$//; s/^.*package-test: //p; /^  /p' "$output"
+  echo "package-test: boot '$1' took $((SECONDS - began)) s"
+  if ! grep -q 'package-test: .*s: passed' "$output"; then
+    tail -60 "$output"
+    image_failed "boot '$1' failed"
+  fi
+}
+for part in install change boot; do boot "$part"; done
+echo 'package-test: passed'
