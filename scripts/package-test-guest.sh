@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The parts of package-test.sh that run in its virtual machine; units of systemd run them. `network` makes a
-# client and a server behind the machine. `hold` runs directly before Weir starts at the last boot.
+# client and a server behind the machine. `hold` runs directly before Weir starts at the last boot,
+# and starts `packets`.
 # `install`, `change` and `boot` are the tests of the three boots.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
@@ -73,15 +74,17 @@ table inet seen {
 END
   done
 }
-# Sends packets of both kinds without a pause.
+# Sends packets of both kinds until it is stopped.
 packets() {
   client ping -q -n -i 0.02 10.77.2.2 >/dev/null &
-  client bash -c 'while :; do echo >/dev/udp/10.77.2.2/9; sleep 0.05; done' 2>/dev/null &
+  client bash -c 'while :; do echo >/dev/udp/10.77.2.2/9; sleep 0.05; done' 2>/dev/null
 }
 
+# systemd ends all processes of ExecStartPre= before it starts the node, so another unit sends the packets.
 hold() {
+  if [ -e /run/package-test.before ]; then return; fi
   counters
-  packets
+  systemd-run --quiet --unit=package-test-packets /srv/package-test-guest.sh packets
   until_true 120 sent_enough || true
   counts >/run/package-test.before
   guard=$(systemctl show -P ActiveEnterTimestampMonotonic weir-guard.service)
@@ -173,8 +176,10 @@ change() {
   sleep 8
   echo "        - { id: names, action: allow, match: { proto: tcp, dst_ports: [443], dns_hostname: '*.example.com' } }" >>/etc/weir/policy.yaml
   printf 'dns:\n  listen: ["10.77.1.1:53"]\n  upstreams: ["10.77.2.2:53"]\n' >>/etc/weir/weir.yaml
-  weir init --interfaces lan0,wan0 --mode enforce --force | tail -5 | sed 's/^/  /' || fail 'weir init --force'
+  weir init --interfaces lan0,wan0 --mode enforce --force | sed 's/^/  /' || fail 'weir init --force'
   grep -q 'fallback: deny' /etc/weir/weir.yaml || fail 'weir init --force does not end the trial'
+  weir policy apply -f /etc/weir/policy.yaml --wait | sed 's/^/  /' || fail 'weir policy apply'
+  expect_closed 9
   replace "$B"
   replace "$A"
   expect_open 9002
