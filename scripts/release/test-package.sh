@@ -17,3 +17,50 @@ pins_of_root() {
   check 'the Debian package: the node starts over pins of root' start_node "${start_package[@]}"
   stop_node
 }
+
+# The scripts find the systemctl below before that of Debian.
+in_system() { in_namespace node chroot "$debian" env PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" 2>&1; }
+dpkg_in() { in_system dpkg "$@"; }
+# The folders of pins, from the lowest.
+pins_below() { (cd "$debian/sys/fs/bpf" && find . -mindepth 1 -type d -printf '%P\n' | sort | tr '\n' ' '); }
+
+# Removes and purges the package, whose node has enforced.
+removal() {
+  local removed purged
+  removed=$(dpkg_in --remove weir)
+  check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
+  check 'after the removal, the kernel enforces' is_enforced
+  # Another program and another node have pins, too.
+  mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
+  purged=$(dpkg_in --purge weir)
+  check 'after the purge, the kernel does not enforce' is_open
+  check 'the purge keeps the pins of other programs' is "$(pins_below)" 'maps-of-other second second/links-1 weir weir/other '
+  check 'the purge names pins that remain' contains "$purged" 'the kernel still enforces by the pins in /sys/fs/bpf/second'
+  rm -rf "$debian"/sys/fs/bpf/{weir,maps-of-other,second}
+  check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir usr/lib/weir 2>/dev/null)" ''
+  purge_elsewhere
+}
+
+# Usage: purge_with PINS DATA: runs postrm with a configuration of these folders.
+purge_with() {
+  mkdir -p "$debian/etc/weir"
+  printf 'node: { data_dir: %s }\ndataplane:\n  interfaces: [lan0]\n  pin_path: "%s" # a comment\n' "$2" "$1" >"$debian/etc/weir/weir.yaml"
+  in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /opt/scripts/postrm purge
+}
+
+# Purges with other folders than those of the package.
+purge_elsewhere() {
+  local bpf=$debian/sys/fs/bpf said
+  in_debian dpkg-deb --control "/opt/${deb##*/}" /opt/scripts
+  mkdir -p "$bpf"/{maps-1,links-2,filling-3,other} "$debian/srv/weir"
+  echo 'add table inet weir' >"$debian/srv/weir/guard.nft"
+  said=$(purge_with /sys/fs/bpf /srv/weir)
+  check 'a purge with the root of the BPF file system removes the pins of Weir alone' is "$(pins_below)" 'other '
+  check 'a purge empties guard.nft in another data folder' is "$(stat -c %s "$debian/srv/weir/guard.nft")" 0
+  check 'a purge that has found all says nothing' is "$said" ''
+  said=$(purge_with '${PINS}' '${DATA}')
+  check 'a purge names a pin path that it cannot read' contains "$said" 'dataplane.pin_path in /etc/weir/weir.yaml is no plain path'
+  check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
+  check 'a purge removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
+  rmdir "$bpf/other"
+}
