@@ -96,6 +96,7 @@ enforces 'the Debian package' "${start_package[@]}"
 stop_node
 pins_of_root
 removal
+installation
 rm "$debian"/usr/lib/*-linux-gnu/librocksdb.so.*
 says=$(chroot "$debian" node /opt/weir/bin/weir.js run --config /opt/weir/examples/weir.yaml 2>&1 || true)
 check 'the npm package names a missing Debian package' contains "$says" 'Debian 13: librocksdb9.10'

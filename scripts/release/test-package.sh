@@ -64,3 +64,37 @@ purge_elsewhere() {
   check 'a purge removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
   rmdir "$bpf/other"
 }
+
+# Installs, removes and installs the package again, as if systemd had booted the machine. systemctl notes what it is
+# asked to do. The units are enabled or not, and no unit is active.
+installation() {
+  local said
+  mkdir -p "$debian/run/systemd/system"
+  cat >"$debian/usr/local/bin/systemctl" <<'END'
+#!/bin/sh
+case "$*" in
+  *is-enabled*) SYSTEMD_OFFLINE=1 exec /usr/bin/systemctl "$@" ;;
+  *is-active*) exit 3 ;;
+  *weir.service*) echo "$*" >>/opt/asked ;;
+esac
+case "$*" in *restart*) [ ! -e /opt/fails ] ;; esac
+END
+  chmod 755 "$debian/usr/local/bin/systemctl"
+  dpkg_in --install "/opt/${deb##*/}" >/dev/null
+  check 'an installation starts no node' is "$(cat "$debian/opt/asked" 2>/dev/null)" ''
+  in_debian env SYSTEMD_OFFLINE=1 /usr/bin/systemctl --quiet enable weir.service
+  dpkg_in --remove weir >/dev/null
+  check 'a removal stops the node' is "$(cat "$debian/opt/asked")" 'stop weir.service'
+  rm -f "$debian/opt/asked"
+  echo '[Service]' >"$debian/etc/systemd/system/weir-guard.service"
+  said=$(dpkg_in --install "/opt/${deb##*/}")
+  check 'an installation after a removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'an installation names a unit that replaces that of the package' contains "$said" '/etc/systemd/system/weir-guard.service replaces'
+  rm -f "$debian/opt/asked" "$debian/etc/systemd/system/weir-guard.service"
+  touch "$debian/opt/fails"
+  said=$(in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /var/lib/dpkg/info/weir.postinst abort-remove)
+  check 'an aborted removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'a node that does not start is reported' contains "$said" 'weir.service did not start'
+  rm -r "$debian/usr/local/bin/systemctl" "$debian/run/systemd/system"
+  dpkg_in --purge weir >/dev/null
+}
