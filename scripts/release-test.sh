@@ -14,6 +14,7 @@ if [ "${1:-}" != inside ]; then
 fi
 work=$2
 source scripts/release/test-network.sh
+source scripts/release/test-package.sh
 passed=0 failed=0
 
 # Usage: check TEXT COMMAND…: counts whether the command succeeds.
@@ -85,17 +86,17 @@ check 'Node.js takes each code cache' in_debian node -e 'const { compile } = req
   for (const file of require("node:fs").readdirSync("/usr/lib/weir/dist/node").filter((name) => name.endsWith(".bundle.js")))
     if (compile(`/usr/lib/weir/dist/node/${file}`).cachedDataRejected !== false) throw new Error(file);'
 configure "$debian"
-install -d -o "$(in_debian id -u weir)" -m 700 "$debian/sys/fs/bpf/weir" "$debian/var/lib/weir"
+install -d -o "$(in_debian id -u weir)" -m 700 "$debian/var/lib/weir"
+# The node must start with the modes that systemd and the unit leave.
+prepare_pins
 CAPS=-all,+net_admin,+bpf,+perfmon,+net_raw,+net_bind_service
-enforces 'the Debian package' chroot "$debian" setpriv --reuid weir --regid weir --clear-groups --no-new-privs \
-  --bounding-set "$CAPS" --inh-caps "$CAPS" --ambient-caps "$CAPS" /usr/bin/weir run --config /etc/weir/weir.yaml
+start_package=(chroot "$debian" setpriv --reuid weir --regid weir --clear-groups --no-new-privs
+  --bounding-set "$CAPS" --inh-caps "$CAPS" --ambient-caps "$CAPS" /usr/bin/weir run --config /etc/weir/weir.yaml)
+enforces 'the Debian package' "${start_package[@]}"
 stop_node
-removed=$(in_namespace node chroot "$debian" dpkg --remove weir 2>&1)
-check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
-check 'after the removal, the kernel enforces' is_enforced
-check 'the package is purged' in_namespace node chroot "$debian" dpkg --purge weir
-check 'after the purge, the kernel does not enforce' is_open
-check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir sys/fs/bpf/weir usr/lib/weir 2>/dev/null)" ''
+pins_of_root
+removal
+installation
 rm "$debian"/usr/lib/*-linux-gnu/librocksdb.so.*
 says=$(chroot "$debian" node /opt/weir/bin/weir.js run --config /opt/weir/examples/weir.yaml 2>&1 || true)
 check 'the npm package names a missing Debian package' contains "$says" 'Debian 13: librocksdb9.10'
