@@ -175,6 +175,8 @@ change() {
   ip netns exec server node /srv/package-test-traffic.mjs server &
   sleep 8
   echo "        - { id: names, action: allow, match: { proto: tcp, dst_ports: [443], dns_hostname: '*.example.com' } }" >>/etc/weir/policy.yaml
+  # QEMU emulates the CPU: an activation can last longer than the 5 s of the default.
+  sed -i 's/^policy:$/&\n  activation_timeout: 2m/' /etc/weir/weir.yaml
   printf 'dns:\n  listen: ["10.77.1.1:53"]\n  upstreams: ["10.77.2.2:53"]\n' >>/etc/weir/weir.yaml
   weir init --interfaces lan0,wan0 --mode enforce --force | sed 's/^/  /' || fail 'weir init --force'
   grep -q 'fallback: deny' /etc/weir/weir.yaml || fail 'weir init --force does not end the trial'

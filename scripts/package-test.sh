@@ -27,7 +27,7 @@ make_disk "$work" "${packages[@]}"
 # Usage: boot PART: boots the virtual machine, which runs this part of scripts/package-test-guest.sh.
 boot() {
   local output=$work/$1 began=$SECONDS
-  timeout --foreground -k 10 "${WEIR_PACKAGE_TEST_SECONDS:-900}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -machine q35 \
+  timeout --foreground -k 10 "${WEIR_PACKAGE_TEST_SECONDS:-1800}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off -machine q35 \
     -m 2G -smp 2 -no-reboot -nodefaults -display none -serial stdio -monitor none -device virtio-rng-pci \
     -drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" -kernel "$base/vmlinuz" -initrd "$base/initrd" \
     -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 systemd.show_status=0 package_test=$1" \
