@@ -72,7 +72,7 @@ describe('weir init', () => {
   });
 
   it('changes its own keys of an existing configuration with --force, and keeps other keys and comments', async () => {
-    const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [eth7], pickup: 0s }\n';
+    const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [lan0], pickup: 0s }\n';
     writeFileSync(file(), text);
     const refused = await init('lan0,wan0', '--mode', 'enforce');
     expect(refused).toEqual({
@@ -90,6 +90,42 @@ describe('weir init', () => {
       dataplane: { interfaces: ['lan0', 'wan0'], pickup: '0s', non_ipv4: 'drop', reverse_path: 'strict' },
       policy: { fallback: 'deny' },
     });
+  });
+
+  it('adds an interface to an enforcing gateway without --mode, and keeps its keys and the mode of its policy', async () => {
+    expect((await init('lan0', '--mode', 'enforce')).code).toBe(0);
+    const policy = readFileSync(join(folder, 'policy.yaml'), 'utf8');
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(read('weir.yaml')).toMatchObject({
+      dataplane: { interfaces: ['lan0', 'wan0'], non_ipv4: 'drop', reverse_path: 'strict' },
+      policy: { fallback: 'deny' },
+    });
+    expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy);
+
+    rmSync(join(folder, 'policy.yaml'));
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(read('policy.yaml')).toMatchObject({ mode: 'enforce' });
+
+    rmSync(file());
+    const { code, stderr } = await init('lan0,wan0');
+    expect([code, stderr]).toEqual([
+      1,
+      `weir: the mode of ${join(folder, 'policy.yaml')} is enforce: give --mode enforce, or --mode audit for a trial\n`,
+    ]);
+    expect((await init('lan0,wan0', '--mode', 'audit')).code).toBe(0);
+    expect(read('policy.yaml')).toMatchObject({ mode: 'audit' });
+  });
+
+  it('refuses to end the policing of an interface, and covers an interface by a pattern', async () => {
+    expect((await init('lan0,wan0')).code).toBe(0);
+    const { code, stderr } = await init('lan0', '--force');
+    expect([code, stderr]).toEqual([
+      1,
+      `weir: wan0 would no longer be policed: name it too, or remove it from dataplane.interfaces in ${file()} first\n`,
+    ]);
+    expect(read('weir.yaml')).toMatchObject({ dataplane: { interfaces: ['lan0', 'wan0'] } });
+    expect((await init('lan0,w*', '--force')).code).toBe(0);
+    expect(read('weir.yaml')).toMatchObject({ dataplane: { interfaces: ['lan0', 'w*'] } });
   });
 
   it('changes only the mode of an existing policy file', async () => {
@@ -132,7 +168,7 @@ describe('weir init', () => {
   });
 
   it('leads to a trial that denies nothing, and with --mode enforce to a node that denies', async () => {
-    const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['x'], pin_path: topology.pinPath } };
+    const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['lan0'], pin_path: topology.pinPath } };
     writeFileSync(file(), JSON.stringify({ version: 1, ...keys }));
     for (const mode of ['audit', 'enforce']) {
       expect((await init('lan0,wan0', '--mode', mode, '--force')).code).toBe(0);

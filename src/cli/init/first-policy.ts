@@ -12,23 +12,24 @@ const ANSWERS_WITHIN_MS = 60_000;
 const POLL_MS = 250;
 
 /**
- * Writes the policy of a file with a mode, unless a policy with another name is active. Returns the name and
+ * Writes the policy of a file with a mode, unless a policy with another name is active. Without a mode, any
+ * active policy stays, and otherwise the file has the mode. Returns the name and
  * the mode of the policy that is active afterwards.
  */
 export async function firstPolicy(
   client: Client,
   file: string,
-  mode: string,
+  mode: string | undefined,
   terminal: Terminal,
 ): Promise<{ readonly name: string; readonly mode: string }> {
   await answered(client, terminal.interruption());
   const active = (await listPolicies(client)).find((record) => record.active);
   const source = await readSource(file, terminal);
-  if (active !== undefined && active.name !== source.value.name) {
+  if (active !== undefined && (mode === undefined || active.name !== source.value.name)) {
     terminal.out(`the policy ${labelOf(active)} (${active.mode}) is active already, and stays\n`);
     return { name: labelOf(active), mode: active.mode };
   }
-  const write = writeOf(source, { mode });
+  const write = writeOf(source, mode === undefined ? {} : { mode });
   const answer = await client.exchange(write.path, { method: 'PUT', body: write.body }).catch((error: unknown) => {
     throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;
   });
