@@ -21,7 +21,7 @@ import { parseConfig } from '#config/load.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
-import { firstPolicy } from './first-policy.js';
+import { type Active, firstPolicy } from './first-policy.js';
 import { groupId, interfaceProblems, uncovered } from './init-checks.js';
 import {
   configText,
@@ -71,7 +71,10 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
     )
     .option('--config <file>', 'the configuration file to write; policy.yaml is written beside it', DEFAULT_CONFIG)
     .option('--data-dir <path>', 'node.data_dir of the node (default: /var/lib/weir)')
-    .option('--force', 'change the keys of an existing configuration; other keys, comments and policy.yaml stay')
+    .option(
+      '--force',
+      'change the keys of an existing configuration, and with --mode the mode of policy.yaml and of the active policy; other keys, rules and comments stay',
+    )
     .option('--no-start', 'only write the files')
     .option('--dry-run', 'check everything and print the files; change nothing')
     .action(async (options: Options) => {
@@ -193,25 +196,27 @@ async function show(settings: InitSettings, terminal: Terminal): Promise<void> {
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
-function inForce(settings: InitSettings, active: { readonly name: string; readonly mode: string }): string {
-  const { interfaces, mode } = settings;
+function inForce(settings: InitSettings, active: Active | null): string {
+  const { interfaces, mode, keepsMode } = settings;
   const file = policyPath(settings);
   const effect =
-    active.mode === 'audit'
+    active?.mode === 'audit'
       ? 'nothing is denied; packets that the policy would deny are recorded'
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
-    ['weir findings', active.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
+    ['weir findings', active?.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
     [`weir policy apply -f ${file}`, 'after each change of this file'],
-    active.mode === mode && mode === 'audit'
+    active?.mode === 'audit' && mode === 'audit'
       ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
-      : active.mode === mode
+      : active?.mode === mode || keepsMode
         ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
-        : [`weir policy apply -f ${file} --name ${active.name} --mode ${mode}`, `put this file in force as ${mode}`],
+        : [`weir policy apply -f ${file} --mode ${mode}`, `put this file in force as ${mode}`],
   ];
   const width = Math.max(...next.map(([command]) => command.length));
   return [
-    `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
+    active === null
+      ? `No policy is active on ${interfaces.join(', ')}: policy.fallback decides.`
+      : `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
     'Next:',
     ...next.map(([command, about]) => `  ${command.padEnd(width)}  ${about}`),
     '',
