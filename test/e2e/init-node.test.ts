@@ -20,11 +20,16 @@ chmod 755 /etc/weir
 echo weir:x:4242: >>/etc/group
 echo weir:x:4242:4242::/:/bin/false >>/etc/passwd
 mkfifo /run/pipe
+: >/run/weir.pid
 cat >/run/bin/systemctl <<'END'
 #!/bin/sh
 echo "$*" >>/run/systemctl.log
 case $1 in
-  restart) echo restart >/run/pipe ;;
+  restart)
+    before=$(cat /run/weir.pid)
+    echo restart >/run/pipe
+    while test "$(cat /run/weir.pid)" = "$before"; do sleep 0.1; done
+    ;;
   is-active) kill -0 "$(cat /run/weir.pid)" ;;
 esac
 END
@@ -36,7 +41,8 @@ while :; do
   test -z "$pid" || { kill "$pid"; wait "$pid"; }
   setpriv --pdeathsig KILL ${process.execPath} ${weir} run --config /etc/weir/weir.yaml >>/run/weir.log 2>&1 &
   pid=$!
-  echo "$pid" >/run/weir.pid
+  echo "$pid" >/run/new.pid
+  mv /run/new.pid /run/weir.pid
 done
 `;
 
@@ -66,6 +72,7 @@ const run = (...words: string[]) =>
   );
 const command = (...words: string[]) => run(process.execPath, weir, ...words);
 const init = (...words: string[]) => command('init', '--interfaces', 'lan0,wan0', ...words);
+const read = async (path: string): Promise<string> => (await run('cat', path)).stdout;
 const write = (path: string, text: string) => run('sh', '-c', 'printf %s "$1" >"$0"', path, text);
 const activePolicy = async (): Promise<unknown> => parse((await command('policy', 'get', '--output', 'yaml')).stdout);
 
@@ -94,5 +101,25 @@ describe('weir init on a machine with systemd', () => {
       expect.stringContaining('policy gateway (enforce) is active already, and stays'),
     ]);
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
+  }, 60_000);
+
+  it('changes nothing if the running node refuses the policy or the token', async () => {
+    const policy = await read('/etc/weir/policy.yaml');
+    const config = await read('/etc/weir/weir.yaml');
+    const log = await read('/run/systemctl.log');
+    const token = await read('/var/lib/weir/admin.token');
+    expect(await command('policy', 'delete', '--name', 'gateway')).toMatchObject({ code: 0, stderr: '' });
+    await write('/etc/weir/policy.yaml', policy.replace(/cidrs: .*/, 'kubernetes: [{ integration: absent }] }'));
+    const refused = await init('--mode', 'audit', '--force');
+    await write('/var/lib/weir/admin.token', 'revoked');
+    const unauthorised = await init('--mode', 'audit', '--force');
+    await write('/var/lib/weir/admin.token', token);
+    expect([refused.code, refused.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^\/etc\/weir\/policy.yaml:\d+:\d+: .*absent/m),
+    ]);
+    expect([unauthorised.code, unauthorised.stderr]).toEqual([1, expect.stringContaining('token')]);
+    expect(await read('/etc/weir/weir.yaml')).toBe(config);
+    expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
   }, 60_000);
 });

@@ -135,6 +135,23 @@ describe('weir init', () => {
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
   });
 
+  it('refuses a policy file that no node would accept, and writes nothing', async () => {
+    const policy = join(folder, 'policy.yaml');
+    for (const [text, message] of [
+      [
+        'default_policy: deny\n',
+        `weir: ${policy} is no policy for weir init, which has the keys name, mode and policy\n`,
+      ],
+      ['name: a\nmode: audit\npolicy:\n  default_policy: maybe\n', `${policy}:4:19: `],
+      ['name: a\nname: b\n', `weir: ${policy} is neither YAML nor JSON: Map keys must be unique`],
+    ] as const) {
+      writeFileSync(policy, text);
+      const { code, stderr } = await init('lan0,wan0', '--mode', 'enforce');
+      expect([code, stderr, readdirSync(folder)]).toEqual([1, expect.stringContaining(message), ['policy.yaml']]);
+      expect(readFileSync(policy, 'utf8')).toBe(text);
+    }
+  });
+
   it('prints the files with --dry-run, and writes nothing', async () => {
     const { code, stdout } = await init('lan0,wan0', '--dry-run');
     expect([code, stdout.split('\n')[0], readdirSync(folder)]).toEqual([0, `# ${file()}`, []]);

@@ -2,7 +2,7 @@ import type { Client } from '#cli/client.js';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { readReadiness } from '#cli/node-readiness.js';
 import { pause } from '#cli/pause.js';
-import { warn, writtenOf } from '#cli/policy/applied.js';
+import { DRY_RUN, warn, writtenOf } from '#cli/policy/applied.js';
 import {
   documentOf,
   etagOf,
@@ -11,7 +11,7 @@ import {
   type PolicyRecord,
   readStored,
 } from '#cli/policy/policy-records.js';
-import { atLines, placed, readSource, type Source } from '#cli/policy/policy-source.js';
+import { atLines, placed, refusalOf, type Source, sourceOf } from '#cli/policy/policy-source.js';
 import { type Write, writeOf } from '#cli/policy/write.js';
 import type { Terminal } from '#cli/terminal.js';
 
@@ -20,6 +20,7 @@ const POLL_MS = 250;
 
 /** The name and the mode of the active policy. */
 export type Active = { readonly name: string; readonly mode: string };
+type Put = { readonly write: Write; readonly headers: Readonly<Record<string, string>> };
 /** A request that writes a policy, or the active policy that stays; null if no policy is active. */
 type Plan =
   | { readonly write: Write; readonly headers: Readonly<Record<string, string>> }
@@ -33,27 +34,47 @@ type Plan =
  */
 export async function firstPolicy(
   client: Client,
-  file: string,
+  source: Source,
   mode: string | undefined,
   terminal: Terminal,
 ): Promise<Active | null> {
   await answered(client, terminal.interruption());
-  const source = await readSource(file, terminal);
   const plan = await planOf(client, source, mode);
   if ('stays' in plan) {
     if (plan.stays !== null)
       terminal.out(`the policy ${plan.stays.name} (${plan.stays.mode}) is active already, and stays\n`);
     return plan.stays;
   }
-  const { write, headers } = plan;
-  const answer = await client
-    .exchange(write.path, { method: 'PUT', body: write.body, headers })
-    .catch((error: unknown) => {
-      throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;
-    });
+  const { write } = plan;
+  const answer = await send(client, plan, source, '');
   const { record, warnings } = writtenOf(answer);
   warn(terminal, warnings, (warning) => placed(source, warning, write.prefix));
   return activeOf(record);
+}
+
+/** Throws a `CliError` if a running node would refuse the write of `firstPolicy`. Changes nothing. */
+export async function checkFirstPolicy(client: Client, source: Source, mode: string | undefined): Promise<void> {
+  const plan = await planOf(client, source, mode);
+  if ('write' in plan) await send(client, plan, source, `?${DRY_RUN}`);
+}
+
+/** Throws a `CliError` if the text is not a valid policy with a name, which `firstPolicy` can write. */
+export async function checkedSource(text: string, file: string, mode: string): Promise<Source> {
+  const { envelopeProblems } = await import('#main.js');
+  const source = sourceOf(text, file);
+  if (source.form === 'singleton' || typeof source.value.name !== 'string')
+    throw new CliError(`${file} is no policy for weir init, which has the keys name, mode and policy`);
+  const problems = await envelopeProblems({ ...source.value, mode });
+  if (problems.length > 0) throw refusalOf(source, problems);
+  return source;
+}
+
+function send(client: Client, { write, headers }: Put, source: Source, query: string): ReturnType<Client['exchange']> {
+  return client
+    .exchange(`${write.path}${query}`, { method: 'PUT', body: write.body, headers })
+    .catch((error: unknown) => {
+      throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;
+    });
 }
 
 const activeOf = (record: PolicyRecord): Active => ({ name: labelOf(record), mode: record.mode });

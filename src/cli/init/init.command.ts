@@ -14,6 +14,7 @@ import { dirname, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
+import type { Source } from '#cli/policy/policy-source.js';
 import { readStatus, statusText } from '#cli/status.command.js';
 import { styleOf } from '#cli/style.js';
 import type { Config } from '#config/config.js';
@@ -21,7 +22,7 @@ import { parseConfig } from '#config/load.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
-import { type Active, firstPolicy } from './first-policy.js';
+import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
 import { groupId, interfaceProblems, uncovered } from './init-checks.js';
 import {
   configText,
@@ -33,7 +34,7 @@ import {
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
-import { hasSystemd, startUnits, UNIT, unitExists } from './units.js';
+import { hasSystemd, isRunning, startUnits, UNIT, unitExists } from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
 const GROUP = 'weir';
@@ -84,7 +85,10 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       const existing = existingAt(config, terminal);
       await check({ ...options, config }, existing, starts);
       const settings = settingsOf({ ...options, config }, existing);
-      const drafts = draftsOf(settings, existing, terminal);
+      const { drafts, policy } = await draftsOf(settings, existing, terminal);
+      // A node that refuses the policy, or this token, must be known before it starts again without a policy.
+      if (starts && isRunning())
+        await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
         for (const { path, text } of drafts) terminal.out(`# ${path}\n${text}\n`);
         return;
@@ -96,7 +100,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       if (!starts) return terminal.out(byHand(settings, options.start));
       terminal.out(`starting ${UNIT}\n`);
       startUnits();
-      await show(settings, terminal);
+      await show(settings, policy, terminal);
     });
 }
 
@@ -152,8 +156,15 @@ function settingsOf(options: Options, existing: Existing | null): InitSettings {
   return { ...options, mode: options.mode ?? present, keepsMode: options.mode === undefined };
 }
 
-/** Returns the files to write. Throws a `ConfigError` if the configuration would not be valid. */
-function draftsOf(settings: InitSettings, existing: Existing | null, { environment }: Terminal): Draft[] {
+/**
+ * Returns the files to write, and the policy. Throws a `ConfigError` if the configuration would not be valid,
+ * and a `CliError` if the policy is not.
+ */
+async function draftsOf(
+  settings: InitSettings,
+  existing: Existing | null,
+  { environment }: Terminal,
+): Promise<{ readonly drafts: readonly Draft[]; readonly policy: Source }> {
   const policy = policyPath(settings);
   const text = existing === null ? configText(settings) : updatedConfig(existing.text, settings);
   parseConfig(text, settings.config, environment);
@@ -162,7 +173,10 @@ function draftsOf(settings: InitSettings, existing: Existing | null, { environme
     throw new CliError(`the mode of ${policy} is enforce: give --mode enforce, or --mode audit for a trial`);
   const after =
     before === null ? policyText(settings) : settings.keepsMode ? before : updatedPolicy(before, settings.mode);
-  return [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])];
+  return {
+    drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
+    policy: await checkedSource(after, policy, settings.mode),
+  };
 }
 
 /** Writes a file for root and the group of the node. A crash leaves the old or the new content. */
@@ -182,15 +196,10 @@ function write({ path, text }: Draft): void {
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
-async function show(settings: InitSettings, terminal: Terminal): Promise<void> {
+async function show(settings: InitSettings, policy: Source, terminal: Terminal): Promise<void> {
   const { config } = settings;
   const client = createClient({ config }, terminal);
-  const active = await firstPolicy(
-    client,
-    policyPath(settings),
-    settings.keepsMode ? undefined : settings.mode,
-    terminal,
-  );
+  const active = await firstPolicy(client, policy, settings.keepsMode ? undefined : settings.mode, terminal);
   const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
   terminal.out(`\n${statusText(await readStatus(client, readiness), styleOf(terminal))}\n${inForce(settings, active)}`);
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
