@@ -92,8 +92,10 @@ END
   check 'an installation names a unit that replaces that of the package' contains "$said" '/etc/systemd/system/weir-guard.service replaces'
   rm -f "$debian/opt/asked" "$debian/etc/systemd/system/weir-guard.service"
   touch "$debian/opt/fails"
+  sed -i 's/"node": "[^"]*"/"node": "^99.0.0"/' "$debian/usr/lib/weir/package.json"
   said=$(in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /var/lib/dpkg/info/weir.postinst abort-remove)
   check 'an aborted removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'an unsupported Node.js is reported' contains "$said" 'is not supported: this version of Weir is tested with ^99.0.0'
   check 'a node that does not start is reported' contains "$said" 'weir.service did not start'
   rm -r "$debian/usr/local/bin/systemctl" "$debian/run/systemd/system"
   dpkg_in --purge weir >/dev/null
