@@ -29,6 +29,7 @@ removal() {
   local removed purged
   removed=$(dpkg_in --remove weir)
   check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
+  check 'the removal says that nftables.service can remove the guard' contains "$removed" 'its next restart or reload removes the guard'
   check 'after the removal, the kernel enforces' is_enforced
   # Another program and another node have pins, too.
   mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
