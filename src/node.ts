@@ -214,8 +214,8 @@ export async function runNode(
         // The API listens first. A failure is thrown by the later `await`.
         peersListen.catch(() => {});
       }
-      // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit that is
-      // not ready in time.
+      // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit
+      // that is not ready in time.
       void system.started.then(() => manager?.ready());
       await listen('the API', api, config.api.listen);
       const bound = api.server.address() as AddressInfo | null;
@@ -260,8 +260,8 @@ async function closed(api: Api): Promise<void> {
 }
 const GOODBYE_MS = 5_000;
 /**
- * How long after the start the main thread releases memory, which blocks it for about 80 ms. V8 shrinks the young
- * generation only if the thread has allocated little for five seconds.
+ * How long after the start the main thread releases memory, which blocks it for about 80 ms. V8 shrinks the
+ * young generation only if the thread has allocated little for five seconds.
  */
 const RELEASE_AFTER_MS = 10_000;
 /** The longest time for which the API and the observer wait for the policy to be in force. */
