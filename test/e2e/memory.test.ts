@@ -17,9 +17,13 @@ function residentMiB(name: string): number {
   return own.reduce((sum, mapping) => sum + Number(/^Rss:\s+(\d+)/m.exec(mapping)?.[1] ?? 0) / 1024, 0);
 }
 
-test('a node maps neither its flow table nor its program slots while it does not use them', () => {
-  // Mapped are: grants 24, events 8 (its ring is mapped twice), patterns 8, members 2 and program data 1 MiB.
-  expect(residentMiB('bpf-map')).toBeLessThan(48);
+test('a node maps no flow table, program slot or learned addresses while it does not use them', async () => {
+  // Mapped are: events 8 (its ring is mapped twice), members 2 and program data 1 MiB.
+  expect(residentMiB('bpf-map')).toBeLessThan(16);
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(residentMiB('bpf-map')).toBeLessThan(16);
 });
 
 // Each major version of Node.js needs another amount of memory.
@@ -29,3 +33,8 @@ test.runIf(process.versions.node.startsWith('20.'))(
     expect(residentMiB('')).toBeLessThan(260);
   },
 );
+
+test('a policy with hostname patterns maps the learned addresses', async () => {
+  await rig.put(policyOf([{ match: { dns_hostname: 'www.example' } }]));
+  expect(residentMiB('bpf-map')).toBeGreaterThan(32);
+});
