@@ -47,7 +47,7 @@ export class MappedGrants {
     if (this.#map(inForce).patterns.entries === 0) this.unmap();
   }
 
-  /** Returns the grants for another BPF object that uses the same maps and will replace the object of these. */
+  /** Returns the grants for the BPF object that replaces the present one and uses the same maps. */
   passTo(object: BpfObject): MappedGrants {
     return this.#mapped === undefined ? new MappedGrants(object, this.capacity) : this;
   }
