@@ -29,6 +29,7 @@ removal() {
   local removed purged
   removed=$(dpkg_in --remove weir)
   check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
+  check 'the removal says that nftables.service can remove the guard' contains "$removed" 'its next restart or reload removes the guard'
   check 'after the removal, the kernel enforces' is_enforced
   # Another program and another node have pins, too.
   mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
@@ -92,8 +93,10 @@ END
   check 'an installation names a unit that replaces that of the package' contains "$said" '/etc/systemd/system/weir-guard.service replaces'
   rm -f "$debian/opt/asked" "$debian/etc/systemd/system/weir-guard.service"
   touch "$debian/opt/fails"
+  sed -i 's/"node": "[^"]*"/"node": "^99.0.0"/' "$debian/usr/lib/weir/package.json"
   said=$(in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /var/lib/dpkg/info/weir.postinst abort-remove)
   check 'an aborted removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'an unsupported Node.js is reported' contains "$said" 'is not supported: this version of Weir is tested with ^99.0.0'
   check 'a node that does not start is reported' contains "$said" 'weir.service did not start'
   rm -r "$debian/usr/local/bin/systemctl" "$debian/run/systemd/system"
   dpkg_in --purge weir >/dev/null
