@@ -219,11 +219,13 @@ class PolicyTaskRunner {
   }
 
   #prepared(
-    { mode, groups }: PolicyParts,
+    parts: PolicyParts,
     policy: Policy,
-    { compile: compiled, surroundings }: Pick<PreparePolicy, 'compile' | 'surroundings'>,
+    work: Pick<PreparePolicy, 'compile' | 'surroundings'>,
     membership: ListedMembership,
   ): Omit<Prepared, 'warnings'> | TooLarge {
+    const { mode, groups } = parts;
+    const { compile: compiled, surroundings } = work;
     try {
       return {
         mode,
@@ -236,8 +238,11 @@ class PolicyTaskRunner {
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
       };
     } catch (error) {
-      if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
-      throw error;
+      if (!(error instanceof CompileTooLarge)) throw error;
+      // Rules for former members only spare a later compilation, so they must not make a policy too large.
+      const { scope, list, former } = membership;
+      if (former !== undefined) return this.#prepared(parts, policy, work, { scope, list });
+      return { kind: 'too_large', detail: error.message };
     }
   }
 

@@ -35,15 +35,18 @@ export class FlowRenewal {
   /** `object` returns the loaded object: growing replaces the object, and keeps the flow table. */
   constructor(private readonly object: () => Pick<BpfObject, 'mapFd'>) {}
 
+  /** Maps the flow table if it is not mapped. A later call of `judgeAgain` then does not fail. */
+  map(): void {
+    this.#table();
+  }
+
   /**
    * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
    * packet is a reply. Returns the number of flows. The caller must wait for a grace period after the rights
    * of the sources have changed.
    */
   judgeAgain(sources: ReadonlySet<number>): number {
-    // Only nodes with members map the table: the mapping adds to the resident memory of the process.
-    this.#mapped ??= mapTable(this.object());
-    const table = this.#mapped;
+    const table = this.#table();
     const tags = table.tags.words;
     let count = 0;
     for (let set = 0; set < table.sets; set++) {
@@ -56,6 +59,11 @@ export class FlowRenewal {
       }
     }
     return count;
+  }
+
+  #table(): MappedTable {
+    this.#mapped ??= mapTable(this.object());
+    return this.#mapped;
   }
 
   unmap(): void {
@@ -77,8 +85,13 @@ function mapTable(object: Pick<BpfObject, 'mapFd'>): MappedTable {
   const { maxEntries } = mapShape(fd);
   const sets = maxEntries / WAYS;
   const flows = new MappedMemory('flows', fd, maxEntries * FLOW_STRUCT_BYTES);
-  const tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), sets * 8, { readOnly: true });
-  return { flows, tags, judgements: new BigUint64Array(flows.buffer), sets };
+  try {
+    const tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), sets * 8, { readOnly: true });
+    return { flows, tags, judgements: new BigUint64Array(flows.buffer), sets };
+  } catch (failure) {
+    flows.unmap();
+    throw failure;
+  }
 }
 
 function judge({ flows, judgements }: MappedTable, line: number, sources: ReadonlySet<number>): boolean {

@@ -21,6 +21,8 @@ type Pending = {
  */
 export class MemberChanges {
   readonly #pending = new Set<Pending>();
+  /** Addresses that are stored, and whose flows were not classified again because of a failure. */
+  #unjudged: ReadonlySet<number> = new Set();
   /** When the last call of `finishNow` ended, and how long it took, in milliseconds. */
   #last = { endedAt: 0, tookMs: 0 };
 
@@ -30,11 +32,11 @@ export class MemberChanges {
   ) {}
 
   change(change: MembershipChange, reply: Reply): void {
-    this.#begin(this.loaded().members.change(change), change, reply);
+    this.#begin((members) => members.change(change), change, reply);
   }
 
   replace(list: MemberList, reply: Reply): void {
-    this.#begin(this.loaded().members.replace(list), list, reply);
+    this.#begin((members) => members.replace(list), list, reply);
   }
 
   /**
@@ -57,8 +59,13 @@ export class MemberChanges {
     this.#pending.clear();
   }
 
-  #begin(changed: ReadonlySet<number>, change: MembershipChange, reply: Reply): void {
+  #begin(store: (members: Members) => ReadonlySet<number>, change: MembershipChange, reply: Reply): void {
     const { members, slots } = this.loaded();
+    // A failure must come before the first store. Nodes without members do not map the table: the mapping adds
+    // to the resident memory of the process.
+    if (change.addresses.length > 0 || members.count > 0) this.flows.map();
+    const changed = new Set([...store(members), ...this.#unjudged]);
+    this.#unjudged = new Set();
     const { slotInForce } = slots;
     const uncompiled = slotInForce === undefined ? 0 : members.uncompiled(change, slotInForce);
     const stored = { members: members.count, refused: members.refused, uncompiled };
@@ -71,12 +78,25 @@ export class MemberChanges {
     // A packet that is under way may have read the former member, and may still open or renew a flow.
     void awaitGracePeriodBeside().then(
       () => this.#finish(pending),
-      (failure: unknown) => this.#pending.delete(pending) && reply.failed(failure),
+      (failure: unknown) => this.#pending.delete(pending) && this.#fail(pending, failure),
     );
   }
 
   #finish(pending: Pending): void {
     if (!this.#pending.delete(pending)) return;
-    pending.reply.done({ ...pending.stored, flows: this.flows.judgeAgain(pending.changed) });
+    let flows: number;
+    try {
+      flows = this.flows.judgeAgain(pending.changed);
+    } catch (failure) {
+      this.#fail(pending, failure);
+      return;
+    }
+    pending.reply.done({ ...pending.stored, flows });
+  }
+
+  /** The members are stored already, so that a repeated change changes nothing: the next one judges the flows. */
+  #fail({ changed, reply }: Pending, failure: unknown): void {
+    this.#unjudged = new Set([...this.#unjudged, ...changed]);
+    reply.failed(failure);
   }
 }
