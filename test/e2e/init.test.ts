@@ -135,6 +135,26 @@ describe('weir init', () => {
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
   });
 
+  it('refuses an invalid configuration with the line of each mistake, and keeps it', async () => {
+    for (const [text, place] of [
+      ['version: 1\nnode:\n\tdata_dir: /srv\n', '3:1'],
+      ['version: 1\nlog: { level: warn }\nlog: { level: info }\n', '3:1'],
+      ['version: 1\npolicy:\n', '2:'],
+    ] as const) {
+      writeFileSync(file(), text);
+      const { code, stderr } = await init('lan0,wan0', '--force');
+      expect([code, stderr]).toEqual([1, expect.stringContaining(`${file()}:${place}`)]);
+      expect([readFileSync(file(), 'utf8'), readdirSync(folder)]).toEqual([text, ['weir.yaml']]);
+    }
+  });
+
+  it('keeps the comments in the list of interfaces', async () => {
+    const list = '  interfaces:\n    # the office\n    - lan0 # 1 Gbit/s\n';
+    writeFileSync(file(), `version: 1\ndataplane:\n${list}`);
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(readFileSync(file(), 'utf8')).toBe(`version: 1\ndataplane:\n${list}    - wan0\n`);
+  });
+
   it('refuses a policy file that no node would accept, and writes nothing', async () => {
     const policy = join(folder, 'policy.yaml');
     for (const [text, message] of [

@@ -166,7 +166,10 @@ async function draftsOf(
   { environment }: Terminal,
 ): Promise<{ readonly drafts: readonly Draft[]; readonly policy: Source }> {
   const policy = policyPath(settings);
-  const text = existing === null ? configText(settings) : updatedConfig(existing.text, settings);
+  const text =
+    existing === null
+      ? configText(settings)
+      : updatedConfig(existing.text, existing.config.dataplane?.interfaces ?? [], settings);
   parseConfig(text, settings.config, environment);
   const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
   if (before !== null && existing === null && settings.keepsMode && modeIn(before) === 'enforce')
