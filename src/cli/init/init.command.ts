@@ -1,16 +1,5 @@
-import {
-  chownSync,
-  closeSync,
-  existsSync,
-  fchmodSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  writeFileSync,
-} from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
@@ -23,7 +12,7 @@ import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
-import { groupId, interfaceProblems, uncovered } from './init-checks.js';
+import { groupId, interfaceProblems, mayRead, uncovered } from './init-checks.js';
 import {
   configText,
   type InitSettings,
@@ -34,6 +23,7 @@ import {
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
+import { replaceFile } from './replace-file.js';
 import { hasSystemd, isRunning, startUnits, UNIT, unitExists } from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
@@ -94,7 +84,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         return;
       }
       for (const draft of drafts) {
-        write(draft);
+        replaceFile(draft.path, draft.text, groupId(GROUP) ?? 0);
         terminal.out(`wrote ${draft.path}\n`);
       }
       if (!starts) return terminal.out(byHand(settings, options.start));
@@ -131,6 +121,9 @@ async function check(
     ...(starts && !unitExists() ? [`There is no unit ${UNIT}: install the package, or give --no-start.`] : []),
     ...(starts && groupId(GROUP) === undefined
       ? [`There is no user ${GROUP}, as whom the unit runs: useradd --system ${GROUP}.`]
+      : []),
+    ...(starts && existing !== null && !mayRead(GROUP, config)
+      ? [`The user ${GROUP} cannot read ${config}: chgrp ${GROUP} ${config} && chmod g+r ${config}.`]
       : []),
     ...(starts && isOther
       ? [
@@ -180,22 +173,6 @@ async function draftsOf(
     drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
     policy: await checkedSource(after, policy, settings.mode),
   };
-}
-
-/** Writes a file for root and the group of the node. A crash leaves the old or the new content. */
-function write({ path, text }: Draft): void {
-  mkdirSync(dirname(path), { recursive: true });
-  const draft = `${path}.new`;
-  const fd = openSync(draft, 'w', 0o640);
-  try {
-    fchmodSync(fd, 0o640);
-    chownSync(draft, 0, groupId(GROUP) ?? 0);
-    writeFileSync(fd, text);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-  renameSync(draft, path);
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
