@@ -82,7 +82,9 @@ describe('weir init on a machine with systemd', () => {
   it('ends the trial with the rules in force, also if they were written through the API', async () => {
     const trial = await init('--mode', 'audit', '--force');
     expect([trial.code, trial.stderr]).toEqual([0, '']);
-    expect(trial.stdout).toContain('In force on lan0, wan0: policy gateway (audit)');
+    expect(trial.stdout).toContain(
+      'In force on lan0, wan0: policy gateway (audit): the policy denies nothing, and records the packets that it would deny.',
+    );
     const other = '/run/api.json';
     await write(other, JSON.stringify({ name: 'gateway', mode: 'audit', policy: RULES }));
     expect(await command('policy', 'apply', '-f', other)).toMatchObject({ code: 0, stderr: '' });

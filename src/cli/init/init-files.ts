@@ -49,8 +49,8 @@ policy:
 }
 
 /**
- * Returns the text of a valid configuration file with the keys that `configText` writes, or without those that
- * follow from the mode if the file keeps its mode. Other keys and all comments stay. `present`: the interfaces
+ * Returns the text of a valid configuration file with the keys that `configText` writes. If the file keeps
+ * its mode, the keys that follow from the mode stay. Other keys and all comments stay. `present`: the interfaces
  * of the file.
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
@@ -90,7 +90,7 @@ export function policyText({ interfaces, mode, config }: InitSettings): string {
 #   weir policy apply -f ${policyPath({ config })}
 # docs/policy.md explains every field.
 name: ${POLICY_NAME}
-# audit: nothing is denied, and \`weir findings\` shows the packets that \`enforce\` would deny.
+# audit: the policy denies nothing, and \`weir findings\` shows the packets that it would deny.
 mode: ${mode}
 policy:
   default_policy: deny

@@ -57,7 +57,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
     .addOption(
       new Option(
         '--mode <mode>',
-        'audit denies nothing, and records what would be denied; enforce denies; without it, a new configuration is a trial in audit, and an existing one keeps its mode',
+        'audit denies nothing by policy, and records what the policy would deny; enforce denies; without it, a new configuration is a trial in audit, and an existing one keeps its mode',
       ).choices(['audit', 'enforce']),
     )
     .option('--config <file>', 'the configuration file to write; policy.yaml is written beside it', DEFAULT_CONFIG)
@@ -136,7 +136,7 @@ async function check(
   throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
 }
 
-/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` if it is not valid. */
+/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` for a mistake. */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
   const text = readBoundedSync(path, MOST_BYTES.config).toString();
@@ -190,10 +190,10 @@ function inForce(settings: InitSettings, active: Active | null): string {
   const file = policyPath(settings);
   const effect =
     active?.mode === 'audit'
-      ? 'nothing is denied; packets that the policy would deny are recorded'
+      ? 'the policy denies nothing, and records the packets that it would deny'
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
-    ['weir findings', active?.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
+    ['weir findings', active?.mode === 'audit' ? 'packets that the policy would deny' : 'denied packets'],
     [`weir policy apply -f ${file}`, 'after each change of this file'],
     active?.mode === 'audit' && mode === 'audit'
       ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
