@@ -29,7 +29,7 @@ export type DataplanePorts = {
    */
   readonly beforeClose?: () => Promise<unknown>;
   /** Gives the members of selectors to a datapath that was opened; null on a node without Kubernetes. */
-  readonly members?: Pick<MemberDistribution, 'datapathOpened' | 'flipped'> | null;
+  readonly members?: Pick<MemberDistribution, 'datapathOpened' | 'flipped' | 'capacityExceeded'> | null;
 };
 
 /**
@@ -105,6 +105,7 @@ const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']
     datapath()
       .stage(input.program, input.generation)
       .catch((failure: unknown) => {
+        if (failure instanceof CapacityExceeded) members?.capacityExceeded();
         throw capacityRefused(failure);
       }),
   ),

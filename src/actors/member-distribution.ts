@@ -59,6 +59,8 @@ export class MemberDistribution {
   #compilations = 0;
   #flippedAt = Number.NEGATIVE_INFINITY;
   #counts: Pick<MembersChanged, 'members' | 'refused'> | null = null;
+  #generation = 0;
+  #hasRoomForFormer = true;
 
   constructor(ports: DistributionPorts) {
     this.#ports = ports;
@@ -107,8 +109,22 @@ export class MemberDistribution {
     this.#demand();
   }
 
+  /**
+   * The datapath refused a program that is too large. Until another generation is in force, compilations must
+   * leave out former members: with them, each further one would fail for the same reason.
+   */
+  capacityExceeded(): void {
+    this.#hasRoomForFormer = false;
+  }
+
+  get hasRoomForFormer(): boolean {
+    return this.#hasRoomForFormer;
+  }
+
   /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
-  activated(scope: SelectorScope | null): void {
+  activated(generation: number, scope: SelectorScope | null): void {
+    if (generation !== this.#generation) this.#hasRoomForFormer = true;
+    this.#generation = generation;
     this.#scopeInForce = scope;
     this.#compareScopes();
     this.#ports.record.policyChanged();

@@ -79,7 +79,8 @@ export class SelectorMembers implements SupervisedPart {
     if (await Promise.race([this.#begun.then(() => false), isLate])) return NOTHING_LISTED;
     if (this.#open === null) return NOTHING_LISTED;
     try {
-      return await this.#ports.source.membership(selectors, withinMs);
+      const all = await this.#ports.source.membership(selectors, withinMs);
+      return this.#ports.distribution.hasRoomForFormer ? all : { scope: all.scope, list: all.list };
     } catch (failure) {
       // The last members stay in force (D19a). Without a compilation, no rule is in force after a start.
       this.#report(failure instanceof Error ? failure.message : String(failure));

@@ -48,9 +48,9 @@ export function selectorPart(
   return {
     members,
     distribution,
-    activated: ({ selectors, inspection }) => {
+    activated: ({ generation, selectors, inspection }) => {
       members.name(selectors);
-      distribution.activated(selectors.length === 0 ? null : inspection.scope);
+      distribution.activated(generation, selectors.length === 0 ? null : inspection.scope);
     },
     close: async () => {
       distribution.close();

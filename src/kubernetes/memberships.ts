@@ -58,6 +58,8 @@ export class Memberships implements Members {
   #selectors: readonly ParsedSelector[] = [];
   #scope: SelectorScope = NO_MEMBERSHIP.scope;
   #isScopeOld = false;
+  /** Whether the selectors are others than at the last `take`: the sets that are replaced cannot occur again. */
+  #isRenamed = false;
 
   constructor(options: MembershipOptions = {}) {
     this.#options = options;
@@ -68,6 +70,11 @@ export class Memberships implements Members {
   name(selectors: Iterable<Selector>): void {
     const byKey = new Map<string, Selector>();
     for (const selector of selectors) byKey.set(selector.key, selector);
+    const known = new Set(this.#selectors.map(({ key }) => key));
+    if (byKey.size !== known.size || [...byKey.keys()].some((key) => !known.has(key))) {
+      this.#sets.forgetLast();
+      this.#isRenamed = true;
+    }
     this.#selectors = [...byKey.values()].map(parseSelector);
     for (const [name, integration] of this.#integrations) this.#select(name, integration);
     this.#isScopeOld = true;
@@ -125,13 +132,14 @@ export class Memberships implements Members {
         this.#members.set(address, after);
         this.#sets.use(after);
       }
-      if (before !== undefined) this.#sets.release(before, address);
+      if (before !== undefined) this.#sets.release(before, this.#isRenamed ? undefined : address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
       const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
     this.#changed.clear();
+    this.#isRenamed = false;
     this.#renewScope();
     const added = this.#sets.takeAdded();
     const dropped = this.#sets.drop();
@@ -167,9 +175,7 @@ export class Memberships implements Members {
    * `ListedMembership`.
    */
   former(): Required<ListedMembership>['former'] {
-    const found = this.#sets
-      .lastUnused(MAX_FORMER)
-      .flatMap(({ number, last }) => (last === undefined ? [] : [[last, number] as const]));
+    const found = this.#sets.lastUnused(MAX_FORMER);
     return {
       addresses: Uint32Array.from(found, ([address]) => address),
       sets: Uint32Array.from(found, ([, set]) => set),

@@ -1,7 +1,10 @@
 import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 
-/** A set, the number of addresses that have it, and the address that lost it last. */
-export type CountedSet = SelectorSet & { uses: number; last?: number };
+/**
+ * A set, the number of addresses that have it, and the address that lost it last; none if it lost the set
+ * because the named selectors are others now.
+ */
+export type CountedSet = SelectorSet & { uses: number; last?: number | undefined };
 
 /**
  * The bound on unused sets. A set of `n` keys counts `n + 1`. Unused sets are kept so that a deployment that
@@ -42,7 +45,8 @@ export class SelectorSets {
     if (set.uses++ === 0 && this.#unused.delete(set)) this.#unusedSize -= set.keys.length + 1;
   }
 
-  release(set: CountedSet, address: number): void {
+  /** `address`: see `CountedSet.last`. */
+  release(set: CountedSet, address: number | undefined): void {
     set.last = address;
     if (--set.uses > 0) return;
     this.#unused.add(set);
@@ -68,9 +72,17 @@ export class SelectorSets {
     return dropped;
   }
 
-  /** Returns the sets that became unused last. */
-  lastUnused(most: number): readonly CountedSet[] {
-    return [...this.#unused].slice(-most);
+  /** Makes `lastUnused` leave out the sets that are unused now. They may lack a selector that is new. */
+  forgetLast(): void {
+    for (const set of this.#unused) set.last = undefined;
+  }
+
+  /** Returns the sets that became unused last, with their last addresses. */
+  lastUnused(most: number): readonly (readonly [address: number, set: number])[] {
+    const found = [...this.#unused].flatMap(({ number, last }) =>
+      last === undefined ? [] : [[last, number] as const],
+    );
+    return found.slice(-most);
   }
 
   /** All sets that were not dropped, those without addresses included. */

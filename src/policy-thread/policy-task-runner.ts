@@ -43,8 +43,8 @@ const MOST_WAITING = 4;
 
 /**
  * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
- * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the others. For any other policy, a task must
- * include the policy text.
+ * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the
+ * others. For any other policy, a task must include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const runner = new PolicyTaskRunner();
@@ -219,11 +219,13 @@ class PolicyTaskRunner {
   }
 
   #prepared(
-    { mode, groups }: PolicyParts,
+    parts: PolicyParts,
     policy: Policy,
-    { compile: compiled, surroundings }: Pick<PreparePolicy, 'compile' | 'surroundings'>,
+    work: Pick<PreparePolicy, 'compile' | 'surroundings'>,
     membership: ListedMembership,
   ): Omit<Prepared, 'warnings'> | TooLarge {
+    const { mode, groups } = parts;
+    const { compile: compiled, surroundings } = work;
     try {
       return {
         mode,
@@ -236,8 +238,11 @@ class PolicyTaskRunner {
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
       };
     } catch (error) {
-      if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
-      throw error;
+      if (!(error instanceof CompileTooLarge)) throw error;
+      // Rules for former members only spare a later compilation, so they must not make a policy too large.
+      const { scope, list, former } = membership;
+      if (former !== undefined) return this.#prepared(parts, policy, work, { scope, list });
+      return { kind: 'too_large', detail: error.message };
     }
   }
 

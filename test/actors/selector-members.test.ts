@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { MemberDistribution } from '#actors/member-distribution.js';
 import type { OwnerChanges } from '#contracts/address-owner.js';
+import { CapacityExceeded } from '#contracts/datapath.js';
 import type {
   KubernetesListener,
   KubernetesSource,
@@ -148,6 +149,30 @@ describe('the members of selectors in a running node', () => {
       ok: true,
       detail: 'a policy is active',
     });
+  });
+
+  it('are compiled without former members after the datapath had no room, until another generation is in force', async () => {
+    const { system, datapath, source, send, until } = await started();
+    const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
+    source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
+    await send({ replaces: changeOf([], [[KEY]]), scope: RESOLVED });
+    await system.policies.write(write(POLICY));
+    await until('policy_ready', 'active');
+    const pairs: (number | undefined)[] = [];
+    const { stage } = datapath;
+    datapath.stage = async (program, generation) => {
+      pairs.push(program.members?.pairs.indexes.length);
+      if (pairs.length === 1) throw new CapacityExceeded('program', 2, 1);
+      return stage(program, generation);
+    };
+    datapath.log.length = 0;
+    datapath.changeMembers = async () => ({ members: 1, refused: 0, uncompiled: 1, flows: 0 });
+    await send({ changes: [changeOf([[WEB, 1]])] });
+    await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    expect(pairs).toEqual([1, 0]);
+    // The write that leaves out former members is the last one before they have room again.
+    for (const author of ['alice', 'bob']) await system.policies.write(write(POLICY, { author }));
+    expect(pairs).toEqual([1, 0, 0, 1]);
   });
 
   it('are compiled between writes that follow each other without a pause', async () => {

@@ -268,6 +268,11 @@ describe('members in the kernel', () => {
       ),
     );
     expect([passes(https), kernel.members.count]).toEqual([false, 0]);
+    const full = [...crowd, POD].map((one) => [one, 2] as const);
+    kernel.members.change(change([], full));
+    // This list lacks the addresses in the table, and the address without room.
+    kernel.members.replace(change([], []));
+    expect([kernel.members.refused, kernel.members.count]).toEqual([1, 0]);
   });
 });
 

@@ -87,20 +87,19 @@ export class ChurnRig {
       '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root';
     const words = ['--pid-file=', `--listen-address=${ADDRESSES.server}`, `--address=/example.com/${ADDRESSES.server}`];
     server.start('dnsmasq', [...upstream.split(' '), ...words]);
-    let sentinels: Sentinels | undefined;
-    const packets = await ChurnPackets.open(
-      { client: client.name, server: server.name },
-      [...PODS_AND_NODES, ALLOWED, DENIED, UNOWNED],
-      [null, ...ALL_GROUPS].map(portOf),
-      (source, port, number) => sentinels?.take(source, port, number),
-    );
     const [web, base] = [portOf(CHURN_GROUPS[0] ?? null), BASE_PORT];
     const denied = [
       [DENIED, web],
       [DENIED, base],
       [UNOWNED, base],
     ] as const;
-    sentinels = new Sentinels((from, port, number) => packets.send(from, port, number), [ALLOWED, web], denied);
+    const sentinels = new Sentinels((from, port, number) => packets.send(from, port, number), [ALLOWED, web], denied);
+    const packets = await ChurnPackets.open(
+      { client: client.name, server: server.name },
+      [...PODS_AND_NODES, ALLOWED, DENIED, UNOWNED],
+      [null, ...ALL_GROUPS].map(portOf),
+      (source, port, number) => sentinels.take(source, port, number),
+    );
     const leave = enterNamespace(node.name);
     const kube = await KubeApi.start();
     const proxy = await CutProxy.start(Number(new URL(kube.url).port));
@@ -243,7 +242,7 @@ export class ChurnRig {
       const path = `/api/v1/policies/${active}/source-groups/${group.id}/members?limit=1000`;
       const found = ((await this.#api('GET', path)) as { items: { address: string }[] }).items;
       const [members, expected] = [found.map(({ address }) => address).sort(), [...cluster.membersOf(group)].sort()];
-      if (members.join() !== expected.join()) faults.push(`${group.id} has ${members}, not ${expected}`);
+      if (members.join() !== expected.join()) faults.push(`${group.id} has ${members.join()}, not ${expected.join()}`);
     }
     const metrics = (await this.#api('GET', '/metrics')) as string;
     const count = /^weir_kubernetes_members (\d+)$/m.exec(metrics)?.[1];

@@ -181,6 +181,32 @@ describe('the numbers of sets', () => {
     return memberships.take();
   };
 
+  test('have no last address if the named selectors have changed since then', () => {
+    const memberships = start([web]);
+    const batch = labelled(1);
+    const both = [web, batch];
+    const pods = [
+      pod('a', { addresses: [X], labels: { app: 'web' } }),
+      pod('b', { addresses: [Y], labels: { app: 'app-1' } }),
+    ];
+    list(memberships, PODS, pods);
+    memberships.take();
+    // The set of `Y` is replaced by another one with the new selector.
+    memberships.name(both);
+    memberships.take();
+    expect(memberships.former().addresses).toHaveLength(0);
+    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.take();
+    expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
+    memberships.name(both);
+    memberships.take();
+    expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
+    // A pod of the unused set may have the selector that is new now.
+    memberships.name([...both, all]);
+    memberships.take();
+    expect(memberships.former().addresses).toHaveLength(0);
+  });
+
   test('have the last address of a set that no address has any more', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };

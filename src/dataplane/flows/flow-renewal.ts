@@ -85,8 +85,13 @@ function mapTable(object: Pick<BpfObject, 'mapFd'>): MappedTable {
   const { maxEntries } = mapShape(fd);
   const sets = maxEntries / WAYS;
   const flows = new MappedMemory('flows', fd, maxEntries * FLOW_STRUCT_BYTES);
-  const tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), sets * 8, { readOnly: true });
-  return { flows, tags, judgements: new BigUint64Array(flows.buffer), sets };
+  try {
+    const tags = new MappedMemory('flow_tags', object.mapFd('flow_tags'), sets * 8, { readOnly: true });
+    return { flows, tags, judgements: new BigUint64Array(flows.buffer), sets };
+  } catch (failure) {
+    flows.unmap();
+    throw failure;
+  }
 }
 
 function judge({ flows, judgements }: MappedTable, line: number, sources: ReadonlySet<number>): boolean {

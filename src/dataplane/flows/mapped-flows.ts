@@ -24,10 +24,20 @@ export class MappedFlows {
   constructor(fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number }) {
     this.count = mapShape(fds.flows).maxEntries;
     const bytes = this.count * FLOW_STRUCT_BYTES;
-    this.#flows = new MappedMemory('flows', fds.flows, bytes, { readOnly: true });
-    this.#tallies = new MappedMemory('tallies', fds.tallies, bytes, { readOnly: true });
-    const ranks = mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES;
-    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, ranks, { readOnly: true });
+    const mapped: MappedMemory[] = [];
+    const map = (name: string, fd: number, bytes: number): MappedMemory => {
+      const memory = new MappedMemory(name, fd, bytes, { readOnly: true });
+      mapped.push(memory);
+      return memory;
+    };
+    try {
+      this.#flows = map('flows', fds.flows, bytes);
+      this.#tallies = map('tallies', fds.tallies, bytes);
+      this.#ranks = map('rank_hits', fds.rankHits, mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES);
+    } catch (failure) {
+      for (const memory of mapped) memory.unmap();
+      throw failure;
+    }
   }
 
   /**

@@ -63,6 +63,11 @@ export class MemberTable {
     return place === undefined ? (this.#refusedAt(address)?.get(address) ?? 0) : this.#memory.high(place);
   }
 
+  /** The addresses without room, which `count` does not include. */
+  *refusedAddresses(): Generator<number> {
+    for (const refused of this.#refused.values()) yield* refused.keys();
+  }
+
   /** The addresses with the numbers of their sets, also those without room. */
   *members(): Generator<readonly [address: number, number: number]> {
     for (const { address, place } of this.#stored()) yield [address, this.#memory.high(place)];

@@ -35,7 +35,9 @@ export class Members {
 
   /** The number of addresses with an owner: without those that the last list did not have. */
   get count(): number {
-    return this.#table.count - this.#leaving.size;
+    let leaving = this.#leaving.size;
+    for (const address of this.#table.refusedAddresses()) if (this.#leaving.has(address)) leaving -= 1;
+    return this.#table.count - leaving;
   }
 
   /** Number of addresses that are closed because a table is full. */

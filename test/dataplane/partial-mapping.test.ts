@@ -1,0 +1,49 @@
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
+import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
+import { libc } from '#libc/libc.js';
+import { loadForTest } from './loaded.js';
+
+const FAILED = 0xffff_ffff_ffff_ffffn;
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('a failed mapping of the flow table', () => {
+  test.each([
+    ['of its tags', 2],
+    ['for flow listings', 2],
+    ['for flow listings', 3],
+  ])('%s leaves nothing mapped (call %i of mmap fails)', (purpose, failing) => {
+    const kernel = loadForTest();
+    const { object } = kernel;
+    const { mmap, munmap } = libc;
+    const mapped = new Set<unknown>();
+    let calls = 0;
+    vi.spyOn(libc, 'mmap').mockImplementation((...given) => {
+      calls += 1;
+      if (calls === failing) return FAILED;
+      const place = mmap(...given);
+      mapped.add(place);
+      return place;
+    });
+    vi.spyOn(libc, 'munmap').mockImplementation((place, length) => {
+      mapped.delete(place);
+      return munmap(place, length);
+    });
+    const map =
+      purpose === 'of its tags'
+        ? () => new FlowRenewal(() => object).map()
+        : () =>
+            new MappedFlows({
+              flows: object.mapFd('flows'),
+              tallies: object.mapFd('tallies'),
+              rankHits: object.mapFd('rank_hits'),
+            });
+    expect(map).toThrow('into memory');
+    expect([calls, mapped.size]).toEqual([failing, 0]);
+    vi.restoreAllMocks();
+    kernel.close();
+  });
+});
