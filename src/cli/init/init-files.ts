@@ -49,9 +49,9 @@ policy:
 }
 
 /**
- * Returns the text of a valid configuration file with the keys that `configText` writes. If the file keeps
- * its mode, the keys that follow from the mode stay. Other keys and all comments stay. `present`: the interfaces
- * of the file.
+ * Returns the text of a valid configuration file with the keys that `configText` writes.
+ * If the file keeps its mode, the keys that follow from the mode stay.
+ * Other keys and all comments stay. `present`: the interfaces of the file.
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
   const document = parseDocument(existing);
