@@ -22,6 +22,7 @@ import { inspectionThreadsBench } from './inspection-threads.js';
 import { ipv6Bench } from './ipv6.js';
 import { learnedBench } from './learned.js';
 import { membersBench } from './members.js';
+import { memoryBench } from './memory.js';
 import { namesBench } from './names.js';
 import { observeBench } from './observe.js';
 import { policyWriteBench } from './policy-write.js';
@@ -52,6 +53,7 @@ const benches = [
   sourceGroupsBench,
   policyWriteBench,
   startUpBench,
+  memoryBench,
   httpBench,
   clusterBench,
   clusterScaleBench,

@@ -197,8 +197,8 @@ async function measure(rules: number, firstMs: number, nextMs: number): Promise<
       },
       { what: `${label}: body`, value: (bodies[0]?.length ?? 0) / 2 ** 20, unit: 'MiB' },
       ...(peer === undefined ? [] : [{ what: `${label}: nft -f of the same policy`, value: peer.ms, unit: 'ms' }]),
-      { what: `${label}: peak resident memory of the process`, value: memory.peakMiB, unit: 'MiB', atMost: 1536 },
-      { what: `${label}: resident memory after the writes`, value: memory.nowMiB, unit: 'MiB' },
+      { what: `${label}: peak resident memory of the process`, value: memory.peakMiB, unit: 'MiB', atMost: 800 },
+      { what: `${label}: resident memory after the writes`, value: memory.nowMiB, unit: 'MiB', atMost: 700 },
       { what: `${label}: kernel memory of its maps`, value: memory.kernelMapsMiB, unit: 'MiB' },
     ];
   } finally {

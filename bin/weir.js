@@ -2,12 +2,32 @@
 import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
+
+// This file must have no syntax that an old Node.js refuses, because then it could not print the warning.
+const supported = require('../package.json').engines.node;
+if (!isSupported(process.versions.node, supported)) {
+  console.error(
+    `weir: Node.js ${process.versions.node} is not supported: this version of Weir is tested with ${supported}`,
+  );
+}
+
 let cli;
 try {
   cli = require('../dist/node/weir.cjs');
 } catch (error) {
-  if (error?.code !== 'MODULE_NOT_FOUND') throw error;
+  if (error.code !== 'MODULE_NOT_FOUND') throw error;
   console.error(`weir: this copy is not built or not complete; run npm run setup first (${error.message})`);
   process.exit(1);
 }
-process.exitCode = await cli.weir(process.argv.slice(2));
+cli.weir(process.argv.slice(2)).then((code) => {
+  process.exitCode = code;
+});
+
+/** Returns whether a version has the major version of one of the ranges `^A.B.C`, and is not older. */
+function isSupported(version, ranges) {
+  const [major, minor, patch] = version.split('.').map(Number);
+  return ranges.split(' || ').some((range) => {
+    const [a, b, c] = range.slice(1).split('.').map(Number);
+    return major === a && (minor > b || (minor === b && patch >= c));
+  });
+}

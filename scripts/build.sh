@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=dist/.built
-if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.json tsconfig.json -newer "$stamp" -print -quit)" ]; then
+if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.json package-lock.json tsconfig.json -newer "$stamp" -print -quit)" ]; then
   printf 'build: TypeScript\n'
   mkdir -p dist
   touch "$stamp.new"
@@ -17,11 +17,12 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
     --sourcemap --legal-comments=external --external:koffi --external:pino --external:thread-stream --outdir=dist/node)
   rm -rf dist/node
   # The banner gives CommonJS packages in the bundle a `require` for the modules of Node.
-  "${bundle[@]}" dist/src/cli/{relay,tour-traffic,tour-web}.js --format=esm --entry-names='[name]' \
+  "${bundle[@]}" dist/src/cli/{relay,tour-traffic,tour-web}.js --format=esm --entry-names='[name]' --metafile=dist/programs.meta.json \
     --banner:js='import { createRequire as createRequireOfBundle } from "node:module"; const require = createRequireOfBundle(import.meta.url);'
   # Node 20 has a code cache only for CommonJS. V8 compares only the length of the source with the cache, so
   # the caches must never be older than the bundles: they are removed before, and written last.
-  "${bundle[@]}" dist/src/cli/weir.js $(find dist/src -name '*.worker.js') --format=cjs --entry-names='[name].bundle' \
+  "${bundle[@]}" dist/src/cli/weir.js $(find src -name '*.worker.ts' | sed 's,\(.*\)ts$,dist/\1js,') --format=cjs \
+    --entry-names='[name].bundle' --metafile=dist/bundles.meta.json \
     --define:import.meta.url=importMetaUrl --minify-whitespace --minify-syntax --line-limit=160 \
     --banner:js='(function (exports, require, module, importMetaUrl) {' --footer:js='})'
   for file in dist/node/*.bundle.js; do

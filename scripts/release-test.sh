@@ -14,6 +14,7 @@ if [ "${1:-}" != inside ]; then
 fi
 work=$2
 source scripts/release/test-network.sh
+source scripts/release/test-package.sh
 passed=0 failed=0
 
 # Usage: check TEXT COMMAND…: counts whether the command succeeds.
@@ -33,29 +34,38 @@ is() { [ "$1" = "$2" ] || { echo "$1, not $2" && false; }; }
 contains() { [[ "$1" == *"$2"* ]] || { echo "$1" && false; }; }
 fits() { [ "$(stat -c %s "$1")" -le "$2" ] || { ls -l "$1" && false; }; }
 
-# The other folder has the same sources, but no build, no Git, another time zone and another umask.
+# Makes the artefacts in two folders without Git. One has an older build, the other has another time zone and
+# another umask.
 export WEIR_IMAGE_BASE=$work/debian WEIR_SIGNING_KEY=$work/key
-first=$work/first second=$work/second copy=$work/copy
+first=$work/first second=$work/second
 minisign -G -W -p "$work/key.pub" -s "$WEIR_SIGNING_KEY" >/dev/null
-mkdir "$copy"
-git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory="$copy"
-cp -al node_modules "$copy" 2>/dev/null || cp -a node_modules "$copy"
-ln -s "$PWD/.node" "$copy/.node"
+# Usage: copy_sources FOLDER
+copy_sources() {
+  mkdir "$1"
+  git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory="$1"
+  cp -al node_modules "$1" 2>/dev/null || cp -a node_modules "$1"
+  ln -s "$PWD/.node" "$1/.node"
+}
 # Usage: finished FUNCTION: ends the test with the output of the function if it fails.
 finished() {
   "$1" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" && exit 1; }
 }
-build_copy() { (umask 077 && bash "$copy/scripts/build.sh"); }
-release_copy() { (umask 077 && TZ=Pacific/Auckland bash "$copy/scripts/release.sh" "$second"); }
 base() { bash scripts/release/debian.sh trixie "$WEIR_IMAGE_BASE"; }
-release() { bash scripts/release.sh "$first"; }
-finished build_copy &
+release_one() { bash "$work/one/scripts/release.sh" "$first"; }
+release_other() { (umask 077 && TZ=Pacific/Auckland bash "$work/other/scripts/release.sh" "$second"); }
+copy_sources "$work/one"
+copy_sources "$work/other"
+mkdir -p "$work/one/dist/node"
+touch "$work/one/dist/node/removed.worker.cjs" "$work/one/dist/.built"
 finished base
+finished release_other &
+finished release_one
 wait "$!"
-finished release_copy &
-finished release
-wait "$!"
-rm -rf "$copy"
+rm -rf "$work/one" "$work/other"
+git init --quiet "$work/changed"
+cp -r scripts package.json "$work/changed"
+check 'a release of files that are not committed is refused' contains "$(SOURCE_DATE_EPOCH=0 bash "$work/changed/scripts/release.sh" "$work/none" 2>&1)" \
+  'the files differ from the last commit'
 check 'the checksums are right' bash -c "cd '$first' && sha256sum --check --strict SHA256SUMS"
 for file in "$first"/*; do check "the same bytes in another folder: ${file##*/}" cmp "$file" "$second/${file##*/}"; done
 rm -rf "$second"
@@ -71,6 +81,10 @@ check 'npm installs the tarball' npm install --global --prefix "$work/npm" --no-
 check 'the installed command runs' is "$("$work/npm/bin/weir" --version)" "$version"
 check 'the installed command checks a configuration' "$work/npm/bin/weir" config check examples/weir.yaml
 
+# The source map of this package names files that it does not have.
+check 'the licences name a bundled package' grep -q '^fast-copy ' "$work/npm/lib/node_modules/weir/THIRD-PARTY-LICENSES"
+check 'the bill of materials names a bundled package' grep -q '"pkg:npm/fast-copy@' "$first/weir-$version.cdx.json"
+
 debian=$work/chroot
 cp -a "$WEIR_IMAGE_BASE" "$debian"
 cp -a "$deb" "$work/npm/lib/node_modules/weir" "$debian/opt"
@@ -85,17 +99,17 @@ check 'Node.js takes each code cache' in_debian node -e 'const { compile } = req
   for (const file of require("node:fs").readdirSync("/usr/lib/weir/dist/node").filter((name) => name.endsWith(".bundle.js")))
     if (compile(`/usr/lib/weir/dist/node/${file}`).cachedDataRejected !== false) throw new Error(file);'
 configure "$debian"
-install -d -o "$(in_debian id -u weir)" -m 700 "$debian/sys/fs/bpf/weir" "$debian/var/lib/weir"
+install -d -o "$(in_debian id -u weir)" -m 700 "$debian/var/lib/weir"
+# The node must start with the modes that systemd and the unit leave.
+prepare_pins
 CAPS=-all,+net_admin,+bpf,+perfmon,+net_raw,+net_bind_service
-enforces 'the Debian package' chroot "$debian" setpriv --reuid weir --regid weir --clear-groups --no-new-privs \
-  --bounding-set "$CAPS" --inh-caps "$CAPS" --ambient-caps "$CAPS" /usr/bin/weir run --config /etc/weir/weir.yaml
+start_package=(chroot "$debian" setpriv --reuid weir --regid weir --clear-groups --no-new-privs
+  --bounding-set "$CAPS" --inh-caps "$CAPS" --ambient-caps "$CAPS" /usr/bin/weir run --config /etc/weir/weir.yaml)
+enforces 'the Debian package' "${start_package[@]}"
 stop_node
-removed=$(in_namespace node chroot "$debian" dpkg --remove weir 2>&1)
-check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
-check 'after the removal, the kernel enforces' is_enforced
-check 'the package is purged' in_namespace node chroot "$debian" dpkg --purge weir
-check 'after the purge, the kernel does not enforce' is_open
-check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir sys/fs/bpf/weir usr/lib/weir 2>/dev/null)" ''
+pins_of_root
+removal
+installation
 rm "$debian"/usr/lib/*-linux-gnu/librocksdb.so.*
 says=$(chroot "$debian" node /opt/weir/bin/weir.js run --config /opt/weir/examples/weir.yaml 2>&1 || true)
 check 'the npm package names a missing Debian package' contains "$says" 'Debian 13: librocksdb9.10'

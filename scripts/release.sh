@@ -20,6 +20,14 @@ version=${WEIR_VERSION:-$(node -p 'require("./package.json").version')}
 # All files have the time of the last commit.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 
+# The artefacts name the commit by its time, and must contain its files. A copy without Git is built as it is.
+if [ -e .git ] && [ -n "$(git status --porcelain)" ]; then
+  git status --short
+  echo 'release: the files differ from the last commit: commit or remove these changes' >&2
+  exit 1
+fi
+# An older build can contain code of other commits.
+rm -rf dist
 bash scripts/setup.sh --release
 rm -f "$out"/weir[-_]* "$out"/SHA256SUMS*
 work=$(mktemp -d)

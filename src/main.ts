@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
 import type { Missing } from '#contracts/datapath.js';
+import type { Problem } from '#contracts/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
   type BegunDatapath,
@@ -54,6 +55,12 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
   } finally {
     await datapath.close();
   }
+}
+
+/** Returns the problems of a policy envelope that are found without a node, its integrations and its keys. */
+export async function envelopeProblems(envelope: unknown): Promise<readonly Problem[]> {
+  const { validateEnvelope } = await import('#policy/check/validate.js');
+  return validateEnvelope(envelope, { form: 'envelope', integrations: undefined, parseCertificate: () => undefined });
 }
 
 /**

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The packages that scripts/build.sh leaves out of the bundles, which load them at run time. */
@@ -26,7 +26,7 @@ export type Shipped = {
 };
 
 /**
- * Returns the npm packages of which a release contains code. Reads the lock file, and the source maps of the
+ * Returns the npm packages of which a release contains code. Reads the lock file, and the metafiles of the
  * bundles.
  */
 export function shippedPackages(): Shipped {
@@ -62,18 +62,27 @@ function folderOf(name: string, from: string, locked: Readonly<Record<string, Lo
   }
 }
 
-/** Returns the package folders of the source files that the source maps of the bundles name. */
+/**
+ * Returns the package folders of the files with code in the bundles, by the metafiles of esbuild. Not by the
+ * source maps: those of a package can name sources that are not in the package.
+ */
 function bundledFolders(): string[] {
-  const maps = readdirSync('dist/node').filter((name) => name.endsWith('.map'));
-  if (maps.length === 0) throw new Error('dist/node has no source maps: run npm run build');
-  const sources = maps.flatMap((name) => (JSON.parse(readFileSync(`dist/node/${name}`, 'utf8')) as SourceMap).sources);
-  const folders = sources.flatMap(
-    (source) => /node_modules\/(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+/.exec(source) ?? [],
+  const outputs = ['programs', 'bundles'].flatMap((name) => {
+    const { outputs } = JSON.parse(readFileSync(`dist/${name}.meta.json`, 'utf8')) as Metafile;
+    return Object.values(outputs);
+  });
+  const files = outputs.flatMap(({ inputs }) =>
+    Object.keys(inputs).filter((file) => inputs[file]?.bytesInOutput !== 0),
   );
-  return [...new Set(folders)].filter((folder) => existsSync(folder));
+  const folders = files.flatMap((file) => /^node_modules\/(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+/.exec(file) ?? []);
+  return [...new Set(folders)];
 }
 
-type SourceMap = { readonly sources: readonly string[] };
+type Metafile = {
+  readonly outputs: Readonly<
+    Record<string, { readonly inputs: Readonly<Record<string, { readonly bytesInOutput: number }>> }>
+  >;
+};
 
 const sorted = (packages: readonly Package[]): Package[] =>
   [...packages].sort((a, b) => (a.folder < b.folder ? -1 : Number(a.folder > b.folder)));

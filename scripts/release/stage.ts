@@ -6,6 +6,13 @@ import { isForThisMachine, type Locked, type Package, shippedPackages } from './
 const NEVER_RUN =
   /^(\..*|tests?|benchmarks?|examples?|docs?|build|fixtures|scripts|types|musl_.*|(test|bench|benchmark|example|eslint\.config)\.js|cnoke\.cjs|tsconfig\.json)$/;
 
+/** The texts of packages that have none in their folder, by their names. */
+const TEXTS: Readonly<Record<string, readonly string[]>> = {
+  '@bufbuild/protobuf': ['scripts/release/licences/protobuf.txt', 'LICENSE'],
+  [`@koromix/koffi-${process.platform}-${process.arch}`]: ['node_modules/koffi/LICENSE.txt'],
+  'abstract-logging': ['scripts/release/licences/abstract-logging.txt'],
+};
+
 /**
  * Writes the files of a release that depend on the npm packages into the folder of the first argument:
  * package.json, npm-shrinkwrap.json, THIRD-PARTY-LICENSES and node_modules. The second argument is the
@@ -67,8 +74,9 @@ function licences(packages: readonly Package[]): string {
 }
 
 function licenceOf({ name, version, license, folder }: Package): string {
-  const texts = readdirSync(folder)
-    .filter(isLicence)
-    .map((file) => readFileSync(join(folder, file), 'utf8').trim());
+  const inFolder = readdirSync(folder).filter(isLicence);
+  const files = inFolder.length > 0 ? inFolder.map((file) => join(folder, file)) : TEXTS[name];
+  if (files === undefined) throw new Error(`${folder} has no text of its licence: add one to TEXTS`);
+  const texts = files.map((file) => readFileSync(file, 'utf8').trim());
   return [`${name} ${version}`, `License: ${license ?? 'see the text'}`, ...texts].join('\n\n').concat('\n');
 }

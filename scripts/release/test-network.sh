@@ -27,7 +27,7 @@ mount_system() {
   mount --bind "$1" "$1"
   mount -t proc proc "$1/proc"
   in_namespace node mount -t sysfs sysfs "$1/sys"
-  mount -t bpf bpf "$1/sys/fs/bpf"
+  mount -t bpf -o mode=700 bpf "$1/sys/fs/bpf" # as systemd does
   mount -t tmpfs tmpfs "$1/tmp"
 }
 

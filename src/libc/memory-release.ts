@@ -16,20 +16,21 @@ const libc = bindLibrary<{
 
 /**
  * Makes `malloc` map each block of at least 128 KiB on its own, so that `free` returns it to the kernel. By
- * default, glibc raises this threshold up to 32 MiB when a larger block is freed. The blocks of a large policy
- * then leave holes in the heaps of all threads.
+ * default, glibc raises this threshold up to 32 MiB when a larger block is freed. The blocks of a large
+ * policy then leave holes in the heaps of all threads.
  */
 export function mapLargeBlocks(): void {
   libc.mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 }
 
 /**
- * Collects the garbage of this thread, and returns the free pages of the C heap to the kernel. Blocks the thread
- * for about 80 ms, or 200 ms with a policy of 100,000 rules in its heap.
+ * Collects the garbage of this thread, and returns the free pages of the C heap to the kernel. Blocks the
+ * thread for about 80 ms, or 200 ms with a policy of 100,000 rules in its heap.
  */
 export function releaseMemory(): void {
   collectGarbage();
-  // The second collection moves objects together, and so frees the pages with few objects that the first one left.
+  // The second collection moves objects together, and so frees the pages with few objects that the first
+  // one left.
   collectGarbage();
   libc.malloc_trim(0);
 }

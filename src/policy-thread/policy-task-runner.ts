@@ -43,8 +43,8 @@ const MOST_WAITING = 4;
 
 /**
  * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
- * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the others. For any other policy, a task must
- * include the policy text.
+ * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the
+ * others. For any other policy, a task must include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const runner = new PolicyTaskRunner();

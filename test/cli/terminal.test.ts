@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -102,3 +102,27 @@ it.each([
     expect(asked.map(({ method }) => method)).toEqual(methods);
   },
 );
+
+it('weir warns of a version of Node.js that package.json does not name', async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, 'bin'));
+  copyFileSync(program, join(folder, 'bin', 'weir.js'));
+  symlinkSync(join(dirname(program), '..', 'dist'), join(folder, 'dist'));
+  const [major = 0, minor = 0, patch = 0] = process.versions.node.split('.').map(Number);
+  const errorsWith = async (node: string): Promise<string> => {
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module', engines: { node } }));
+    const { code, err } = await start(process.execPath, [join(folder, 'bin', 'weir.js'), '--version']).ending;
+    expect(code).toBe(0);
+    return err;
+  };
+  const own = `${major}.${minor}.${patch}`;
+  for (const later of [
+    `^${major}.${minor}.${patch + 1}`,
+    `^${major}.${minor + 1}.0`,
+    `^${major - 1}.0.0 || ^${major + 1}.0.0`,
+  ])
+    expect(await errorsWith(later)).toBe(
+      `weir: Node.js ${own} is not supported: this version of Weir is tested with ${later}\n`,
+    );
+  expect(await errorsWith(`^1.0.0 || ^${own}`)).toBe('');
+});

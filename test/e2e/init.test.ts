@@ -72,7 +72,7 @@ describe('weir init', () => {
   });
 
   it('changes its own keys of an existing configuration with --force, and keeps other keys and comments', async () => {
-    const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [eth7], pickup: 0s }\n';
+    const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [lan0], pickup: 0s }\n';
     writeFileSync(file(), text);
     const refused = await init('lan0,wan0', '--mode', 'enforce');
     expect(refused).toEqual({
@@ -92,11 +92,64 @@ describe('weir init', () => {
     });
   });
 
+  it('adds an interface to an enforcing gateway without --mode, and keeps its keys and the mode of its policy', async () => {
+    expect((await init('lan0', '--mode', 'enforce')).code).toBe(0);
+    const policy = readFileSync(join(folder, 'policy.yaml'), 'utf8');
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(read('weir.yaml')).toMatchObject({
+      dataplane: { interfaces: ['lan0', 'wan0'], non_ipv4: 'drop', reverse_path: 'strict' },
+      policy: { fallback: 'deny' },
+    });
+    expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy);
+
+    rmSync(join(folder, 'policy.yaml'));
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(read('policy.yaml')).toMatchObject({ mode: 'enforce' });
+
+    rmSync(file());
+    const { code, stderr } = await init('lan0,wan0');
+    expect([code, stderr]).toEqual([
+      1,
+      `weir: the mode of ${join(folder, 'policy.yaml')} is enforce: give --mode enforce, or --mode audit for a trial\n`,
+    ]);
+    expect((await init('lan0,wan0', '--mode', 'audit')).code).toBe(0);
+    expect(read('policy.yaml')).toMatchObject({ mode: 'audit' });
+  });
+
+  it('refuses to end the policing of an interface, and covers an interface by a pattern', async () => {
+    expect((await init('lan0,wan0')).code).toBe(0);
+    const { code, stderr } = await init('lan0', '--force');
+    expect([code, stderr]).toEqual([
+      1,
+      `weir: wan0 would no longer be policed: name it too, or remove it from dataplane.interfaces in ${file()} first\n`,
+    ]);
+    expect(read('weir.yaml')).toMatchObject({ dataplane: { interfaces: ['lan0', 'wan0'] } });
+    expect((await init('lan0,w*', '--force')).code).toBe(0);
+    expect(read('weir.yaml')).toMatchObject({ dataplane: { interfaces: ['lan0', 'w*'] } });
+  });
+
   it('changes only the mode of an existing policy file', async () => {
     const policy = 'name: mine # kept\nmode:   audit # for a week\npolicy: {default_policy: deny}\n';
     writeFileSync(join(folder, 'policy.yaml'), policy);
     expect((await init('lan0,wan0', '--mode', 'enforce')).code).toBe(0);
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
+  });
+
+  it('refuses a policy file that no node would accept, and writes nothing', async () => {
+    const policy = join(folder, 'policy.yaml');
+    for (const [text, message] of [
+      [
+        'default_policy: deny\n',
+        `weir: ${policy} is no policy for weir init, which has the keys name, mode and policy\n`,
+      ],
+      ['name: a\nmode: audit\npolicy:\n  default_policy: maybe\n', `${policy}:4:19: `],
+      ['name: a\nname: b\n', `weir: ${policy} is neither YAML nor JSON: Map keys must be unique`],
+    ] as const) {
+      writeFileSync(policy, text);
+      const { code, stderr } = await init('lan0,wan0', '--mode', 'enforce');
+      expect([code, stderr, readdirSync(folder)]).toEqual([1, expect.stringContaining(message), ['policy.yaml']]);
+      expect(readFileSync(policy, 'utf8')).toBe(text);
+    }
   });
 
   it('prints the files with --dry-run, and writes nothing', async () => {
@@ -132,7 +185,7 @@ describe('weir init', () => {
   });
 
   it('leads to a trial that denies nothing, and with --mode enforce to a node that denies', async () => {
-    const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['x'], pin_path: topology.pinPath } };
+    const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['lan0'], pin_path: topology.pinPath } };
     writeFileSync(file(), JSON.stringify({ version: 1, ...keys }));
     for (const mode of ['audit', 'enforce']) {
       expect((await init('lan0,wan0', '--mode', mode, '--force')).code).toBe(0);

@@ -2,14 +2,19 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { emptyBootFile, unitWarnings } from '#dataplane/guard/boot-guard.js';
 import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { enterNamespace } from './namespace.js';
 
-const DROP_IN = 'deploy/systemd/nftables.service.d/weir.conf';
+const DROP_IN = 'deploy/systemd/nftables.service.d/00-weir.conf';
+const NFTABLES = `[Service]
+ExecStart=/usr/sbin/nft -f /etc/nftables.conf
+ExecReload=/usr/sbin/nft -f /etc/nftables.conf
+ExecStop=/usr/sbin/nft flush ruleset
+`;
 /** Sends datagrams to the server without a pause. */
 const SENDER = `const s = require('node:dgram').createSocket('udp4');
   const send = () => s.send('x', 9, '${ADDRESSES.server}', () => setImmediate(send));
@@ -125,6 +130,9 @@ describe('the unit weir-guard.service', () => {
   const warning = (about: string): string =>
     `${about}: after a boot, the kernel forwards packets without a policy until Weir starts`;
 
+  const unguarded = (keys: string, path: string): string =>
+    `${keys} of nftables.service with its drop-ins does not load ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`;
+
   test('is reported unless it is enabled and loads the file of the data folder', () => {
     expect(unitWarnings('/var/lib/weir/guard.nft', [folder])).toEqual([warning('weir-guard.service is not enabled')]);
     mkdirSync(join(folder, 'sysinit.target.wants'));
@@ -136,29 +144,54 @@ describe('the unit weir-guard.service', () => {
     const added = `[Service]\nExecStart=\nExecStart=/usr/sbin/nft -f ${other}\n`;
     writeFileSync(join(folder, 'weir-guard.service.d', 'override.conf'), added);
     expect(unitWarnings(other, [folder])).toEqual([]);
+    expect(unitWarnings('/var/lib/weir/guard.nft', [folder])).toEqual([
+      warning('weir-guard.service does not load /var/lib/weir/guard.nft'),
+    ]);
   });
 
   test('is reported together with an enabled nftables.service that flushes the guard', () => {
     mkdirSync(join(folder, 'sysinit.target.wants'));
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
-    writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), '[Service]\nExecStart=/usr/sbin/nft …\n');
+    writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), NFTABLES);
     const path = '/var/lib/weir/guard.nft';
-    expect(unitWarnings(path, [folder])).toEqual([
-      `nftables.service has no drop-in that loads ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
-    ]);
+    expect(unitWarnings(path, [folder])).toEqual([unguarded('ExecStart, ExecReload, ExecStop', path)]);
     mkdirSync(join(folder, 'nftables.service.d'));
-    copyFileSync(DROP_IN, join(folder, 'nftables.service.d', 'weir.conf'));
+    copyFileSync(DROP_IN, join(folder, 'nftables.service.d', '00-weir.conf'));
     expect(unitWarnings(path, [folder])).toEqual([]);
+  });
+
+  test("is reported with an operator's drop-in of nftables.service, which wins over that of a package", () => {
+    const packages = join(folder, 'packages');
+    const own = join(folder, 'own');
+    for (const path of [
+      join(own, 'sysinit.target.wants'),
+      ...[own, packages].map((at) => join(at, 'nftables.service.d')),
+    ])
+      mkdirSync(path, { recursive: true });
+    copyFileSync(DROP_IN, join(packages, 'nftables.service.d', basename(DROP_IN)));
+    writeFileSync(join(own, 'sysinit.target.wants', 'weir-guard.service'), unit());
+    writeFileSync(join(own, 'sysinit.target.wants', 'nftables.service'), NFTABLES);
+    const path = '/var/lib/weir/guard.nft';
+    expect(unitWarnings(path, [own, packages])).toEqual([]);
+    const override = join(own, 'nftables.service.d', 'override.conf');
+    writeFileSync(override, '[Service]\nExecStart=\nExecStart=/usr/sbin/nft -f /etc/mine.nft\n');
+    expect(unitWarnings(path, [own, packages])).toEqual([unguarded('ExecStart', path)]);
+    writeFileSync(override, '[Service]\nExecStart=/usr/sbin/nft -f /etc/more.nft\n');
+    expect(unitWarnings(path, [own, packages])).toEqual([]);
+    // An operator's file of the same name replaces that of the package.
+    rmSync(override);
+    writeFileSync(join(own, 'nftables.service.d', basename(DROP_IN)), '[Service]\n');
+    expect(unitWarnings(path, [own, packages])).toEqual([unguarded('ExecStart, ExecReload, ExecStop', path)]);
   });
 
   test('is not reported if a package has installed the drop-in of nftables.service', () => {
     const packages = join(folder, 'packages');
     mkdirSync(join(packages, 'nftables.service.d'), { recursive: true });
-    copyFileSync(DROP_IN, join(packages, 'nftables.service.d', 'weir.conf'));
+    copyFileSync(DROP_IN, join(packages, 'nftables.service.d', '00-weir.conf'));
     const own = join(folder, 'own');
     mkdirSync(join(own, 'sysinit.target.wants'), { recursive: true });
-    for (const name of ['weir-guard.service', 'nftables.service'])
-      writeFileSync(join(own, 'sysinit.target.wants', name), unit());
+    writeFileSync(join(own, 'sysinit.target.wants', 'weir-guard.service'), unit());
+    writeFileSync(join(own, 'sysinit.target.wants', 'nftables.service'), NFTABLES);
     expect(unitWarnings('/var/lib/weir/guard.nft', [own])).toHaveLength(1);
     expect(unitWarnings('/var/lib/weir/guard.nft', [own, packages])).toEqual([]);
   });

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
@@ -130,6 +130,18 @@ test('the first start that ends before `attach` leaves no maps', () => {
   datapath.open();
   datapath.close();
   expect(readdirSync(topology.pinPath).filter((name) => name.startsWith('maps-'))).toEqual([]);
+});
+
+test('`detach` removes the pins of Weir, and keeps those of other programs in the pin path', () => {
+  const other = join(topology.pinPath, 'maps-of-other');
+  mkdirSync(other);
+  mkdirSync(join(topology.pinPath, 'filling-2'));
+  datapath.close();
+  detach(topology.pinPath);
+  expect(readdirSync(topology.pinPath)).toEqual(['maps-of-other']);
+  rmSync(other, { recursive: true });
+  detach(topology.pinPath);
+  expect(existsSync(topology.pinPath)).toBe(false);
 });
 
 test.each([

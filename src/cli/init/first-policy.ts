@@ -2,39 +2,109 @@ import type { Client } from '#cli/client.js';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { readReadiness } from '#cli/node-readiness.js';
 import { pause } from '#cli/pause.js';
-import { warn, writtenOf } from '#cli/policy/applied.js';
-import { labelOf, listPolicies } from '#cli/policy/policy-records.js';
-import { atLines, placed, readSource } from '#cli/policy/policy-source.js';
-import { writeOf } from '#cli/policy/write.js';
+import { DRY_RUN, warn, writtenOf } from '#cli/policy/applied.js';
+import {
+  documentOf,
+  etagOf,
+  labelOf,
+  listPolicies,
+  type PolicyRecord,
+  readStored,
+} from '#cli/policy/policy-records.js';
+import { atLines, placed, refusalOf, type Source, sourceOf } from '#cli/policy/policy-source.js';
+import { type Write, writeOf } from '#cli/policy/write.js';
 import type { Terminal } from '#cli/terminal.js';
 
 const ANSWERS_WITHIN_MS = 60_000;
 const POLL_MS = 250;
 
+/** The name and the mode of the active policy. */
+export type Active = { readonly name: string; readonly mode: string };
+type Put = { readonly write: Write; readonly headers: Readonly<Record<string, string>> };
+/** A request that writes a policy, or the active policy that stays; null if no policy is active. */
+type Plan =
+  | { readonly write: Write; readonly headers: Readonly<Record<string, string>> }
+  | { readonly stays: Active | null };
+
 /**
- * Writes the policy of a file with a mode, unless a policy with another name is active. Returns the name and
- * the mode of the policy that is active afterwards.
+ * Puts the policy of a file in force, with the given mode. If the node has a policy with this name, changes
+ * only the mode of that policy, so rules that were written through the API stay. An active policy with another
+ * name stays, and without a mode any stored policy of this name does. Returns the policy that is active
+ * afterwards; null if none is.
  */
 export async function firstPolicy(
   client: Client,
-  file: string,
-  mode: string,
+  source: Source,
+  mode: string | undefined,
   terminal: Terminal,
-): Promise<{ readonly name: string; readonly mode: string }> {
+): Promise<Active | null> {
   await answered(client, terminal.interruption());
-  const active = (await listPolicies(client)).find((record) => record.active);
-  const source = await readSource(file, terminal);
-  if (active !== undefined && active.name !== source.value.name) {
-    terminal.out(`the policy ${labelOf(active)} (${active.mode}) is active already, and stays\n`);
-    return { name: labelOf(active), mode: active.mode };
+  const plan = await planOf(client, source, mode);
+  if ('stays' in plan) {
+    if (plan.stays !== null)
+      terminal.out(`the policy ${plan.stays.name} (${plan.stays.mode}) is active already, and stays\n`);
+    return plan.stays;
   }
-  const write = writeOf(source, { mode });
-  const answer = await client.exchange(write.path, { method: 'PUT', body: write.body }).catch((error: unknown) => {
-    throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;
-  });
+  const { write } = plan;
+  const answer = await send(client, plan, source, '');
   const { record, warnings } = writtenOf(answer);
   warn(terminal, warnings, (warning) => placed(source, warning, write.prefix));
-  return { name: labelOf(record), mode: record.mode };
+  return activeOf(record);
+}
+
+/** Throws a `CliError` if a running node would refuse the write of `firstPolicy`. Changes nothing. */
+export async function checkFirstPolicy(client: Client, source: Source, mode: string | undefined): Promise<void> {
+  const plan = await planOf(client, source, mode);
+  if ('write' in plan) await send(client, plan, source, `?${DRY_RUN}`);
+}
+
+/** Throws a `CliError` if the text is not a valid policy with a name, which `firstPolicy` can write. */
+export async function checkedSource(text: string, file: string, mode: string): Promise<Source> {
+  const { envelopeProblems } = await import('#main.js');
+  const source = sourceOf(text, file);
+  if (source.form === 'singleton' || typeof source.value.name !== 'string')
+    throw new CliError(`${file} is no policy for weir init, which has the keys name, mode and policy`);
+  const problems = await envelopeProblems({ ...source.value, mode });
+  if (problems.length > 0) throw refusalOf(source, problems);
+  return source;
+}
+
+function send(client: Client, { write, headers }: Put, source: Source, query: string): ReturnType<Client['exchange']> {
+  return client
+    .exchange(`${write.path}${query}`, { method: 'PUT', body: write.body, headers })
+    .catch((error: unknown) => {
+      throw error instanceof RefusedError ? atLines(error, source, write.prefix) : error;
+    });
+}
+
+const activeOf = (record: PolicyRecord): Active => ({ name: labelOf(record), mode: record.mode });
+
+async function planOf(client: Client, source: Source, mode: string | undefined): Promise<Plan> {
+  const records = await listPolicies(client);
+  const active = records.find((record) => record.active);
+  const { name } = source.value;
+  const same = records.find((record) => typeof name === 'string' && record.name?.toLowerCase() === name.toLowerCase());
+  if (active !== undefined && (mode === undefined || active !== same)) return { stays: activeOf(active) };
+  if (same === undefined) return { write: writeOf(source, mode === undefined ? {} : { mode }), headers: {} };
+  if (mode === undefined) return { stays: null };
+  return modeChange(client, same, mode);
+}
+
+/** Returns the request that changes the mode of a stored policy, unless the policy changes in between. */
+async function modeChange(client: Client, record: PolicyRecord, mode: string): Promise<Plan> {
+  const label = labelOf(record);
+  if (record.form === 'singleton')
+    throw new CliError(`the groups of the policy ${label} have modes of their own, because it is in singleton form`, {
+      fix: 'change the modes with `weir policy apply`, and give `weir init` no --mode',
+    });
+  const stored = await readStored(client, { id: record.id });
+  if (stored === null) throw new CliError(`the policy ${label} was removed: try again`);
+  const path = `/api/v1/policies/by-name/${encodeURIComponent(label)}`;
+  const body = JSON.stringify({ ...documentOf(stored), mode });
+  return {
+    write: { path, parameters: [], body, form: 'envelope', prefix: '' },
+    headers: { 'if-match': etagOf(stored) },
+  };
 }
 
 /** Waits until the node answers. The node writes its token and opens its API after it reports readiness. */

@@ -29,6 +29,13 @@ export function interfaceProblems(patterns: readonly string[]): string[] {
   ];
 }
 
+/**
+ * Returns the patterns of `before` whose interfaces the patterns of `after` do not cover: a node with `after`
+ * no longer polices them.
+ */
+export const uncovered = (before: readonly string[], after: readonly string[]): string[] =>
+  before.filter((pattern) => !after.some((other) => other === pattern || matches(other, pattern)));
+
 const matches = (pattern: string, name: string): boolean =>
   pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 

@@ -6,6 +6,8 @@ export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
   readonly interfaces: readonly string[];
   readonly mode: Mode;
+  /** Whether existing files keep their mode, and the keys that follow from it. */
+  readonly keepsMode: boolean;
   /** The path of the configuration file. The policy file is in the same folder. */
   readonly config: string;
   /** Absent: an existing file keeps its folder, and a new file gets the default folder. */
@@ -47,8 +49,8 @@ policy:
 }
 
 /**
- * Returns the text of an existing configuration file with the keys that `configText` writes. Other keys and
- * all comments stay. Returns a new text if the existing text is not a YAML mapping.
+ * Returns the text of an existing configuration file with the keys that `configText` writes, or without those
+ * that follow from the mode if the file keeps its mode. Other keys and all comments stay. Returns a new text if the existing text is not a YAML mapping.
  */
 export function updatedConfig(existing: string, settings: InitSettings): string {
   const document = parseDocument(existing);
@@ -57,9 +59,11 @@ export function updatedConfig(existing: string, settings: InitSettings): string 
   document.setIn(['version'], 1);
   if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
   document.setIn(['dataplane', 'interfaces'], document.createNode(settings.interfaces, { flow: true }));
-  document.setIn(['dataplane', 'non_ipv4'], non_ipv4);
-  document.setIn(['dataplane', 'reverse_path'], reverse_path);
-  document.setIn(['policy', 'fallback'], fallback);
+  if (!settings.keepsMode) {
+    document.setIn(['dataplane', 'non_ipv4'], non_ipv4);
+    document.setIn(['dataplane', 'reverse_path'], reverse_path);
+    document.setIn(['policy', 'fallback'], fallback);
+  }
   return document.toString({ lineWidth: 0 });
 }
 
@@ -85,6 +89,12 @@ policy:
         # - { id: web, action: allow, match: { proto: tcp, dst_ports: [80, 443] } }
         # - { id: dns, action: allow, match: { proto: udp, dst_ports: [53], dst_ips: [192.0.2.53] } }
 `;
+}
+
+/** Returns the mode in the text of a policy file; undefined if it has none. */
+export function modeIn(policy: string): unknown {
+  const { contents } = parseDocument(policy);
+  return isMap(contents) ? contents.get('mode') : undefined;
 }
 
 /** Returns the text of an existing policy file with another mode; unchanged if the file has no `mode`. */

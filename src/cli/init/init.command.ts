@@ -14,24 +14,27 @@ import { dirname, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
+import type { Source } from '#cli/policy/policy-source.js';
 import { readStatus, statusText } from '#cli/status.command.js';
 import { styleOf } from '#cli/style.js';
+import type { Config } from '#config/config.js';
 import { parseConfig } from '#config/load.js';
 import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
-import { firstPolicy } from './first-policy.js';
-import { groupId, interfaceProblems } from './init-checks.js';
+import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
+import { groupId, interfaceProblems, uncovered } from './init-checks.js';
 import {
   configText,
   type InitSettings,
   type Mode,
+  modeIn,
   policyPath,
   policyText,
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
-import { hasSystemd, startUnits, UNIT, unitExists } from './units.js';
+import { hasSystemd, isRunning, startUnits, UNIT, unitExists } from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
 const GROUP = 'weir';
@@ -39,7 +42,7 @@ const READY_WITHIN_MS = 60_000;
 
 type Options = {
   readonly interfaces: readonly string[];
-  readonly mode: Mode;
+  readonly mode?: Mode;
   readonly config: string;
   readonly dataDir?: string;
   readonly force?: true;
@@ -48,6 +51,8 @@ type Options = {
 };
 /** A file to write, with its whole text. */
 type Draft = { readonly path: string; readonly text: string };
+/** The configuration file that exists before the command. */
+type Existing = { readonly text: string; readonly config: Config };
 
 /** Adds the command `weir init`. */
 export function addInitCommand(program: Command, terminal: Terminal): void {
@@ -60,20 +65,30 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       listed,
     )
     .addOption(
-      new Option('--mode <mode>', 'audit denies nothing, and records what would be denied; enforce denies')
-        .choices(['audit', 'enforce'])
-        .default('audit'),
+      new Option(
+        '--mode <mode>',
+        'audit denies nothing, and records what would be denied; enforce denies; without it, a new configuration is a trial in audit, and an existing one keeps its mode',
+      ).choices(['audit', 'enforce']),
     )
     .option('--config <file>', 'the configuration file to write; policy.yaml is written beside it', DEFAULT_CONFIG)
     .option('--data-dir <path>', 'node.data_dir of the node (default: /var/lib/weir)')
-    .option('--force', 'change the keys of an existing configuration; other keys, comments and policy.yaml stay')
+    .option(
+      '--force',
+      'change the keys of an existing configuration, and with --mode the mode of policy.yaml and of the active policy; other keys, rules and comments stay',
+    )
     .option('--no-start', 'only write the files')
     .option('--dry-run', 'check everything and print the files; change nothing')
     .action(async (options: Options) => {
-      const settings = { ...options, config: resolve(options.config) };
+      if (process.getuid?.() !== 0) throw new CliError('weir init needs root', { fix: 'run it with sudo' });
       const starts = options.start && hasSystemd();
-      await check(settings, starts);
-      const drafts = draftsOf(settings, terminal);
+      const config = resolve(options.config);
+      const existing = existingAt(config, terminal);
+      await check({ ...options, config }, existing, starts);
+      const settings = settingsOf({ ...options, config }, existing);
+      const { drafts, policy } = await draftsOf(settings, existing, terminal);
+      // A node that refuses the policy, or this token, must be known before it starts again without a policy.
+      if (starts && isRunning())
+        await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
         for (const { path, text } of drafts) terminal.out(`# ${path}\n${text}\n`);
         return;
@@ -85,7 +100,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       if (!starts) return terminal.out(byHand(settings, options.start));
       terminal.out(`starting ${UNIT}\n`);
       startUnits();
-      await show(settings, terminal);
+      await show(settings, policy, terminal);
     });
 }
 
@@ -94,13 +109,22 @@ function listed(text: string): string[] {
 }
 
 /** Throws a `CliError` with one sentence for each reason why this machine cannot be configured. */
-async function check({ interfaces, config, dataDir, force }: InitSettings & Options, starts: boolean): Promise<void> {
-  if (process.getuid?.() !== 0) throw new CliError('weir init needs root', { fix: 'run it with sudo' });
+async function check(
+  { interfaces, config, dataDir, force }: Options,
+  existing: Existing | null,
+  starts: boolean,
+): Promise<void> {
   const { missingForDataplane } = await import('#main.js');
+  const dropped = uncovered(existing?.config.dataplane?.interfaces ?? [], interfaces);
   const isOther = config !== DEFAULT_CONFIG || dataDir !== undefined;
   const problems = [
-    ...(force !== true && existsSync(config)
+    ...(force !== true && existing !== null
       ? [`${config} exists already: --force changes its keys, and keeps the others.`]
+      : []),
+    ...(force === true && dropped.length > 0
+      ? [
+          `${dropped.join(', ')} would no longer be policed: name it too, or remove it from dataplane.interfaces in ${config} first.`,
+        ]
       : []),
     ...interfaceProblems(interfaces),
     ...(await missingForDataplane()).map(({ sentence }) => sentence),
@@ -119,15 +143,40 @@ async function check({ interfaces, config, dataDir, force }: InitSettings & Opti
   throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
 }
 
-/** Returns the files to write. Throws a `ConfigError` if the configuration would not be valid. */
-function draftsOf(settings: InitSettings & Options, { environment }: Terminal): Draft[] {
+/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` if it is not valid. */
+function existingAt(path: string, { environment }: Terminal): Existing | null {
+  if (!existsSync(path)) return null;
+  const text = readBoundedSync(path, MOST_BYTES.config).toString();
+  return { text, config: parseConfig(text, path, environment).config };
+}
+
+/** Without `--mode`, the mode is that of the existing configuration; a new configuration is a trial. */
+function settingsOf(options: Options, existing: Existing | null): InitSettings {
+  const present = existing === null || existing.config.policy.fallback === 'allow' ? 'audit' : 'enforce';
+  return { ...options, mode: options.mode ?? present, keepsMode: options.mode === undefined };
+}
+
+/**
+ * Returns the files to write, and the policy. Throws a `ConfigError` if the configuration would not be valid,
+ * and a `CliError` if the policy is not.
+ */
+async function draftsOf(
+  settings: InitSettings,
+  existing: Existing | null,
+  { environment }: Terminal,
+): Promise<{ readonly drafts: readonly Draft[]; readonly policy: Source }> {
   const policy = policyPath(settings);
-  const existing = existsSync(settings.config) ? readBoundedSync(settings.config, MOST_BYTES.config).toString() : null;
-  const text = existing === null ? configText(settings) : updatedConfig(existing, settings);
+  const text = existing === null ? configText(settings) : updatedConfig(existing.text, settings);
   parseConfig(text, settings.config, environment);
   const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
-  const after = before === null ? policyText(settings) : updatedPolicy(before, settings.mode);
-  return [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])];
+  if (before !== null && existing === null && settings.keepsMode && modeIn(before) === 'enforce')
+    throw new CliError(`the mode of ${policy} is enforce: give --mode enforce, or --mode audit for a trial`);
+  const after =
+    before === null ? policyText(settings) : settings.keepsMode ? before : updatedPolicy(before, settings.mode);
+  return {
+    drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
+    policy: await checkedSource(after, policy, settings.mode),
+  };
 }
 
 /** Writes a file for root and the group of the node. A crash leaves the old or the new content. */
@@ -147,34 +196,36 @@ function write({ path, text }: Draft): void {
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
-async function show(settings: InitSettings, terminal: Terminal): Promise<void> {
+async function show(settings: InitSettings, policy: Source, terminal: Terminal): Promise<void> {
   const { config } = settings;
   const client = createClient({ config }, terminal);
-  const active = await firstPolicy(client, policyPath(settings), settings.mode, terminal);
+  const active = await firstPolicy(client, policy, settings.keepsMode ? undefined : settings.mode, terminal);
   const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
   terminal.out(`\n${statusText(await readStatus(client, readiness), styleOf(terminal))}\n${inForce(settings, active)}`);
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
-function inForce(settings: InitSettings, active: { readonly name: string; readonly mode: string }): string {
-  const { interfaces, mode } = settings;
+function inForce(settings: InitSettings, active: Active | null): string {
+  const { interfaces, mode, keepsMode } = settings;
   const file = policyPath(settings);
   const effect =
-    active.mode === 'audit'
+    active?.mode === 'audit'
       ? 'nothing is denied; packets that the policy would deny are recorded'
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
-    ['weir findings', active.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
+    ['weir findings', active?.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
     [`weir policy apply -f ${file}`, 'after each change of this file'],
-    active.mode === mode && mode === 'audit'
+    active?.mode === 'audit' && mode === 'audit'
       ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
-      : active.mode === mode
+      : active?.mode === mode || keepsMode
         ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
-        : [`weir policy apply -f ${file} --name ${active.name} --mode ${mode}`, `put this file in force as ${mode}`],
+        : [`weir policy apply -f ${file} --mode ${mode}`, `put this file in force as ${mode}`],
   ];
   const width = Math.max(...next.map(([command]) => command.length));
   return [
-    `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
+    active === null
+      ? `No policy is active on ${interfaces.join(', ')}: policy.fallback decides.`
+      : `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
     'Next:',
     ...next.map(([command, about]) => `  ${command.padEnd(width)}  ${about}`),
     '',

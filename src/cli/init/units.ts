@@ -13,6 +13,9 @@ export const hasSystemd = (): boolean => existsSync('/run/systemd/system');
 /** Returns whether systemd knows the unit of a node. */
 export const unitExists = (): boolean => systemctl('cat', UNIT).status === 0;
 
+/** Returns whether the unit of a node runs; false while it starts. */
+export const isRunning = (): boolean => systemctl('is-active', '--quiet', UNIT).status === 0;
+
 /**
  * Enables the units of a node and its guard, and starts the node. A running node starts again. Returns after
  * the node has reported that it is ready (sd_notify). Throws a `CliError` if the unit does not start.

@@ -18,6 +18,11 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   } catch (cause) {
     throw new CliError(`${label} cannot be read: ${reasonOf(cause)}`, { cause });
   }
+  return sourceOf(text, label);
+}
+
+/** Parses the text of a policy document; `label` is its file. */
+export function sourceOf(text: string, label: string): Source {
   if (text.trim() === '') throw new CliError(`${label} is empty`, { fix: 'write {} for an empty policy' });
   try {
     return { ...readPolicyText(text), label };
@@ -50,15 +55,26 @@ function placeOf(source: Source, pointer: string): string {
  */
 export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
   if (refused.problems.length === 0) return refused;
-  const count = refused.problems.length;
-  const lines = refused.problems.map((problem) => placed(source, problem, prefix));
-  const heading = `${source.label} was refused: ${count} problem${count === 1 ? '' : 's'}`;
-  const problems = refused.problems.map((problem) => {
+  const { problems, fix, code } = refused;
+  return refusalOf(source, problems, { prefix, cause: refused, fix, code });
+}
+
+/** Returns an error that lists each problem with its line and column in the document. */
+export function refusalOf(
+  source: Source,
+  found: readonly Problem[],
+  {
+    prefix = '',
+    ...options
+  }: ErrorOptions & { prefix?: string; fix?: string | undefined; code?: string | undefined } = {},
+): CliError {
+  const lines = found.map((problem) => placed(source, problem, prefix));
+  const heading = `${source.label} was refused: ${found.length} problem${found.length === 1 ? '' : 's'}`;
+  const problems = found.map((problem) => {
     const pointer = ownPointer(problem.pointer, prefix);
     return { ...problem, pointer, where: placeOf(source, pointer) };
   });
-  const { fix, code } = refused;
-  return new CliError([heading, ...lines].join('\n'), { cause: refused, fix, code, problems });
+  return new CliError([heading, ...lines].join('\n'), { ...options, problems });
 }
 
 /**

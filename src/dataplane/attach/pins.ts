@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { closeFd, detachLink, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
@@ -7,6 +7,8 @@ import { networkNamespace, OwnedElsewhere } from './ownership.js';
 
 const BPF_FS_MAGIC = 0xcafe4a11;
 const STANDARD_MOUNT = '/sys/fs/bpf';
+/** The folders that Weir makes in the pin path; `filling-<number>` is a set of maps that is not complete. */
+const OWN = /^(maps-[0-9a-f]+|links-\d+|filling-\d+)$/;
 
 /**
  * The BPF pins that keep the datapath in the kernel while no process runs. The pin path has one folder
@@ -88,6 +90,16 @@ export class Pins {
 
   remove(path: string): void {
     rmSync(path, { recursive: true, force: true });
+  }
+
+  /** Removes all pins of Weir, and the pin path, unless it has other pins or is a mount point. */
+  removeAll(): void {
+    for (const name of readdirSync(this.path).filter((each) => OWN.test(each))) this.remove(join(this.path, name));
+    try {
+      rmdirSync(this.path);
+    } catch (error) {
+      if (!['ENOTEMPTY', 'EBUSY'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+    }
   }
 }
 

@@ -1,64 +1,133 @@
 import { randomBytes } from 'node:crypto';
+import type { Grant, Learned } from '#contracts/datapath.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
 import { Grants } from './grants.js';
+import type { Slot } from './pattern-table.js';
+
+type Entries = { readonly entries: number; readonly capacity: number };
 
 /**
- * The learned addresses, in the BPF maps `grants` and `patterns`, which are mapped into the memory of this
- * process.
+ * The learned addresses, in the BPF maps `grants` and `patterns`. A node without hostname patterns does not
+ * map them, because their pages are 32 MiB of resident memory. They are mapped from the first policy with
+ * patterns on, until `unmap`. The methods are those of `Grants`.
  */
-export type MappedGrants = {
-  readonly grants: Grants;
-  unmap(): void;
-};
+export class MappedGrants {
+  #mapped: { readonly grants: Grants; readonly memory: readonly MappedMemory[] } | undefined;
 
-export type GrantOptions = {
-  readonly capacity: number;
-  /**
-   * The slot of the program that this process adopted, whose patterns keep their numbers; undefined if it
-   * adopted none.
-   */
-  readonly inForce: 0 | 1 | undefined;
-  /**
-   * True if an earlier process created the maps. BPF programs may still be reading places that the earlier
-   * process freed, so a grace period must pass before such a place is reused.
-   */
-  readonly isAdopted: boolean;
-};
+  constructor(
+    private readonly object: Pick<BpfObject, 'mapFd'>,
+    private readonly capacity: number,
+  ) {}
 
-export function mapGrants(object: BpfObject, { isAdopted, ...options }: GrantOptions): MappedGrants {
-  const mapped: MappedMemory[] = [];
-  const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
-    const memory = new MappedMemory(name, object.mapFd(name), bytes);
-    mapped.push(memory);
-    return memory.words;
-  };
-  const unmap = (): void => {
-    for (const memory of mapped) memory.unmap();
-  };
-  try {
-    const table = map('grants', linesFor(options.capacity) * LINE.words * 4);
-    const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
-    if (isAdopted) awaitGracePeriod();
-    const random = new Uint32Array(4);
-    randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
-    return { grants: new Grants({ grants: table, patterns }, { ...options, random }), unmap };
-  } catch (failure) {
-    unmap();
-    throw failure;
+  get addresses(): Entries {
+    return this.#mapped?.grants.addresses ?? { entries: 0, capacity: this.capacity };
   }
-}
 
-/**
- * Copies all grants from the map `grants` behind the file descriptor `fd`. That map must use the same
- * pattern numbers as `grants`.
- */
-export function learnFrom(fd: number, grants: Grants): void {
-  const { maxEntries, valueSize } = mapShape(fd);
-  const table = new MappedMemory('grants', fd, maxEntries * valueSize);
-  grants.learnFrom(table.words);
-  table.unmap();
+  get patterns(): Entries {
+    return this.#mapped?.grants.patterns ?? { entries: 0, capacity: PATTERNS };
+  }
+
+  get refused(): number {
+    return this.#mapped?.grants.refused ?? 0;
+  }
+
+  get isGraceDue(): boolean {
+    return this.#mapped?.grants.isGraceDue ?? false;
+  }
+
+  /**
+   * Takes over the maps of an earlier process. They stay mapped if the policy in the slot `inForce` has
+   * patterns. `inForce` is undefined if this process adopted no compiled policy.
+   */
+  recover(inForce: Slot | undefined): void {
+    if (this.#map(inForce).patterns.entries === 0) this.unmap();
+  }
+
+  /** Returns the grants for the BPF object that replaces the present one and uses the same maps. */
+  passTo(object: BpfObject): MappedGrants {
+    return this.#mapped === undefined ? new MappedGrants(object, this.capacity) : this;
+  }
+
+  /**
+   * Copies all grants from the map `grants` behind the file descriptor `fd`. That map must use the same
+   * pattern numbers.
+   */
+  learnFrom(fd: number): void {
+    if (this.#mapped === undefined) return;
+    const { maxEntries, valueSize } = mapShape(fd);
+    const table = new MappedMemory('grants', fd, maxEntries * valueSize);
+    this.#mapped.grants.learnFrom(table.words);
+    table.unmap();
+  }
+
+  add(grants: readonly Grant[], nowNs: bigint): number {
+    return this.#mapped?.grants.add(grants, nowNs) ?? 0;
+  }
+
+  remove(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): void {
+    this.#mapped?.grants.remove(grants);
+  }
+
+  patternsOf(address: number, nowNs: bigint): readonly string[] {
+    return this.#mapped?.grants.patternsOf(address, nowNs) ?? [];
+  }
+
+  learned(nowNs: bigint): readonly Learned[] {
+    return this.#mapped?.grants.learned(nowNs) ?? [];
+  }
+
+  /** Also maps the maps if there are patterns. Throws `KernelFailure` if the kernel refuses this. */
+  makeRoom(patterns: readonly string[], waitForGracePeriod: () => void): void {
+    if (patterns.length === 0 && this.#mapped === undefined) return;
+    (this.#mapped?.grants ?? this.#map(undefined)).makeRoom(patterns, waitForGracePeriod);
+  }
+
+  fill(slot: Slot, patterns: readonly string[], yieldToRequests?: () => void): void {
+    this.#mapped?.grants.fill(slot, patterns, yieldToRequests);
+  }
+
+  activated(slot: Slot): void {
+    this.#mapped?.grants.activated(slot);
+  }
+
+  sweep(nowNs: bigint, yieldToRequests?: () => void): void {
+    this.#mapped?.grants.sweep(nowNs, yieldToRequests);
+  }
+
+  afterGrace(): void {
+    this.#mapped?.grants.afterGrace();
+  }
+
+  unmap(): void {
+    for (const each of this.#mapped?.memory ?? []) each.unmap();
+    this.#mapped = undefined;
+  }
+
+  #map(inForce: Slot | undefined): Grants {
+    const { capacity } = this;
+    const memory: MappedMemory[] = [];
+    const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
+      const mapped = new MappedMemory(name, this.object.mapFd(name), bytes);
+      memory.push(mapped);
+      return mapped.words;
+    };
+    try {
+      const table = map('grants', linesFor(capacity) * LINE.words * 4);
+      const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
+      // BPF programs may still be reading places that an earlier process freed.
+      awaitGracePeriod();
+      const random = new Uint32Array(4);
+      randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
+      const grants = new Grants({ grants: table, patterns }, { capacity, inForce, random });
+      this.#mapped = { grants, memory };
+      return grants;
+    } catch (failure) {
+      for (const each of memory) each.unmap();
+      throw failure;
+    }
+  }
 }

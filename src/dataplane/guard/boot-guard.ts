@@ -10,15 +10,22 @@ import {
   truncateSync,
   writeSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 /** The systemd unit that loads the boot file before the network starts (`deploy/systemd/`). */
 const UNIT = 'weir-guard.service';
 const NFTABLES_UNIT = 'nftables.service';
 /** How the drop-in of nftables.service names the file: nft accepts a missing file only for a pattern. */
 const LOADED = 'guard*.nft';
-/** The folders of the operator's units and of the units of packages. */
-const UNITS = ['/etc/systemd/system', '/usr/lib/systemd/system'];
+/** The folders of units in the order in which systemd searches them. */
+const UNITS = [
+  '/etc/systemd/system',
+  '/run/systemd/system',
+  '/usr/local/lib/systemd/system',
+  '/usr/lib/systemd/system',
+];
+/** The commands of nftables.service that flush all rules. */
+const FLUSHING = ['ExecStart', 'ExecReload', 'ExecStop'];
 
 /**
  * The boot file contains the nft commands of the guard (Weir's nftables rules). The BPF file system is empty
@@ -63,33 +70,52 @@ export function emptyBootFile(path: string): boolean {
 
 /**
  * Returns a warning if no enabled unit below the folders `units` loads the file `path`. Returns another one
- * if nftables.service is enabled and flushes the guard without loading the file in the same transaction.
+ * if nftables.service is enabled, and a command of it flushes the guard without loading the file in the same
+ * transaction.
  */
 export function unitWarnings(path: string, units: readonly string[] = UNITS): string[] {
   const warnings: string[] = [];
-  const guard = textsOf(units, UNIT);
-  if (guard === undefined || !guard.includes(` -f ${path}\n`)) {
+  const guard = commandsOf(units, UNIT);
+  if (guard?.('ExecStart').some((command) => command.endsWith(` -f ${path}`)) !== true) {
     const wrong = guard === undefined ? `${UNIT} is not enabled` : `${UNIT} does not load ${path}`;
     warnings.push(`${wrong}: after a boot, the kernel forwards packets without a policy until Weir starts`);
   }
-  const nftables = textsOf(units, NFTABLES_UNIT);
-  if (nftables !== undefined && !nftables.includes(join(dirname(path), LOADED))) {
+  const nftables = commandsOf(units, NFTABLES_UNIT);
+  const included = join(dirname(path), LOADED);
+  const without = FLUSHING.filter((key) => nftables?.(key).some((command) => command.includes(included)) === false);
+  if (without.length > 0) {
     warnings.push(
-      `${NFTABLES_UNIT} has no drop-in that loads ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
+      `${without.join(', ')} of ${NFTABLES_UNIT} with its drop-ins does not load ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`,
     );
   }
   return warnings;
 }
 
-/** Returns the text of an enabled unit and of its drop-ins; undefined if the unit is not enabled. */
-function textsOf(units: readonly string[], unit: string): string | undefined {
+/**
+ * Returns the commands of an enabled unit by their key, as its drop-ins leave them; undefined if the unit is
+ * not enabled. systemd reads drop-ins in the order of their names, and an empty value removes the commands
+ * before it.
+ */
+function commandsOf(units: readonly string[], unit: string): ((key: string) => readonly string[]) | undefined {
   const enabled = pathsIn(units)
     .filter((folder) => /\.(wants|requires)$/.test(folder))
     .map((folder) => textOf(join(folder, unit)))
     .find((text) => text !== undefined);
   if (enabled === undefined) return undefined;
-  const added = pathsIn(units.map((folder) => join(folder, `${unit}.d`))).map((path) => textOf(path) ?? '');
-  return [enabled, ...added].join('\n');
+  const lines = [enabled, ...dropInsOf(units, unit)].join('\n').split('\n');
+  return (key) => {
+    const values = lines.filter((line) => line.startsWith(`${key}=`)).map((line) => line.slice(key.length + 1).trim());
+    return values.slice(values.lastIndexOf('') + 1);
+  };
+}
+
+/** Returns the texts of the drop-ins of a unit. A drop-in hides those of the same name in later folders. */
+function dropInsOf(units: readonly string[], unit: string): string[] {
+  const byName = new Map<string, string>();
+  for (const path of pathsIn(units.map((folder) => join(folder, `${unit}.d`)))) {
+    if (path.endsWith('.conf') && !byName.has(basename(path))) byName.set(basename(path), path);
+  }
+  return [...byName.keys()].sort().map((name) => textOf(byName.get(name) as string) ?? '');
 }
 
 /**

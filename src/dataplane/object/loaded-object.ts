@@ -7,8 +7,7 @@ import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
-import type { Grants } from '#dataplane/grants/grants.js';
-import { type MappedGrants, mapGrants } from '#dataplane/grants/mapped-grants.js';
+import { MappedGrants } from '#dataplane/grants/mapped-grants.js';
 import { BpfObject, MAPS, type MapDescription, type MapName, type ProgramName } from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
 import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
@@ -55,8 +54,7 @@ export type LoadedObject = {
   readonly options: ObjectOptions;
   readonly object: BpfObject;
   readonly slots: Slots;
-  readonly grants: Grants;
-  readonly mappedGrants: MappedGrants;
+  readonly grants: MappedGrants;
   readonly members: Members;
   readonly mappedMembers: MappedMembers;
   readonly prover: Prover;
@@ -81,12 +79,9 @@ export type Before = {
    * the first flip of the new object. 0 if there is no earlier datapath.
    */
   readonly word: number;
-  /**
-   * The mapped maps `grants` and `patterns`, if this process has already mapped them; they are then not
-   * mapped again.
-   */
+  /** The grants, if this process has already opened the maps `grants` and `patterns`. */
   readonly grants?: MappedGrants;
-  /** The mapped maps `members` and `member_sets`, likewise. */
+  /** The mapped maps `members` and `member_sets`, which are then not mapped again. */
   readonly members?: MappedMembers;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
@@ -117,20 +112,14 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
     slots.succeed(before.word);
     const prover = new Prover(object);
     const routes = new RouteCopy(object, options.copiesRoutes ?? false);
-    const mappedGrants =
-      before.grants ??
-      mapGrants(object, {
-        capacity: options.grantCapacity,
-        inForce: slots.slotInForce,
-        isAdopted: before.maps.has('grants'),
-      });
+    const grants = before.grants?.passTo(object) ?? new MappedGrants(object, options.grantCapacity);
+    if (before.grants === undefined && before.maps.has('patterns')) grants.recover(slots.slotInForce);
     const mappedMembers = before.members ?? mapMembers(object);
     return {
       options,
       object,
       slots,
-      grants: mappedGrants.grants,
-      mappedGrants,
+      grants,
       members: mappedMembers.members,
       mappedMembers,
       prover,
@@ -144,7 +133,7 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
         prover.unmap();
         routes.unmap();
         if (keeps === undefined) {
-          mappedGrants.unmap();
+          grants.unmap();
           mappedMembers.unmap();
         }
         judge?.close();

@@ -192,7 +192,8 @@ class DatapathThread implements BegunDatapath {
       entry: 'node/datapath.worker.cjs',
       name: "the datapath's thread",
       workerData,
-      // The images of programs are outside of V8's heap. With the default of 48 MiB, V8 keeps 16 MiB after a write.
+      // Images of programs are outside of V8's heap. With the default of 48 MiB, V8 keeps 16 MiB after a
+      // write.
       resourceLimits: { maxYoungGenerationSizeMb: 12 },
     };
     return new WorkerClient(given, {

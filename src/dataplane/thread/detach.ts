@@ -44,7 +44,7 @@ export function detach(pinPath: string, bootFile?: string): Detached {
     const guard = removeGuard();
     removeDiversion();
     for (const set of sets) set.close();
-    pins.remove(pinPath);
+    pins.removeAll();
     return {
       hooks: hooks.map(({ interface: { name }, direction }) => ({ interface: name, direction })),
       maps: sets.map(({ folder }) => folder).filter((folder) => !existsSync(folder)),

@@ -3,14 +3,14 @@ import type { Program } from '#contracts/program.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Placement } from '#dataplane/flows/hits.js';
 import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
-import type { Grants } from '#dataplane/grants/grants.js';
+import type { MappedGrants } from '#dataplane/grants/mapped-grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import type { Members } from '#dataplane/members/members.js';
 
 type Loaded = {
   readonly slots: Slots;
-  readonly grants: Grants;
+  readonly grants: MappedGrants;
   readonly members: Members;
   readonly trafficStatistics: TrafficStatistics;
   /**

@@ -1,5 +1,4 @@
 import type { Enforced } from '#contracts/datapath.js';
-import { learnFrom } from '#dataplane/grants/mapped-grants.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
@@ -200,7 +199,7 @@ export class Upgrade {
       {
         maps: mapsOf(before.loaded.object, kept),
         word: this.awaitsFlip ? (this.#inheritance.inForce?.word() ?? 0) : 0,
-        grants: before.loaded.mappedGrants,
+        grants: before.loaded.grants,
         members: before.loaded.mappedMembers,
       },
     );
@@ -300,7 +299,7 @@ export class Upgrade {
     const { inForce } = this.#inheritance;
     const { object, grants } = this.loaded;
     if (inForce === undefined || inForce.id('patterns') !== mapId(object.mapFd('patterns'))) return;
-    if (inForce.id('grants') !== mapId(object.mapFd('grants'))) learnFrom(inForce.fd('grants'), grants);
+    if (inForce.id('grants') !== mapId(object.mapFd('grants'))) grants.learnFrom(inForce.fd('grants'));
   }
 
   #inheritHits(to = this.loaded): HitsMigration | undefined {

@@ -1,0 +1,103 @@
+# Functions of release-test.sh: the units and the maintainer scripts of the Debian package in $debian.
+# shellcheck shell=bash
+
+# Runs the commands that weir.service runs as root before a start.
+prepare_pins() {
+  local command
+  while read -r command; do
+    # shellcheck disable=SC2086 # the words of a command
+    in_debian $command
+  done < <(sed -n 's/^ExecStartPre=+//p' "$debian/usr/lib/systemd/system/weir.service")
+}
+
+# A node that was run as root leaves pins of root.
+pins_of_root() {
+  chown -R 0 "$debian/sys/fs/bpf/weir"
+  prepare_pins
+  check 'the Debian package: the node starts over pins of root' start_node "${start_package[@]}"
+  stop_node
+}
+
+# The scripts find the systemctl below before that of Debian.
+in_system() { in_namespace node chroot "$debian" env PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@" 2>&1; }
+dpkg_in() { in_system dpkg "$@"; }
+# The folders of pins, from the lowest.
+pins_below() { (cd "$debian/sys/fs/bpf" && find . -mindepth 1 -type d -printf '%P\n' | sort | tr '\n' ' '); }
+
+# Removes and purges the package, whose node has enforced.
+removal() {
+  local removed purged
+  removed=$(dpkg_in --remove weir)
+  check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
+  check 'the removal says that nftables.service can remove the guard' contains "$removed" 'its next restart or reload removes the guard'
+  check 'after the removal, the kernel enforces' is_enforced
+  # Another program and another node have pins, too.
+  mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
+  purged=$(dpkg_in --purge weir)
+  check 'after the purge, the kernel does not enforce' is_open
+  check 'the purge keeps the pins of other programs' is "$(pins_below)" 'maps-of-other second second/links-1 weir weir/other '
+  check 'the purge names pins that remain' contains "$purged" 'the kernel still enforces by the pins in /sys/fs/bpf/second'
+  rm -rf "$debian"/sys/fs/bpf/{weir,maps-of-other,second}
+  check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir usr/lib/weir 2>/dev/null)" ''
+  purge_elsewhere
+}
+
+# Usage: purge_with PINS DATA: runs postrm with a configuration of these folders.
+purge_with() {
+  mkdir -p "$debian/etc/weir"
+  printf 'node: { data_dir: %s }\ndataplane:\n  interfaces: [lan0]\n  pin_path: "%s" # a comment\n' "$2" "$1" >"$debian/etc/weir/weir.yaml"
+  in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /opt/scripts/postrm purge
+}
+
+# Purges with other folders than those of the package.
+purge_elsewhere() {
+  local bpf=$debian/sys/fs/bpf said
+  in_debian dpkg-deb --control "/opt/${deb##*/}" /opt/scripts
+  mkdir -p "$bpf"/{maps-1,links-2,filling-3,other} "$debian/srv/weir"
+  echo 'add table inet weir' >"$debian/srv/weir/guard.nft"
+  said=$(purge_with /sys/fs/bpf /srv/weir)
+  check 'a purge with the root of the BPF file system removes the pins of Weir alone' is "$(pins_below)" 'other '
+  check 'a purge empties guard.nft in another data folder' is "$(stat -c %s "$debian/srv/weir/guard.nft")" 0
+  check 'a purge that has found all says nothing' is "$said" ''
+  said=$(purge_with '${PINS}' '${DATA}')
+  check 'a purge names a pin path that it cannot read' contains "$said" 'dataplane.pin_path in /etc/weir/weir.yaml is no plain path'
+  check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
+  check 'a purge removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
+  rmdir "$bpf/other"
+}
+
+# Installs, removes and installs the package again, as if systemd had booted the machine. systemctl is a
+# script that notes its arguments. No unit is active.
+installation() {
+  local said
+  mkdir -p "$debian/run/systemd/system"
+  cat >"$debian/usr/local/bin/systemctl" <<'END'
+#!/bin/sh
+case "$*" in
+  *is-enabled*) SYSTEMD_OFFLINE=1 exec /usr/bin/systemctl "$@" ;;
+  *is-active*) exit 3 ;;
+  *weir.service*) echo "$*" >>/opt/asked ;;
+esac
+case "$*" in *restart*) [ ! -e /opt/fails ] ;; esac
+END
+  chmod 755 "$debian/usr/local/bin/systemctl"
+  dpkg_in --install "/opt/${deb##*/}" >/dev/null
+  check 'an installation starts no node' is "$(cat "$debian/opt/asked" 2>/dev/null)" ''
+  in_debian env SYSTEMD_OFFLINE=1 /usr/bin/systemctl --quiet enable weir.service
+  dpkg_in --remove weir >/dev/null
+  check 'a removal stops the node' is "$(cat "$debian/opt/asked")" 'stop weir.service'
+  rm -f "$debian/opt/asked"
+  echo '[Service]' >"$debian/etc/systemd/system/weir-guard.service"
+  said=$(dpkg_in --install "/opt/${deb##*/}")
+  check 'an installation after a removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'an installation names a unit that replaces that of the package' contains "$said" '/etc/systemd/system/weir-guard.service replaces'
+  rm -f "$debian/opt/asked" "$debian/etc/systemd/system/weir-guard.service"
+  touch "$debian/opt/fails"
+  sed -i 's/"node": "[^"]*"/"node": "^99.0.0"/' "$debian/usr/lib/weir/package.json"
+  said=$(in_system env DPKG_MAINTSCRIPT_PACKAGE=weir /var/lib/dpkg/info/weir.postinst abort-remove)
+  check 'an aborted removal starts an enabled node' is "$(cat "$debian/opt/asked")" '--quiet --system restart weir.service'
+  check 'an unsupported Node.js is reported' contains "$said" 'is not supported: this version of Weir is tested with ^99.0.0'
+  check 'a node that does not start is reported' contains "$said" 'weir.service did not start'
+  rm -r "$debian/usr/local/bin/systemctl" "$debian/run/systemd/system"
+  dpkg_in --purge weir >/dev/null
+}

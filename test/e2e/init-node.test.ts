@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { createTopology, type Topology } from '#cli/topology.js';
+
+const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+
+/**
+ * A mount namespace with its own /run, /etc and /var/lib, and a `systemctl` that starts the node. The line
+ * `restart` in the pipe ends the node and starts it again.
+ */
+const MACHINE = `set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /run/bin /run/up /run/work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/up,workdir=/run/work /etc
+mount -t tmpfs tmpfs /var/lib
+mkdir /etc/weir /var/lib/weir
+chmod 755 /etc/weir
+echo weir:x:4242: >>/etc/group
+echo weir:x:4242:4242::/:/bin/false >>/etc/passwd
+mkfifo /run/pipe
+: >/run/weir.pid
+cat >/run/bin/systemctl <<'END'
+#!/bin/sh
+echo "$*" >>/run/systemctl.log
+case $1 in
+  restart)
+    before=$(cat /run/weir.pid)
+    echo restart >/run/pipe
+    while test "$(cat /run/weir.pid)" = "$before"; do sleep 0.1; done
+    ;;
+  is-active) kill -0 "$(cat /run/weir.pid)" ;;
+esac
+END
+chmod +x /run/bin/systemctl
+echo ready
+set +e
+while :; do
+  read -r _ </run/pipe || continue
+  test -z "$pid" || { kill "$pid"; wait "$pid"; }
+  setpriv --pdeathsig KILL ${process.execPath} ${weir} run --config /etc/weir/weir.yaml >>/run/weir.log 2>&1 &
+  pid=$!
+  echo "$pid" >/run/new.pid
+  mv /run/new.pid /run/weir.pid
+done
+`;
+
+let topology: Topology;
+let pid: number;
+beforeAll(async () => {
+  topology = await createTopology('init-node');
+  const machine = topology.node.start('unshare', ['--mount', 'sh', '-c', MACHINE]);
+  pid = machine.pid ?? 0;
+  await once(machine.stdout ?? machine, 'data');
+  await write(
+    '/etc/weir/weir.yaml',
+    `{"version":1,"dataplane":{"interfaces":["lan0"],"pin_path":"${topology.pinPath}"}}`,
+  );
+}, 60_000);
+afterAll(() => topology?.remove());
+
+const run = (...words: string[]) =>
+  topology.node.run(
+    'nsenter',
+    '--mount',
+    '--target',
+    String(pid),
+    'env',
+    'PATH=/run/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+    ...words,
+  );
+const command = (...words: string[]) => run(process.execPath, weir, ...words);
+const init = (...words: string[]) => command('init', '--interfaces', 'lan0,wan0', ...words);
+const read = async (path: string): Promise<string> => (await run('cat', path)).stdout;
+const write = (path: string, text: string) => run('sh', '-c', 'printf %s "$1" >"$0"', path, text);
+const activePolicy = async (): Promise<unknown> => parse((await command('policy', 'get', '--output', 'yaml')).stdout);
+
+const RULES = { default_policy: 'deny', source_groups: [{ id: 'of-the-api', sources: { cidrs: ['192.0.2.0/24'] } }] };
+
+describe('weir init on a machine with systemd', () => {
+  it('ends the trial with the rules in force, also if they were written through the API', async () => {
+    const trial = await init('--mode', 'audit', '--force');
+    expect([trial.code, trial.stderr]).toEqual([0, '']);
+    expect(trial.stdout).toContain('In force on lan0, wan0: policy gateway (audit)');
+    const other = '/run/api.json';
+    await write(other, JSON.stringify({ name: 'gateway', mode: 'audit', policy: RULES }));
+    expect(await command('policy', 'apply', '-f', other)).toMatchObject({ code: 0, stderr: '' });
+
+    const enforced = await init('--mode', 'enforce', '--force');
+    expect([enforced.code, enforced.stderr]).toEqual([0, '']);
+    expect(enforced.stdout).toContain('In force on lan0, wan0: policy gateway (enforce)');
+    expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
+  }, 90_000);
+
+  it('leaves the active policy alone without --mode', async () => {
+    const { code, stdout, stderr } = await init('--force');
+    expect([code, stderr, stdout]).toEqual([
+      0,
+      '',
+      expect.stringContaining('policy gateway (enforce) is active already, and stays'),
+    ]);
+    expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
+  }, 60_000);
+
+  it('changes nothing if the running node refuses the policy or the token', async () => {
+    const policy = await read('/etc/weir/policy.yaml');
+    const config = await read('/etc/weir/weir.yaml');
+    const log = await read('/run/systemctl.log');
+    const token = await read('/var/lib/weir/admin.token');
+    expect(await command('policy', 'delete', '--name', 'gateway')).toMatchObject({ code: 0, stderr: '' });
+    await write('/etc/weir/policy.yaml', policy.replace(/cidrs: .*/, 'kubernetes: [{ integration: absent }] }'));
+    const refused = await init('--mode', 'audit', '--force');
+    await write('/var/lib/weir/admin.token', 'revoked');
+    const unauthorised = await init('--mode', 'audit', '--force');
+    await write('/var/lib/weir/admin.token', token);
+    expect([refused.code, refused.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^\/etc\/weir\/policy.yaml:\d+:\d+: .*absent/m),
+    ]);
+    expect([unauthorised.code, unauthorised.stderr]).toEqual([1, expect.stringContaining('token')]);
+    expect(await read('/etc/weir/weir.yaml')).toBe(config);
+    expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
+  }, 60_000);
+});

@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createRig, policyOf, type Rig } from './rig.js';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await createRig('memory', []);
+  const rules = Array.from({ length: 100 }, (_, at) => ({ match: { proto: 'tcp', dst_ports: [1 + at] } }));
+  await rig.put(policyOf(rules));
+}, 60_000);
+afterAll(() => rig?.remove());
+
+/** Returns the resident memory of the node's mappings whose line in `smaps` contains `name`, in MiB. */
+function residentMiB(name: string): number {
+  const mappings = readFileSync(`/proc/${rig.node.pid}/smaps`, 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
+  const own = mappings.filter((mapping) => mapping.slice(0, mapping.indexOf('\n')).includes(name));
+  return own.reduce((sum, mapping) => sum + Number(/^Rss:\s+(\d+)/m.exec(mapping)?.[1] ?? 0) / 1024, 0);
+}
+
+test('a node maps no flow table, program slot or learned addresses while it does not use them', async () => {
+  // Mapped are: events 8 (its ring is mapped twice), members 2 and program data 1 MiB.
+  expect(residentMiB('bpf-map')).toBeLessThan(16);
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(residentMiB('bpf-map')).toBeLessThan(16);
+});
+
+// Each major version of Node.js needs another amount of memory.
+test.runIf(process.versions.node.startsWith('20.'))(
+  'a node with 100 rules has less than 190 MiB (200 MB) after it released the memory of its start',
+  async () => {
+    await expect.poll(() => residentMiB(''), { timeout: 40_000, interval: 1_000 }).toBeLessThan(190);
+  },
+  60_000,
+);
+
+test('a policy with hostname patterns maps the learned addresses', async () => {
+  await rig.put(policyOf([{ match: { dns_hostname: 'www.example' } }]));
+  expect(residentMiB('bpf-map')).toBeGreaterThan(32);
+});
