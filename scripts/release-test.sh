@@ -34,7 +34,7 @@ is() { [ "$1" = "$2" ] || { echo "$1, not $2" && false; }; }
 contains() { [[ "$1" == *"$2"* ]] || { echo "$1" && false; }; }
 fits() { [ "$(stat -c %s "$1")" -le "$2" ] || { ls -l "$1" && false; }; }
 
-# Makes the artefacts in two folders without Git. One has another build, and the other has another time zone and
+# Makes the artefacts in two folders without Git. One has an older build, the other has another time zone and
 # another umask.
 export WEIR_IMAGE_BASE=$work/debian WEIR_SIGNING_KEY=$work/key
 first=$work/first second=$work/second

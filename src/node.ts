@@ -260,9 +260,9 @@ async function closed(api: Api): Promise<void> {
 const GOODBYE_MS = 5_000;
 
 /**
- * Releases the memory of the start, which leaves as much garbage in the heap as the node keeps. V8 shrinks the
- * young generation only if the thread has allocated less than 1,000 bytes a millisecond since the collection
- * before and for five seconds. So the first release collects the garbage, and the second one shrinks it.
+ * Releases the memory of the start, whose garbage is as large as the memory that the node keeps. V8 shrinks
+ * the young generation only if the thread has allocated less than 1,000 bytes a millisecond since the last
+ * collection and for five seconds. So the first release collects the garbage, and the second one shrinks it.
  */
 async function releaseAfterStart(): Promise<void> {
   for (let release = 0; release < 2; release++) {

@@ -1,4 +1,4 @@
-# Functions of release-test.sh: the units and the maintainer scripts of the Debian package in the folder $debian.
+# Functions of release-test.sh: the units and the maintainer scripts of the Debian package in $debian.
 # shellcheck shell=bash
 
 # Runs the commands that weir.service runs as root before a start.
@@ -66,8 +66,8 @@ purge_elsewhere() {
   rmdir "$bpf/other"
 }
 
-# Installs, removes and installs the package again, as if systemd had booted the machine. systemctl notes what it is
-# asked to do. The units are enabled or not, and no unit is active.
+# Installs, removes and installs the package again, as if systemd had booted the machine. systemctl is a
+# script that notes its arguments. No unit is active.
 installation() {
   local said
   mkdir -p "$debian/run/systemd/system"

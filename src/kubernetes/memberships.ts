@@ -58,7 +58,10 @@ export class Memberships implements Members {
   #selectors: readonly ParsedSelector[] = [];
   #scope: SelectorScope = NO_MEMBERSHIP.scope;
   #isScopeOld = false;
-  /** Whether the selectors are others than at the last `take`: the sets that are replaced cannot occur again. */
+  /**
+   * Whether the selectors are others than at the last `take`. The sets that are replaced then cannot occur
+   * again.
+   */
   #isRenamed = false;
 
   constructor(options: MembershipOptions = {}) {

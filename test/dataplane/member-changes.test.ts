@@ -40,7 +40,7 @@ afterEach(() => {
   kernel.close();
 });
 
-/** Resolves with the reply to a change; rejects if the change fails, like a request to the datapath thread. */
+/** Resolves with the reply to a change. Rejects if the change fails, like a request to the thread. */
 function replyTo(call: (reply: UrgentReply<MembersChanged>) => void): Promise<MembersChanged> {
   return new Promise((done, failed) => call({ done, failed }));
 }

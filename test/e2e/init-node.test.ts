@@ -82,7 +82,9 @@ describe('weir init on a machine with systemd', () => {
   it('ends the trial with the rules in force, also if they were written through the API', async () => {
     const trial = await init('--mode', 'audit', '--force');
     expect([trial.code, trial.stderr]).toEqual([0, '']);
-    expect(trial.stdout).toContain('In force on lan0, wan0: policy gateway (audit)');
+    expect(trial.stdout).toContain(
+      'In force on lan0, wan0: policy gateway (audit): the policy denies nothing, and records the packets that it would deny.',
+    );
     const other = '/run/api.json';
     await write(other, JSON.stringify({ name: 'gateway', mode: 'audit', policy: RULES }));
     expect(await command('policy', 'apply', '-f', other)).toMatchObject({ code: 0, stderr: '' });
@@ -109,7 +111,10 @@ describe('weir init on a machine with systemd', () => {
     const log = await read('/run/systemctl.log');
     const token = await read('/var/lib/weir/admin.token');
     expect(await command('policy', 'delete', '--name', 'gateway')).toMatchObject({ code: 0, stderr: '' });
-    await write('/etc/weir/policy.yaml', policy.replace(/cidrs: .*/, 'kubernetes: [{ integration: absent }] }'));
+    await write(
+      '/etc/weir/policy.yaml',
+      policy.replace(/cidrs: .*/, 'kubernetes: [{ integration: absent, pod_selector: { namespace: shop } }] }'),
+    );
     const refused = await init('--mode', 'audit', '--force');
     await write('/var/lib/weir/admin.token', 'revoked');
     const unauthorised = await init('--mode', 'audit', '--force');
@@ -122,4 +127,14 @@ describe('weir init on a machine with systemd', () => {
     expect(await read('/etc/weir/weir.yaml')).toBe(config);
     expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
   }, 60_000);
+
+  it('refuses a configuration that the user of the unit cannot read', async () => {
+    await run('chmod', '600', '/etc/weir/weir.yaml');
+    const { code, stderr } = await init('--force');
+    await run('chmod', '644', '/etc/weir/weir.yaml');
+    expect([code, stderr]).toEqual([
+      1,
+      'weir: The user weir cannot read /etc/weir/weir.yaml: chgrp weir /etc/weir/weir.yaml && chmod g+r /etc/weir/weir.yaml\n',
+    ]);
+  });
 });

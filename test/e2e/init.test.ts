@@ -1,4 +1,14 @@
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -133,6 +143,47 @@ describe('weir init', () => {
     writeFileSync(join(folder, 'policy.yaml'), policy);
     expect((await init('lan0,wan0', '--mode', 'enforce')).code).toBe(0);
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
+  });
+
+  it('writes through a symlink, and keeps the owner and the mode of its file', async () => {
+    const checkout = join(folder, 'checkout.yaml');
+    writeFileSync(checkout, 'version: 1\n');
+    chownSync(checkout, 4711, 4712);
+    chmodSync(checkout, 0o604);
+    symlinkSync(checkout, file());
+    const victim = join(folder, 'victim');
+    writeFileSync(victim, 'of root');
+    symlinkSync(victim, join(folder, 'policy.yaml.new'));
+
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    const { uid, gid, mode } = statSync(checkout);
+    expect([uid, gid, mode & 0o777]).toEqual([4711, 4712, 0o604]);
+    expect([lstatSync(file()).isSymbolicLink(), readFileSync(checkout, 'utf8')]).toEqual([
+      true,
+      expect.stringContaining('lan0'),
+    ]);
+    expect([readFileSync(victim, 'utf8'), statSync(victim).uid]).toEqual(['of root', 0]);
+    expect(lstatSync(join(folder, 'policy.yaml')).isFile()).toBe(true);
+  });
+
+  it('refuses an invalid configuration with the line of each mistake, and keeps it', async () => {
+    for (const [text, place] of [
+      ['version: 1\nnode:\n\tdata_dir: /srv\n', '3:1'],
+      ['version: 1\nlog: { level: warn }\nlog: { level: info }\n', '3:1'],
+      ['version: 1\npolicy:\n', '2:'],
+    ] as const) {
+      writeFileSync(file(), text);
+      const { code, stderr } = await init('lan0,wan0', '--force');
+      expect([code, stderr]).toEqual([1, expect.stringContaining(`${file()}:${place}`)]);
+      expect([readFileSync(file(), 'utf8'), readdirSync(folder)]).toEqual([text, ['weir.yaml']]);
+    }
+  });
+
+  it('keeps the comments in the list of interfaces', async () => {
+    const list = '  interfaces:\n    # the office\n    - lan0 # 1 Gbit/s\n';
+    writeFileSync(file(), `version: 1\ndataplane:\n${list}`);
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+    expect(readFileSync(file(), 'utf8')).toBe(`version: 1\ndataplane:\n${list}    - wan0\n`);
   });
 
   it('refuses a policy file that no node would accept, and writes nothing', async () => {

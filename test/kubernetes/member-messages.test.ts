@@ -26,3 +26,28 @@ test('one message has the changes that a read of a watch gives one after the oth
   expect(sent.slice(1).map(({ owners }) => owners.length)).toEqual([3]);
   vi.restoreAllMocks();
 });
+
+test('the code after `flushed` runs before further changes are told', async () => {
+  const objects = new ObjectChanges();
+  const memberships = new Memberships({ objectChanged: (...changed) => objects.changed(...changed) });
+  const sent: MembersMessage[] = [];
+  const integrationOf = (name: string) => ({ cluster: 'cluster', objects: memberships.objectsOf(name) });
+  const messages = new MemberMessages({ memberships, objects, integrationOf }, (message) => sent.push(message));
+  const change = (address: string): void => {
+    const object = pod(address, { addresses: [ip(address)], version: 2 });
+    memberships.objects('prod', scope('pods'), { type: 'changed', object });
+  };
+  memberships.name([podSelector({})]);
+  memberships.objects('prod', scope('pods'), { type: 'listed', objects: [], version: 1 });
+  messages.open();
+  const first = messages.flushed().then(() => memberships.waiting);
+  change('10.0.0.1');
+  messages.taken();
+  const second = messages.flushed().then(() => memberships.waiting);
+  change('10.0.0.2');
+  messages.taken();
+  expect(await first).toBe(1);
+  messages.taken();
+  expect(await second).toBe(0);
+  expect(sent.map(({ owners }) => owners.length)).toEqual([0, 1, 1]);
+});

@@ -28,9 +28,9 @@ type Plan =
 
 /**
  * Puts the policy of a file in force, with the given mode. If the node has a policy with this name, changes
- * only the mode of that policy, so rules that were written through the API stay. An active policy with another
- * name stays, and without a mode any stored policy of this name does. Returns the policy that is active
- * afterwards; null if none is.
+ * only the mode of that policy, so rules that were written through the API stay. An active policy with
+ * another name stays. Without a mode, each stored policy of this name stays too. Returns the policy that is
+ * active afterwards; null if none is.
  */
 export async function firstPolicy(
   client: Client,

@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
-import { isMap, isScalar, parseDocument } from 'yaml';
+import { type Document, isMap, isScalar, isSeq, parseDocument } from 'yaml';
 
 export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
@@ -49,22 +49,36 @@ policy:
 }
 
 /**
- * Returns the text of an existing configuration file with the keys that `configText` writes, or without those
- * that follow from the mode if the file keeps its mode. Other keys and all comments stay. Returns a new text if the existing text is not a YAML mapping.
+ * Returns the text of a valid configuration file with the keys that `configText` writes.
+ * If the file keeps its mode, the keys that follow from the mode stay.
+ * Other keys and all comments stay. `present`: the interfaces of the file.
  */
-export function updatedConfig(existing: string, settings: InitSettings): string {
+export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
   const document = parseDocument(existing);
-  if (document.errors.length > 0 || !isMap(document.contents)) return configText(settings);
   const { fallback, non_ipv4, reverse_path } = SETTINGS[settings.mode];
   document.setIn(['version'], 1);
   if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
-  document.setIn(['dataplane', 'interfaces'], document.createNode(settings.interfaces, { flow: true }));
+  setInterfaces(document, present, settings.interfaces);
   if (!settings.keepsMode) {
     document.setIn(['dataplane', 'non_ipv4'], non_ipv4);
     document.setIn(['dataplane', 'reverse_path'], reverse_path);
     document.setIn(['policy', 'fallback'], fallback);
   }
   return document.toString({ lineWidth: 0 });
+}
+
+/** Removes and adds items of the list of interfaces. The other items keep their places and comments. */
+function setInterfaces(document: Document, present: readonly string[], wanted: readonly string[]): void {
+  const path = ['dataplane', 'interfaces'];
+  const list = document.getIn(path);
+  if (!isSeq(list) || list.items.length !== present.length) {
+    document.setIn(path, document.createNode(wanted, { flow: true }));
+    return;
+  }
+  list.items = [
+    ...list.items.filter((_, index) => wanted.includes(present[index] ?? '')),
+    ...wanted.filter((name) => !present.includes(name)).map((name) => document.createNode(name)),
+  ];
 }
 
 /** Returns the text of a new policy file. The example rule is for the hosts behind the first interface. */
@@ -76,7 +90,7 @@ export function policyText({ interfaces, mode, config }: InitSettings): string {
 #   weir policy apply -f ${policyPath({ config })}
 # docs/policy.md explains every field.
 name: ${POLICY_NAME}
-# audit: nothing is denied, and \`weir findings\` shows the packets that \`enforce\` would deny.
+# audit: the policy denies nothing, and \`weir findings\` shows the packets that it would deny.
 mode: ${mode}
 policy:
   default_policy: deny

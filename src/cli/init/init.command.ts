@@ -1,16 +1,5 @@
-import {
-  chownSync,
-  closeSync,
-  existsSync,
-  fchmodSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  writeFileSync,
-} from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
@@ -23,7 +12,7 @@ import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
-import { groupId, interfaceProblems, uncovered } from './init-checks.js';
+import { groupId, interfaceProblems, mayRead, uncovered } from './init-checks.js';
 import {
   configText,
   type InitSettings,
@@ -34,6 +23,7 @@ import {
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
+import { replaceFile } from './replace-file.js';
 import { hasSystemd, isRunning, startUnits, UNIT, unitExists } from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
@@ -67,7 +57,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
     .addOption(
       new Option(
         '--mode <mode>',
-        'audit denies nothing, and records what would be denied; enforce denies; without it, a new configuration is a trial in audit, and an existing one keeps its mode',
+        'audit denies nothing by policy, and records what the policy would deny; enforce denies; without it, a new configuration is a trial in audit, and an existing one keeps its mode',
       ).choices(['audit', 'enforce']),
     )
     .option('--config <file>', 'the configuration file to write; policy.yaml is written beside it', DEFAULT_CONFIG)
@@ -94,7 +84,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         return;
       }
       for (const draft of drafts) {
-        write(draft);
+        replaceFile(draft.path, draft.text, groupId(GROUP) ?? 0);
         terminal.out(`wrote ${draft.path}\n`);
       }
       if (!starts) return terminal.out(byHand(settings, options.start));
@@ -132,6 +122,9 @@ async function check(
     ...(starts && groupId(GROUP) === undefined
       ? [`There is no user ${GROUP}, as whom the unit runs: useradd --system ${GROUP}.`]
       : []),
+    ...(starts && existing !== null && !mayRead(GROUP, config)
+      ? [`The user ${GROUP} cannot read ${config}: chgrp ${GROUP} ${config} && chmod g+r ${config}.`]
+      : []),
     ...(starts && isOther
       ? [
           `${UNIT} reads ${DEFAULT_CONFIG} and keeps its data in /var/lib/weir: give --no-start, and change the units as docs/boot.md shows.`,
@@ -143,7 +136,7 @@ async function check(
   throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
 }
 
-/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` if it is not valid. */
+/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` for a mistake. */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
   const text = readBoundedSync(path, MOST_BYTES.config).toString();
@@ -166,7 +159,10 @@ async function draftsOf(
   { environment }: Terminal,
 ): Promise<{ readonly drafts: readonly Draft[]; readonly policy: Source }> {
   const policy = policyPath(settings);
-  const text = existing === null ? configText(settings) : updatedConfig(existing.text, settings);
+  const text =
+    existing === null
+      ? configText(settings)
+      : updatedConfig(existing.text, existing.config.dataplane?.interfaces ?? [], settings);
   parseConfig(text, settings.config, environment);
   const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
   if (before !== null && existing === null && settings.keepsMode && modeIn(before) === 'enforce')
@@ -177,22 +173,6 @@ async function draftsOf(
     drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
     policy: await checkedSource(after, policy, settings.mode),
   };
-}
-
-/** Writes a file for root and the group of the node. A crash leaves the old or the new content. */
-function write({ path, text }: Draft): void {
-  mkdirSync(dirname(path), { recursive: true });
-  const draft = `${path}.new`;
-  const fd = openSync(draft, 'w', 0o640);
-  try {
-    fchmodSync(fd, 0o640);
-    chownSync(draft, 0, groupId(GROUP) ?? 0);
-    writeFileSync(fd, text);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-  renameSync(draft, path);
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
@@ -210,10 +190,10 @@ function inForce(settings: InitSettings, active: Active | null): string {
   const file = policyPath(settings);
   const effect =
     active?.mode === 'audit'
-      ? 'nothing is denied; packets that the policy would deny are recorded'
+      ? 'the policy denies nothing, and records the packets that it would deny'
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
-    ['weir findings', active?.mode === 'audit' ? 'packets that enforcement would deny' : 'denied packets'],
+    ['weir findings', active?.mode === 'audit' ? 'packets that the policy would deny' : 'denied packets'],
     [`weir policy apply -f ${file}`, 'after each change of this file'],
     active?.mode === 'audit' && mode === 'audit'
       ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']

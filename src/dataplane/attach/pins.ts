@@ -92,7 +92,7 @@ export class Pins {
     rmSync(path, { recursive: true, force: true });
   }
 
-  /** Removes all pins of Weir, and then the pin path, unless it has pins of other programs or is a mount point. */
+  /** Removes all pins of Weir, and the pin path, unless it has other pins or is a mount point. */
   removeAll(): void {
     for (const name of readdirSync(this.path).filter((each) => OWN.test(each))) this.remove(join(this.path, name));
     try {

@@ -17,7 +17,7 @@ const UNIT = 'weir-guard.service';
 const NFTABLES_UNIT = 'nftables.service';
 /** How the drop-in of nftables.service names the file: nft accepts a missing file only for a pattern. */
 const LOADED = 'guard*.nft';
-/** The folders of units from the first that systemd searches: those of the operator, then those of packages. */
+/** The folders of units in the order in which systemd searches them. */
 const UNITS = [
   '/etc/systemd/system',
   '/run/systemd/system',

@@ -61,8 +61,8 @@ export class MemberChanges {
 
   #begin(store: (members: Members) => ReadonlySet<number>, change: MembershipChange, reply: Reply): void {
     const { members, slots } = this.loaded();
-    // A failure must come before the first store. Nodes without members do not map the table: the mapping adds
-    // to the resident memory of the process.
+    // A failure must come before the first store. Nodes without members do not map the table, because the
+    // mapping adds to the resident memory of the process.
     if (change.addresses.length > 0 || members.count > 0) this.flows.map();
     const changed = new Set([...store(members), ...this.#unjudged]);
     this.#unjudged = new Set();
@@ -94,7 +94,10 @@ export class MemberChanges {
     pending.reply.done({ ...pending.stored, flows });
   }
 
-  /** The members are stored already, so that a repeated change changes nothing: the next one judges the flows. */
+  /**
+   * The members are stored already, so the same change would change nothing. The next change judges the flows
+   * of these addresses too.
+   */
   #fail({ changed, reply }: Pending, failure: unknown): void {
     this.#unjudged = new Set([...this.#unjudged, ...changed]);
     reply.failed(failure);

@@ -61,8 +61,10 @@ export class MemberMessages {
   /** The listener has taken the last message. */
   taken(): void {
     this.#isSent = false;
-    if (this.#parts.length === 0) this.#resolveFlushes();
-    if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
+    const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
+    // The code after `flushed` reads the members that the listener has taken: before the next ones are made.
+    if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
+    else if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
     else this.changed();
   }
 
@@ -92,10 +94,12 @@ export class MemberMessages {
     this.#send(message);
   }
 
-  #resolveFlushes(): void {
+  /** Returns whether a call of `flushed` is resolved. */
+  #resolveFlushes(): boolean {
     const done = this.#flushes.filter(({ after }) => after < this.#made);
     this.#flushes = this.#flushes.filter(({ after }) => after >= this.#made);
     for (const { resolve } of done) resolve();
+    return done.length > 0;
   }
 
   /** Returns the message with all changes, in parts; none if nothing has changed. */
