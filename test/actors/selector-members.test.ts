@@ -159,7 +159,7 @@ describe('the members of selectors in a running node', () => {
     await system.policies.write(write(POLICY));
     await until('policy_ready', 'active');
     const pairs: (number | undefined)[] = [];
-    const { stage } = datapath;
+    const stage = datapath.stage.bind(datapath);
     datapath.stage = async (program, generation) => {
       pairs.push(program.members?.pairs.indexes.length);
       if (pairs.length === 1) throw new CapacityExceeded('program', 2, 1);
