@@ -1,8 +1,7 @@
 // Traffic of package-test.sh. `server` echoes datagrams and lines, and is the resolver of the DNS proxy.
 // `client FILE` sends numbered datagrams, lines and lookups until the file exists, and then prints the
 // counts as JSON. Each is sent once: a lost packet, or a lookup without an answer, stays in the counts.
-// The proxy allows 1 s for an upstream and 100 ms for a new grant, and QEMU emulates the CPU. So the names are
-// few, and each was answered once before the counts begin.
+// The names are few, and each was answered once before the counts begin.
 import { createSocket } from 'node:dgram';
 import { existsSync } from 'node:fs';
 import { connect, createServer } from 'node:net';

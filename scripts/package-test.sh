@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs, upgrades, removes and purges the Debian package in a virtual machine with Debian 13, its kernel
 # and its systemd, as an operator does. The virtual machine has no network: it installs what the package
-# depends on from a folder. QEMU emulates the CPU, so the test takes about 20 minutes.
+# depends on from a folder. QEMU emulates the CPU, so each boot takes some minutes.
 #   scripts/package-test.sh [A.deb B.deb]  tests these packages; else builds both from this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
