@@ -38,7 +38,11 @@ test('a restored data folder replaces no newer policy in the kernel until its po
 
   const policies = (await node.request('GET', '/api/v1/policies')).body as Policies;
   const restored = policies.items.find(({ active }) => active);
-  const answer = await node.request('POST', `/api/v1/policies/${restored?.id}/activate`, {});
+  const path = `/api/v1/policies/${restored?.id}/activate`;
+  const unconfirmed = await node.request('POST', `${path}?confirm_within=60s`, {});
+  expect([unconfirmed.status, unconfirmed.text]).toEqual([409, expect.stringContaining('nothing_activated')]);
+  expect(await rig.tcp(PORT)).not.toBe('open');
+  const answer = await node.request('POST', path, {});
   expect(answer.status, answer.text).toBe(200);
   await node.ready();
   expect(await rig.tcp(PORT)).toBe('open');
