@@ -39,11 +39,15 @@ const podJson = ({ name, address, app, version }: ApiPod) => ({
   },
 });
 
-/** A cluster with pods. A server that is down breaks all connections. */
+/**
+ * A cluster with pods. A server that is down breaks all connections. A watch begins with the events after its
+ * resource version, as that of an API server does.
+ */
 export class Cluster {
   readonly server: ScriptedServer;
   readonly pods = new Map<string, ApiPod>();
   readonly #watches = new Set<ServerResponse>();
+  readonly #events: { readonly version: number; readonly line: string }[] = [];
   version: number;
   isDown = false;
 
@@ -57,7 +61,7 @@ export class Cluster {
       if (cluster.isDown) response.destroy();
       else if (query.has('watch')) {
         response.flushHeaders();
-        if (path.endsWith('/pods')) cluster.#watches.add(response);
+        if (path.endsWith('/pods')) cluster.#watch(response, Number(query.get('resourceVersion')));
       } else sendList(response, cluster.version, path.endsWith('/pods') ? [...cluster.pods.values()].map(podJson) : []);
     });
     ends.push(() => server.close());
@@ -76,14 +80,25 @@ export class Cluster {
   put(name: string, address: string, app: string): void {
     const pod = { name, address, app, version: ++this.version };
     this.pods.set(name, pod);
-    for (const watch of this.#watches) watch.write(lineOf('MODIFIED', podJson(pod)));
+    this.#send('MODIFIED', pod);
   }
 
   remove(name: string): void {
     const pod = this.pods.get(name);
     if (pod === undefined) return;
     this.pods.delete(name);
-    for (const watch of this.#watches) watch.write(lineOf('DELETED', podJson({ ...pod, version: ++this.version })));
+    this.#send('DELETED', { ...pod, version: ++this.version });
+  }
+
+  #send(type: string, pod: ApiPod): void {
+    const line = lineOf(type, podJson(pod));
+    this.#events.push({ version: pod.version, line });
+    for (const watch of this.#watches) watch.write(line);
+  }
+
+  #watch(response: ServerResponse, after: number): void {
+    for (const { version, line } of this.#events) if (version > after) response.write(line);
+    this.#watches.add(response);
   }
 
   stop(): void {
