@@ -70,6 +70,7 @@ function fakeSource() {
       source.log.push(`membership ${selectors.length} ${withinMs}`);
       return source.membershipNow;
     },
+    release: () => void source.log.push('release'),
     facts: async () => ({ objects: { pods: 0, nodes: 0, namespaces: 0 }, selectors: [], warnings: [] }),
     objectCounts: async () => ({ pods: 0, nodes: 0, namespaces: 0 }),
     membersOf: async () => ({ total: 0, members: [] }),
@@ -82,12 +83,12 @@ function fakeSource() {
   return { source, named, send, reflect, fail };
 }
 
-async function started(ports: { readonly inCluster?: string } = {}) {
+async function started({ releaseMs, ...ports }: { readonly inCluster?: string; readonly releaseMs?: number } = {}) {
   const store = await openMemoryStore();
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
   const { source, named, send, reflect, fail } = fakeSource();
-  const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
+  const kubernetes = { source, record: new MemberRecord(), trouble: () => {}, ...(releaseMs && { releaseMs }) };
   const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
   return { ...running, store, source, named, send, reflect, fail };
@@ -264,6 +265,26 @@ describe('the members of selectors in a running node', () => {
       isEnding = true;
       await Promise.all(tries);
     }
+  });
+
+  it('are released some time after a dry run, but not while a write is put in force', async () => {
+    const { system, datapath, source, send } = await started({ releaseMs: 20 });
+    await send({ replaces: changeOf([]) });
+    await system.policies.write(write(POLICY, { dryRun: true }));
+    expect(source.log.at(-1)).toBe('membership 1 2000');
+    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
+    let isStaged: () => void = () => {};
+    datapath.on.stage = () =>
+      new Promise<void>((resolve) => {
+        isStaged = resolve;
+      });
+    const writing = system.policies.write(write(POLICY));
+    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(source.log.at(-1)).toBe('membership 1 2000');
+    isStaged();
+    await writing;
+    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
   });
 
   it('keep their integration while a write that names it is put in force', async () => {
