@@ -10,8 +10,9 @@ export type FeedScope = {
 };
 
 /**
- * The lists and watches of these scopes begin, end before they are complete, or one of them delivers objects.
- * Only the versions of feeds with the same `cluster` can be compared.
+ * The events of a feed: the lists and watches of some scopes of one server. `begun`: its lists start.
+ * `dropped`: it ends before it is complete. `objects`: one of its scopes delivers objects. Only the versions
+ * of feeds with the same `cluster` can be compared.
  */
 export type FeedEvent =
   | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }

@@ -76,7 +76,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       await check({ ...options, config }, existing, starts);
       const settings = settingsOf({ ...options, config }, existing);
       const { drafts, policy } = await draftsOf(settings, existing, terminal);
-      // A node that refuses the policy, or this token, must be known before it starts again without a policy.
+      // Ask the running node first: if it refuses the policy or the token, stop before the restart below.
       if (starts && isRunning())
         await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
