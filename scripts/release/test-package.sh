@@ -10,8 +10,12 @@ prepare_pins() {
   done < <(sed -n 's/^ExecStartPre=+//p' "$debian/usr/lib/systemd/system/weir.service")
 }
 
+# The users who may list the BPF file system: its mode, owner and group.
+access_to_pins() { in_debian stat -c '%a %U:%G' /sys/fs/bpf; }
+
 # A node that was run as root leaves pins of root.
 pins_of_root() {
+  check 'the BPF file system is open to the user weir, and not to others' is "$(access_to_pins)" '1750 root:weir'
   chown -R 0 "$debian/sys/fs/bpf/weir"
   prepare_pins
   check 'the Debian package: the node starts over pins of root' start_node "${start_package[@]}"
@@ -38,6 +42,7 @@ removal() {
   check 'the purge keeps the pins of other programs' is "$(pins_below)" 'maps-of-other second second/links-1 weir weir/other '
   check 'the purge names pins that remain' contains "$purged" 'the kernel still enforces by the pins in /sys/fs/bpf/second'
   rm -rf "$debian"/sys/fs/bpf/{weir,maps-of-other,second}
+  check 'after the purge, the user weir cannot list the BPF file system' is "$(access_to_pins)" '1750 root:root'
   check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir usr/lib/weir 2>/dev/null)" ''
   purge_elsewhere
 }

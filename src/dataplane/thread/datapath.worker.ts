@@ -171,6 +171,7 @@ parent.serve(
     probe,
     open,
     openIfSupported,
+    check: () => datapath.check(),
     attach,
     police,
     review: () => datapath.review(),
