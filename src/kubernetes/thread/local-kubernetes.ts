@@ -106,6 +106,12 @@ export class LocalKubernetes {
     this.#rename();
   }
 
+  release(): void {
+    if (this.#proposed === undefined) return;
+    this.#proposed = undefined;
+    this.#rename();
+  }
+
   taken(): void {
     this.#messages.taken();
   }
