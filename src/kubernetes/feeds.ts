@@ -11,8 +11,8 @@ export type FeedScope = {
 
 /**
  * The events of a feed: the lists and watches of some scopes of one server. `begun`: its lists start; the
- * scopes in `kept` go on without another list, and `of` is the number of the feed that has them. `objects`: one
- * of its scopes delivers objects. Only the versions of feeds with the same `cluster` can be compared.
+ * scopes in `kept` go on without another list, and `of` is the number of the feed that has them. `objects`:
+ * one of its scopes delivers objects. Only the versions of feeds with the same `cluster` can be compared.
  */
 export type FeedEvent =
   | {
