@@ -11,6 +11,7 @@ fail() {
   say "FAILED: $*"
   journalctl -b --no-pager -n 60 -u weir.service -o cat || true
   weir status || true
+  node -e 'fetch("http://127.0.0.1:8080/metrics").then((got) => got.text()).then(console.log)' | grep ^weir_dns || true
   exit 1
 }
 client() { ip netns exec client "$@"; }

@@ -10,16 +10,30 @@ export type FeedScope = {
 };
 
 /**
- * The lists and watches of these scopes begin, end before they are complete, or one of them delivers objects.
- * Only the versions of feeds with the same `cluster` can be compared.
+ * The events of a feed: the lists and watches of some scopes of one server. `begun`: its lists start; the
+ * scopes in `kept` go on without another list, and `of` is the number of the feed that has them. `objects`:
+ * one of its scopes delivers objects. Only the versions of feeds with the same `cluster` can be compared.
  */
 export type FeedEvent =
-  | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }
-  | { readonly type: 'dropped'; readonly feed: number }
+  | {
+      readonly type: 'begun';
+      readonly feed: number;
+      readonly cluster: string;
+      readonly scopes: readonly FeedScope[];
+      readonly kept: readonly { readonly scope: FeedScope; readonly of: number }[];
+    }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: FeedScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
 type Waiting = { readonly scope: Scope; version: number | undefined; objects: Map<string, KubernetesObject> };
+
+/** `waiting`: the scopes that the feed in effect does not have. */
+type NextFeed = {
+  readonly feed: number;
+  readonly cluster: string;
+  readonly scopes: readonly Scope[];
+  readonly waiting: readonly Waiting[];
+};
 
 /**
  * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
@@ -29,7 +43,7 @@ export class Feeds {
   readonly #integration: string;
   readonly #memberships: Memberships;
   #current: { readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] } | undefined;
-  #next: { readonly feed: number; readonly cluster: string; readonly waiting: readonly Waiting[] } | undefined;
+  #next: NextFeed | undefined;
 
   constructor(integration: string, memberships: Memberships) {
     this.#integration = integration;
@@ -51,13 +65,17 @@ export class Feeds {
   take(event: FeedEvent): void {
     const { feed } = event;
     if (event.type === 'begun') {
-      const waiting = event.scopes.map((scope) => ({ scope: scopeOf(scope), version: undefined, objects: new Map() }));
-      this.#next = { feed, cluster: event.cluster, waiting };
+      const scopes = event.scopes.map(scopeOf);
+      const kept = event.kept.map(({ scope, of }) => ({ scope: scopeOf(scope), of }));
+      const waiting = scopes.flatMap((scope): readonly Waiting[] => {
+        const of = kept.find((other) => isSame(scope, other.scope))?.of;
+        if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
+        // The memberships have the objects of the feed in effect.
+        if (of === this.#current?.feed) return [];
+        return this.#next?.waiting.filter((candidate) => isSame(candidate.scope, scope)) ?? [];
+      });
+      this.#next = { feed, cluster: event.cluster, scopes, waiting };
       this.#completeNext();
-      return;
-    }
-    if (event.type === 'dropped') {
-      if (feed === this.#next?.feed) this.#next = undefined;
       return;
     }
     const scope = scopeOf(event.scope);
@@ -78,7 +96,7 @@ export class Feeds {
       if (version === undefined) return;
       lists.push({ scope, version, objects: [...objects.values()] });
     }
-    const { feed, cluster } = next;
+    const { feed, cluster, scopes } = next;
     const before = this.#current?.cluster === cluster ? this.#current.scopes : [];
     // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
     if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
@@ -86,9 +104,9 @@ export class Feeds {
       this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
     }
     for (const scope of before) {
-      if (!lists.some((list) => isSame(list.scope, scope))) this.#memberships.ended(this.#integration, scope);
+      if (!scopes.some((other) => isSame(other, scope))) this.#memberships.ended(this.#integration, scope);
     }
-    this.#current = { feed, cluster, scopes: lists.map(({ scope }) => scope) };
+    this.#current = { feed, cluster, scopes };
     this.#next = undefined;
   }
 }

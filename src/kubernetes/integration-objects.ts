@@ -117,7 +117,7 @@ export class IntegrationObjects {
     this.#listener.scopeChanged();
   }
 
-  /** A first list tells nothing about the time of claims, so its version before is 0. */
+  /** The version before a first list is 0: its claims can have any age. */
   #begin(scope: Scope): ScopeState {
     const complete = { scope, version: 0 };
     this.#complete = [...this.#complete, complete];

@@ -10,7 +10,7 @@ export type Labels = readonly string[];
 
 /**
  * Fields that all objects have. `version`: the resource version. `started`: the start of the object in
- * milliseconds since 1970, or 0 if the object does not tell it. `undecided`: no selector can be decided for
+ * milliseconds since 1970, or 0 if the object has no such time. `undecided`: no selector can be decided for
  * the object, because a part of it exceeds a bound or has the wrong shape.
  */
 type ObjectRecord = {

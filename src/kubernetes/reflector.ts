@@ -39,7 +39,10 @@ export type ReflectorOptions<Kept> = {
   readonly bounds?: ListBounds;
 };
 
-/** The bounds of one list. A server that sends more does not stop to send, or has more than Weir supports. */
+/**
+ * The bounds of one list. A server that exceeds them sends pages without end, or has more objects than Weir
+ * supports.
+ */
 export type ListBounds = { readonly objects: number; readonly characters: number };
 
 /** Kubernetes supports 150,000 pods. A pod has some 7 kB. */
@@ -57,7 +60,7 @@ export type ObjectMessage<Kept> =
 /** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
 
-/** A page of pods is then below a megabyte, so that its objects end in the young generation of the heap. */
+/** A page of pods is then below a megabyte, so that its objects are freed in V8's young generation. */
 const FIRST_PAGE_SIZE = 100;
 /**
  * A watch lives at least this part of `watchSeconds`, so that the watches of many nodes do not end together.

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createTopology, type Topology } from '#cli/topology.js';
 
+const DROP_IN = '/etc/systemd/system/nftables.service.d/00-weir.conf';
 const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 
 const CAPABILITIES = 'cap_net_bind_service cap_net_admin cap_net_raw cap_perfmon cap_bpf';
@@ -25,6 +27,7 @@ echo weir:x:4242: >>/etc/group
 echo weir:x:4242:4242::/:/bin/false >>/etc/passwd
 cat >/run/privileges <<'END'
 ${privileges(CAPABILITIES)}END
+echo 'ExecStart={ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f /etc/nftables.conf ; ignore_errors=no ; pid=0 }' >/run/nftables
 mkfifo /run/pipe
 : >/run/weir.pid
 cat >/run/bin/systemctl <<'END'
@@ -37,7 +40,7 @@ case $1 in
     while test "$(cat /run/weir.pid)" = "$before"; do sleep 0.1; done
     ;;
   is-active) kill -0 "$(cat /run/weir.pid)" ;;
-  show) cat /run/privileges ;;
+  show) if test "$2" = nftables.service; then cat /run/nftables; else cat /run/privileges; fi ;;
 esac
 END
 chmod +x /run/bin/systemctl
@@ -127,6 +130,29 @@ describe('weir init on a machine with systemd', () => {
     );
     await run('umount', '/etc/systemd/system', '/usr/lib/systemd/system');
   });
+
+  it('adds the drop-in of nftables.service, and keeps a changed one', async () => {
+    const deployed = fileURLToPath(new URL('../../deploy/systemd/nftables.service.d/00-weir.conf', import.meta.url));
+    expect(await read(DROP_IN)).toBe(readFileSync(deployed, 'utf8'));
+    expect((await read('/run/systemctl.log')).split('\n')).toContain('daemon-reload');
+    await write(DROP_IN, '# changed\n');
+    expect((await init('--force')).code).toBe(0);
+    expect(await read(DROP_IN)).toBe('# changed\n');
+    await run('rm', DROP_IN);
+  }, 60_000);
+
+  it('warns of own commands of nftables.service, which the drop-in would replace', async () => {
+    await write(
+      '/run/nftables',
+      'ExecStart={ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f /etc/firewall.nft ; pid=0 }\n',
+    );
+    const { code, stderr } = await init('--force');
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringMatching(/^warning: nftables.service runs \/usr\/sbin\/nft -f \/etc\/firewall.nft: .*\n$/),
+    ]);
+    expect((await run('ls', DROP_IN)).code).not.toBe(0);
+  }, 60_000);
 
   it('changes nothing if the running node refuses the policy or the token', async () => {
     const policy = await read('/etc/weir/policy.yaml');

@@ -25,7 +25,16 @@ import {
 } from './init-files.js';
 import { checkMachineFor } from './machine-check.js';
 import { replaceFile } from './replace-file.js';
-import { hasSystemd, isRunning, shadowedUnits, startUnits, UNIT, unitExists } from './units.js';
+import {
+  addDropIn,
+  hasSystemd,
+  isRunning,
+  nftablesWarnings,
+  shadowedUnits,
+  startUnits,
+  UNIT,
+  unitExists,
+} from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
 const GROUP = 'weir';
@@ -85,8 +94,9 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       const made = await draftsOf(settings, existing, terminal);
       const { drafts, policy } = made;
       const warnings = checkMachineFor(drafts[0].text, starts);
-      for (const warning of [...warnings, ...shadowedUnits()]) terminal.err(`warning: ${warning}\n`);
-      // A node that refuses the policy, or this token, must be known before it starts again without a policy.
+      for (const warning of [...warnings, ...shadowedUnits(), ...(starts ? nftablesWarnings() : [])])
+        terminal.err(`warning: ${warning}\n`);
+      // Ask the running node first: if it refuses the policy or the token, stop before the restart below.
       if (starts && isRunning())
         await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
@@ -98,6 +108,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         terminal.out(`wrote ${draft.path}\n`);
       }
       if (!starts) return terminal.out(byHand(settings, options.start));
+      addDropIn();
       terminal.out(`starting ${UNIT}\n`);
       startUnits();
       await show(settings, made, terminal);

@@ -1,10 +1,15 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { CliError } from '#cli/command-error.js';
 import { built } from '#threads/built-file.js';
 
 export const UNIT = 'weir.service';
 const GUARD = 'weir-guard.service';
+const NFTABLES = 'nftables.service';
+const DROP_IN = `/etc/systemd/system/${NFTABLES}.d/00-weir.conf`;
+const DROP_IN_SOURCE = built(`../deploy/systemd/${NFTABLES}.d/00-weir.conf`);
+const DEBIAN_COMMAND = '/usr/sbin/nft -f /etc/nftables.conf';
 /** Longer than `TimeoutStartSec` of the unit. */
 const TIMEOUT_MS = 180_000;
 
@@ -44,6 +49,32 @@ export function unitPrivileges(): Privileges {
     ambient: capabilities('AmbientCapabilities'),
     bounding: capabilities('CapabilityBoundingSet'),
   };
+}
+
+/**
+ * Returns a warning if nftables.service has another command than that of Debian: the drop-in of Weir would
+ * replace it.
+ */
+export function nftablesWarnings(): readonly string[] {
+  if (existsSync(DROP_IN)) return [];
+  const { stdout } = systemctl('show', NFTABLES, '--property=ExecStart');
+  const commands = [...stdout.matchAll(/argv\[\]=(.*?) ;/g)].map(([, command = '']) => command);
+  const others = commands.filter((command) => command !== DEBIAN_COMMAND);
+  if (others.length === 0) return [];
+  const loss = 'if it restarts before Weir starts, the kernel forwards packets without a policy';
+  return [`${NFTABLES} runs ${others.join(', ')}: ${loss}; load the guard with these rules as in ${DROP_IN_SOURCE}`];
+}
+
+/**
+ * Makes nftables.service load the guard and the rules of the operator in one transaction. Does nothing if the
+ * drop-in exists, or if it would replace a command of the operator.
+ */
+export function addDropIn(): void {
+  if (existsSync(DROP_IN) || nftablesWarnings().length > 0) return;
+  mkdirSync(dirname(DROP_IN), { recursive: true });
+  copyFileSync(DROP_IN_SOURCE, DROP_IN);
+  chmodSync(DROP_IN, 0o644);
+  systemctl('daemon-reload');
 }
 
 /**

@@ -80,7 +80,8 @@ class DatapathThread implements BegunDatapath {
   begin(): void {
     const thread = this.#running();
     const begun = { probed: thread.request('probe', []), opened: thread.request('openIfSupported', []) };
-    // `probe` and `open` return these failures. Without this line, a failure before would end the process.
+    // `probe` and `open` return these failures. Without this line, an earlier failure would be an unhandled
+    // rejection, which ends the process.
     for (const done of Object.values(begun)) done.catch(() => this.#resolveFound(null));
     this.#begun = begun;
   }

@@ -50,7 +50,7 @@ class KubernetesThread implements KubernetesSource {
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
   #selectors: readonly Selector[] | undefined;
-  /** The selectors of the last call of `membership`. */
+  /** The selectors of the last call of `membership`; undefined after `release`. */
   #proposed: readonly Selector[] | undefined;
   /** The last change of each reflector that has a phase. */
   readonly #reflectors = new Map<string, ReflectorChange>();
@@ -83,10 +83,15 @@ class KubernetesThread implements KubernetesSource {
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
-        // The thread ended by an error. The next one gets the question too, but not without end.
+        // The thread ended with an error: ask the next thread, until the deadline.
         if (this.#closed.signal.aborted || performance.now() > until) throw failure;
       }
     }
+  }
+
+  release(): void {
+    this.#proposed = undefined;
+    this.#thread?.send({ kind: 'release' });
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {
