@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Does what package-test.sh does, in a container on the kernel of this machine: systemd of Debian 13 with its
 # own network, processes, mounts, control groups and BPF file system. So it takes minutes, and not an hour.
-# Prints `N passed, N failed` as its last line. It does not show how Debian's kernel and a whole boot behave, which package-test.sh does.
+# It does not show how Debian's kernel and a whole boot behave, which package-test.sh does. Prints
+# `N passed, N failed` as its last line.
 #   scripts/package-container.sh [A.deb B.deb]  tests these packages; else builds both from this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
