@@ -51,11 +51,11 @@ type Options = {
 };
 /** A file to write, with its whole text. */
 type Draft = { readonly path: string; readonly text: string };
-/** `nonIpv4`: the effect of the configuration on forwarded packets that are not IPv4. */
+/** `dataplane`: the section of the configuration. */
 type Drafts = {
   readonly drafts: readonly [Draft, ...Draft[]];
   readonly policy: Source;
-  readonly nonIpv4: 'pass' | 'drop';
+  readonly dataplane: Config['dataplane'];
 };
 /** The configuration file that exists before the command. */
 type Existing = { readonly text: string; readonly config: Config };
@@ -189,14 +189,14 @@ async function draftsOf(settings: InitSettings, existing: Existing | null, { env
   return {
     drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
     policy: await checkedSource(after, policy, settings.mode),
-    nonIpv4: config.dataplane?.nonIpv4 ?? 'drop',
+    dataplane: config.dataplane,
   };
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
 async function show(
   settings: InitSettings,
-  { policy, nonIpv4 }: Pick<Drafts, 'policy' | 'nonIpv4'>,
+  { policy, dataplane }: Pick<Drafts, 'policy' | 'dataplane'>,
   terminal: Terminal,
 ): Promise<void> {
   const { config } = settings;
@@ -204,17 +204,19 @@ async function show(
   const active = await firstPolicy(client, policy, settings.keepsMode ? undefined : settings.mode, terminal);
   const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
   const status = await readStatus(client, readiness);
-  terminal.out(`\n${statusText(status, styleOf(terminal))}\n${inForce(settings, active, scopeOf(status, nonIpv4))}`);
+  terminal.out(`\n${statusText(status, styleOf(terminal))}\n${inForce(settings, active, scopeOf(status, dataplane))}`);
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
 /** Returns a sentence about the packets that no policy decides, with their number on this node. */
-function scopeOf({ stats }: Status, nonIpv4: 'pass' | 'drop'): string {
-  const others = 'Policies are about IPv4. Forwarded IPv6 and other protocols';
+function scopeOf({ stats }: Status, dataplane: Config['dataplane']): string {
   const { passed, dropped } = notIpv4(stats);
-  return nonIpv4 === 'pass'
-    ? `${others} pass without a policy (${passed} packets until now; \`weir status\` counts them), and --mode enforce drops them.`
-    : `${others} are dropped (${dropped} packets until now).`;
+  const others =
+    dataplane?.nonIpv4 === 'pass'
+      ? `pass without a policy (${passed} packets until now; \`weir status\` counts them), and --mode enforce drops them.`
+      : `are dropped (${dropped} packets until now).`;
+  const own = dataplane?.policeLocal === true ? [] : ['Connections of this machine itself are not policed.'];
+  return [`Policies are about IPv4. Forwarded IPv6 and other protocols ${others}`, ...own].join('\n');
 }
 
 function inForce(settings: InitSettings, active: Active | null, scope: string): string {
@@ -226,9 +228,12 @@ function inForce(settings: InitSettings, active: Active | null, scope: string): 
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
     ['weir findings', active?.mode === 'audit' ? 'packets that the policy would deny' : 'denied packets'],
-    [`weir policy apply -f ${file}`, 'after each change of this file'],
+    [`weir policy apply -f ${file}`, 'after each change of the rules in this file'],
     active?.mode === 'audit' && mode === 'audit'
-      ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
+      ? [
+          `weir init --interfaces ${interfaces.join(',')} --mode enforce --force`,
+          'end the trial: deny what no rule allows',
+        ]
       : active?.mode === mode || keepsMode
         ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
         : [`weir policy apply -f ${file} --mode ${mode}`, `put this file in force as ${mode}`],
