@@ -144,6 +144,7 @@ install() {
   systemctl is-active -q weir.service || fail 'the unit is not active'
   is_ready || fail 'the node is not ready'
   [ "$(stat -c '%a %U:%G' /etc/weir/weir.yaml)" = '640 root:weir' ] || fail 'the mode of weir.yaml'
+  [ "$(stat -c '%a %U:%G' /sys/fs/bpf)" = '1750 root:weir' ] || fail "the mode of /sys/fs/bpf: $(stat -c '%a %U:%G' /sys/fs/bpf)"
   pings || fail 'a trial drops packets'
   expect_open 9
   until_true 30 finds || fail 'the trial records no finding'

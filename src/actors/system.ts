@@ -101,7 +101,7 @@ export function createSystem(ports: SystemPorts): System {
     failedChecks: () => failedChecks(conditionsOf(view())),
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
-  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports);
+  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports, () => snapshotOf('policy'));
   const owners = selectors?.distribution ?? NO_OWNERS;
   const acceptByEnforced =
     servicePlane === null || dataplane?.found === undefined

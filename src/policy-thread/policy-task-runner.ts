@@ -234,6 +234,7 @@ class PolicyTaskRunner {
         selectors: policy.groups.flatMap(({ selectors }) => selectors),
         scope: membership.scope,
         program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory, membership }) : null,
+        hasFormer: membership.former !== undefined && membership.former.addresses.length > 0,
         inspected: compiled && surroundings.servicePlane ? this.#inspected(policy, groups) : null,
         sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
       };

@@ -6,6 +6,7 @@ import {
   type DatapathChange,
   type EventsWanted,
   type FlowQuery,
+  type MachineCheck,
   ProofFailed,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
@@ -21,14 +22,15 @@ export type WorkerInput = {
 };
 
 /**
- * The requests that the datapath thread serves: most methods of `Datapath`, and three internal requests.
+ * The requests that the datapath thread serves: most methods of `Datapath`, and four internal requests.
  * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
  * otherwise. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the
- * thread send a new event source to the main thread.
+ * thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   openIfSupported(): Adoption;
+  check(): MachineCheck;
   grantBy(port: MessagePort): void;
   tellEvents(): void;
 };

@@ -6,6 +6,7 @@ import {
   type EventsWanted,
   type FlowFilter,
   type FlowQuery,
+  type MachineCheck,
   NO_EVENTS,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
@@ -36,6 +37,11 @@ export type BegunDatapath = Datapath & {
    * is none, or if the datapath could not be opened.
    */
   readonly found: Promise<Adoption['inForce']>;
+  /**
+   * Returns what keeps this machine from enforcing the options. Loads the BPF programs, and frees them again.
+   * Attaches and pins nothing, so a running node is not disturbed.
+   */
+  check(): Promise<MachineCheck>;
 };
 
 /**
@@ -89,6 +95,7 @@ class DatapathThread implements BegunDatapath {
     return begun?.opened ?? this.#running().request('open', []);
   }
 
+  check = (): Promise<MachineCheck> => this.#running().request('check', []);
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
   review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
   flip = (): ReturnType<Datapath['flip']> => this.#running().request('flip', []);

@@ -172,6 +172,7 @@ parent.serve(
     probe,
     open,
     openIfSupported,
+    check: () => datapath.check(),
     attach,
     police,
     review: () => datapath.review(),

@@ -50,7 +50,7 @@ class KubernetesThread implements KubernetesSource {
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
   #selectors: readonly Selector[] | undefined;
-  /** The selectors of the last call of `membership`. */
+  /** The selectors of the last call of `membership`; undefined after `release`. */
   #proposed: readonly Selector[] | undefined;
   /** The last change of each reflector that has a phase. */
   readonly #reflectors = new Map<string, ReflectorChange>();
@@ -87,6 +87,11 @@ class KubernetesThread implements KubernetesSource {
         if (this.#closed.signal.aborted || performance.now() > until) throw failure;
       }
     }
+  }
+
+  release(): void {
+    this.#proposed = undefined;
+    this.#thread?.send({ kind: 'release' });
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {

@@ -106,6 +106,12 @@ export class LocalKubernetes {
     this.#rename();
   }
 
+  release(): void {
+    if (this.#proposed === undefined) return;
+    this.#proposed = undefined;
+    this.#rename();
+  }
+
   taken(): void {
     this.#messages.taken();
   }
@@ -170,7 +176,7 @@ export class LocalKubernetes {
     this.#restore(name, integration);
     integration.subscription = watchIntegration<KubernetesObject>(
       integration.targets,
-      (kind) => (value) => this.#reader.read(`${kind}s`, value),
+      (resource) => (value) => this.#reader.read(resource, value),
       this.#options.times,
     ).subscribe({
       next: (event) => {
