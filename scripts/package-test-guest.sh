@@ -11,6 +11,7 @@ fail() {
   say "FAILED: $*"
   journalctl -b --no-pager -n 60 -u weir.service -o cat || true
   weir status || true
+  node -e 'fetch("http://127.0.0.1:8080/metrics").then((got) => got.text()).then(console.log)' | grep ^weir_dns || true
   exit 1
 }
 client() { ip netns exec client "$@"; }
@@ -143,6 +144,7 @@ install() {
   systemctl is-active -q weir.service || fail 'the unit is not active'
   is_ready || fail 'the node is not ready'
   [ "$(stat -c '%a %U:%G' /etc/weir/weir.yaml)" = '640 root:weir' ] || fail 'the mode of weir.yaml'
+  [ "$(stat -c '%a %U:%G' /sys/fs/bpf)" = '1750 root:weir' ] || fail "the mode of /sys/fs/bpf: $(stat -c '%a %U:%G' /sys/fs/bpf)"
   pings || fail 'a trial drops packets'
   expect_open 9
   until_true 30 finds || fail 'the trial records no finding'

@@ -82,7 +82,8 @@ export class MemberDistribution {
   /** Takes a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has it. */
   async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
     const storing = this.#store(stored);
-    // A process that ends between the two must not find a member in the store that the kernel has removed.
+    // If this process ended after the kernel change and before the store write, the next process would
+    // restore a removed member.
     if (changes.length > 0) await this.#storedOrLate(storing);
     // The names come first, so that they are known when the first packet passes by the new members.
     this.#name(replaces !== null, owners);

@@ -82,8 +82,8 @@ export class SelectorMembers implements SupervisedPart {
 
   /**
    * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
-   * at most `withinMs`. If the thread fails, returns the last members; no selector is resolved before the
-   * first ones.
+   * at most `withinMs`. If the thread fails, returns the last members; before the first members, a list
+   * without resolved selectors.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });

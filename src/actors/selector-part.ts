@@ -9,7 +9,7 @@ import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contr
 export type SelectorPart = {
   readonly members: SelectorMembers;
   readonly distribution: MemberDistribution;
-  /** Tells both that a policy is in force. */
+  /** Passes the selectors and the scope of an activated policy to `members` and `distribution`. */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
 };

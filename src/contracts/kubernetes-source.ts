@@ -77,7 +77,7 @@ export type KubernetesListener = {
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
-  /** The thread failed and was started again. The members stay in force until its first message. */
+  /** The thread failed and is started again after a pause. The members stay in force meanwhile. */
   readonly failed: (reason: string) => void;
 };
 

@@ -434,6 +434,14 @@ describe('weir command line', () => {
     expect(err).not.toBe('');
   });
 
+  it('names the help of the command that was called wrongly', async () => {
+    const { code, err } = await run(['init']);
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: "error: required option '--interfaces <names>' not specified\n(weir init --help says more)\n",
+    });
+  });
+
   it('suggests the command with the most similar name for an unknown command', async () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({

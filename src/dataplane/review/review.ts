@@ -12,6 +12,7 @@ import { hasRoute } from '#dataplane/routes/routes.js';
 import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
 import { flowtableFaults } from './flowtables.js';
 import { type NatSupport, reviewNat } from './nat.js';
+import { vlanFaults } from './tagged-frames.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
 
 /**
@@ -39,6 +40,7 @@ export function review({ options, hooks, guard, others, nat, diverts }: Looked):
   const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
     ...portFaults(policed, links, others(), guard.guardsBridges() ? bridged : []),
+    ...vlanFaults(policed, links),
     ...routingBridgeFaults(bridged, forwardsAny),
     ...addressFaults(bridged),
     ...translation.faults,

@@ -6,6 +6,7 @@ import {
   type DatapathChange,
   type EventsWanted,
   type FlowQuery,
+  type MachineCheck,
   ProofFailed,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
@@ -16,17 +17,20 @@ import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 export type WorkerInput = {
   readonly options: DatapathOptions;
   readonly eventsWanted: EventsWanted;
+  /** The shared memory of the `Descriptors` that the main thread closes after the end of the thread. */
+  readonly descriptors: SharedArrayBuffer;
 };
 
 /**
- * The requests that the datapath thread serves: most methods of `Datapath`, and three internal requests.
+ * The requests that the datapath thread serves: most methods of `Datapath`, and four internal requests.
  * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
  * otherwise. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the
- * thread send a new event source to the main thread.
+ * thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   openIfSupported(): Adoption;
+  check(): MachineCheck;
   grantBy(port: MessagePort): void;
   tellEvents(): void;
 };

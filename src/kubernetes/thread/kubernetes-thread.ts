@@ -83,7 +83,7 @@ class KubernetesThread implements KubernetesSource {
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
-        // The thread ended by an error. The next one gets the question too, but not without end.
+        // The thread ended with an error: ask the next thread, until the deadline.
         if (this.#closed.signal.aborted || performance.now() > until) throw failure;
       }
     }

@@ -62,15 +62,15 @@ export class MemberMessages {
   taken(): void {
     this.#isSent = false;
     const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
-    // The code after `flushed` reads the members that the listener has taken: before the next ones are made.
+    // The caller of `flushed` runs first, so that it reads exactly the members that the listener has taken.
     if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
     else if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
     else this.changed();
   }
 
   /**
-   * Resolves when the listener has taken all changes up to now. Then the memberships have told no further
-   * changes. Call `open` before.
+   * Resolves when the listener has taken all changes up to now. No further message has been made then. Call
+   * `open` before.
    */
   flushed(): Promise<void> {
     return new Promise((resolve) => {
@@ -133,7 +133,7 @@ export class MemberMessages {
   }
 }
 
-/** Returns the result of a change without the counters of its sets. */
+/** Returns a copy of a change without `uses` and `last` of its sets. */
 export function plainChange({ added, addresses, sets, dropped }: MembershipChange): MemberList {
   return { added: added.map(({ number, keys }): SelectorSet => ({ number, keys })), addresses, sets, dropped };
 }

@@ -9,8 +9,9 @@ import type { IntegrationTarget } from '../integration-watch.js';
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /**
- * Returns the API server of an integration. The key of the cluster is a digest of the address and the CA: two
- * clusters can have the same address, and a cluster has other versions after it was made again.
+ * Returns the API server of an integration. `cluster` is a digest of the address and the CA, or of the
+ * address alone with `in_cluster`. Two clusters can have the same address. A cluster that was created again
+ * counts its resource versions from the start.
  */
 export function watchedServer(
   { access }: WatchedIntegration,
