@@ -3,7 +3,7 @@ import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';

@@ -4,7 +4,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import { Pump } from '#sockets/pump.js';
 import { RouteNotifications } from '#sockets/route-notifications.js';

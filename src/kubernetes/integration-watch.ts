@@ -1,15 +1,15 @@
 import { Observable, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import type { ApiServer } from './api-client.js';
+import type { ObjectMessage } from './objects.js';
 import {
-  type ObjectMessage,
   type PhaseMessage,
   REFLECTOR_TIMES,
   type ReflectorOptions,
   type ReflectorTimes,
   reflect,
 } from './reflector.js';
-import { nameOf, type Scope, scopesOf, type Wanted } from './scopes.js';
+import { nameOf, scopesOf, type Wanted, type WatchScope } from './watch-scopes.js';
 
 /**
  * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
@@ -23,10 +23,10 @@ export type IntegrationTarget = {
 };
 
 /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
-export type KeepOf<Kept> = (kind: Scope['kind']) => ReflectorOptions<Kept>['keep'];
+export type KeepOf<Kept> = (resource: WatchScope['resource']) => ReflectorOptions<Kept>['keep'];
 
 /** `of`: the number of the feed that has the reflector: the feed in force, or else the one that ends. */
-type KeptScope = { readonly scope: Scope; readonly of: number };
+type KeptScope = { readonly scope: WatchScope; readonly of: number };
 
 export type IntegrationEvent<Kept> =
   /**
@@ -37,11 +37,16 @@ export type IntegrationEvent<Kept> =
       readonly type: 'begun';
       readonly feed: number;
       readonly cluster: string;
-      readonly scopes: readonly Scope[];
+      readonly scopes: readonly WatchScope[];
       readonly kept: readonly KeptScope[];
     }
   /** A reflector of the feed in force, or else of the next feed, gives objects. */
-  | { readonly type: 'objects'; readonly feed: number; readonly scope: Scope; readonly message: ObjectMessage<Kept> }
+  | {
+      readonly type: 'objects';
+      readonly feed: number;
+      readonly scope: WatchScope;
+      readonly message: ObjectMessage<Kept>;
+    }
   /**
    * A reflector of the newest feed entered a phase; null if the newest feed does not have it. `at`: ISO 8601.
    */
@@ -79,7 +84,7 @@ export function watchIntegration<Kept>(
 /** A reflector that runs, for one or two feeds. */
 type Running = {
   readonly name: string;
-  readonly scope: Scope;
+  readonly scope: WatchScope;
   readonly subscription: Subscription;
   isListed: boolean;
   /** The last phase; null before the first one. */
@@ -138,7 +143,7 @@ class IntegrationWatch<Kept> {
   #start(reflector: Running, server: ApiServer): void {
     const { scope, subscription } = reflector;
     subscription.add(
-      reflect({ server, scope, keep: this.#keepOf(scope.kind), times: this.#times }).subscribe({
+      reflect({ server, scope, keep: this.#keepOf(scope.resource), times: this.#times }).subscribe({
         next: (message) => this.#take(reflector, message),
         error: (failure: unknown) => this.#subscriber.error(failure),
       }),
@@ -192,10 +197,10 @@ class IntegrationWatch<Kept> {
   }
 }
 
-function startingFor(scope: Scope): Running {
+function startingFor(scope: WatchScope): Running {
   return { name: nameOf(scope), scope, subscription: new Subscription(), isListed: false, phase: null };
 }
 
-function isOf(scopes: readonly Scope[], { reflectors }: Feed): boolean {
+function isOf(scopes: readonly WatchScope[], { reflectors }: Feed): boolean {
   return scopes.length === reflectors.size && scopes.every((scope) => reflectors.has(nameOf(scope)));
 }

@@ -10,12 +10,13 @@ import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
-import type { KubernetesObject, Labels, ObjectMessage, ResourceName, Scope } from './objects.js';
-import { OwnerNames } from './owner-names.js';
+import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
+import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
 import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
+import type { WatchScope } from './watch-scopes.js';
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
@@ -32,7 +33,6 @@ export type MembershipOptions = {
 };
 
 /** The object that owns an address in an integration. */
-export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
 type Integration = {
   readonly objects: IntegrationObjects;
@@ -84,7 +84,7 @@ export class Memberships implements Members {
   }
 
   /** Takes a message from a list or a watch of an integration. */
-  objects(name: string, scope: Scope, message: ObjectMessage): void {
+  objects(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
@@ -92,7 +92,7 @@ export class Memberships implements Members {
   }
 
   /** Ends a scope: its objects are not needed any more. */
-  ended(name: string, scope: Scope): void {
+  ended(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);

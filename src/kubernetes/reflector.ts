@@ -4,7 +4,8 @@ import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
 import { ApiFault } from './api-fault.js';
 import { listPageOf, watchEventOf } from './api-objects.js';
-import { fieldSelectorOf, pathOf, type Scope } from './scopes.js';
+import type { ObjectMessage } from './objects.js';
+import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
 /** The times of a reflector. Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
@@ -32,7 +33,7 @@ export const REFLECTOR_TIMES: ReflectorTimes = {
 
 export type ReflectorOptions<Kept> = {
   readonly server: ApiServer;
-  readonly scope: Scope;
+  readonly scope: WatchScope;
   /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
   readonly keep: (object: unknown) => Kept | undefined;
   readonly times?: ReflectorTimes;
@@ -47,15 +48,6 @@ export type ListBounds = { readonly objects: number; readonly characters: number
 
 /** Kubernetes supports 150,000 pods. A pod has some 7 kB. */
 const LIST_BOUNDS: ListBounds = { objects: 200_000, characters: 4 * 1024 ** 3 };
-
-/**
- * `listed`: all objects of the scope at a version. A list that is not complete gives no message, so that the
- * objects before stay in force until then. Changes and deletions follow in the order of the server.
- */
-export type ObjectMessage<Kept> =
-  | { readonly type: 'listed'; readonly objects: readonly Kept[]; readonly version: number }
-  | { readonly type: 'changed'; readonly object: Kept }
-  | { readonly type: 'deleted'; readonly uid: string; readonly version: number };
 
 /** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };

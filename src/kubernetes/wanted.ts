@@ -1,6 +1,6 @@
 import type { Selector } from '#contracts/policy-model.js';
-import type { Wanted } from './scopes.js';
 import { parseSelector } from './selectors.js';
+import type { Wanted } from './watch-scopes.js';
 
 /**
  * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.

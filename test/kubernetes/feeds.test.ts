@@ -1,15 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { type FeedScope, Feeds } from '#kubernetes/feeds.js';
+import { Feeds } from '#kubernetes/feeds.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { ip, namespace, pod, podSelector } from './sample.js';
+import { ip, namespace, pod, podSelector, scope } from './sample.js';
 
-const PODS: FeedScope = { kind: 'pod' };
-const SHOP: FeedScope = { kind: 'pod', namespace: 'shop' };
-const BANK: FeedScope = { kind: 'pod', namespace: 'bank' };
-const NAMESPACES: FeedScope = { kind: 'namespace' };
-const NODES: FeedScope = { kind: 'node' };
+const PODS = scope('pods');
+const SHOP = scope('pods', 'shop');
+const BANK = scope('pods', 'bank');
+const NAMESPACES = scope('namespaces');
+const NODES = scope('nodes');
 const at = (name: string, address: string, version: number) => pod(name, { addresses: [ip(address)], version });
 
 /** An integration with a selector of all pods. `members` returns their addresses. */
@@ -22,25 +23,25 @@ class Prod {
     this.memberships.name([podSelector({})]);
   }
 
-  begin(feed: number, ...scopes: readonly FeedScope[]): void {
+  begin(feed: number, ...scopes: readonly WatchScope[]): void {
     this.keep(feed, [], ...scopes);
   }
 
   /** Begins a feed whose first scopes go on: `kept` has the numbers of their feeds. */
-  keep(feed: number, kept: readonly number[], ...scopes: readonly FeedScope[]): void {
-    const going = kept.flatMap((of, index) => ({ scope: scopes[index] as FeedScope, of }));
+  keep(feed: number, kept: readonly number[], ...scopes: readonly WatchScope[]): void {
+    const going = kept.flatMap((of, index) => ({ scope: scopes[index] as WatchScope, of }));
     this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes, kept: going });
   }
 
-  list(feed: number, scope: FeedScope, version: number, ...objects: readonly KubernetesObject[]): void {
+  list(feed: number, scope: WatchScope, version: number, ...objects: readonly KubernetesObject[]): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
   }
 
-  change(feed: number, scope: FeedScope, object: KubernetesObject): void {
+  change(feed: number, scope: WatchScope, object: KubernetesObject): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'changed', object } });
   }
 
-  remove(feed: number, scope: FeedScope, uid: string, version: number): void {
+  remove(feed: number, scope: WatchScope, uid: string, version: number): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'deleted', uid, version } });
   }
 

@@ -3,7 +3,7 @@ import { Subject } from 'rxjs';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
-import { nameOf, type Wanted } from '#kubernetes/scopes.js';
+import { nameOf, type Wanted } from '#kubernetes/watch-scopes.js';
 import {
   type Asked,
   bookmark,

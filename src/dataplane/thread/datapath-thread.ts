@@ -12,6 +12,7 @@ import {
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { EventSource } from '#contracts/event-source.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import {
   DatapathFailure,
@@ -192,9 +193,11 @@ class DatapathThread implements BegunDatapath {
   }
 
   #begin(): Thread {
+    const descriptors = new Descriptors();
     const workerData: WorkerInput = {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
+      descriptors: descriptors.shared,
     };
     const given = {
       entry: 'node/datapath.worker.cjs',
@@ -216,6 +219,8 @@ class DatapathThread implements BegunDatapath {
         this.#drop();
         this.#tell({ type: 'worker_died', reason });
       },
+      // The lock of a thread that died would refuse the next thread.
+      exited: () => descriptors.closeAll(),
       requestError: (sent) => receive(sent as SentError),
       terminationError: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
     });

@@ -12,6 +12,7 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { type DatapathRequests, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
@@ -21,8 +22,8 @@ const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
 const parent = new WorkerServer<DatapathRequests, never, FromDatapath>('the datapath');
-const { options, eventsWanted } = workerData as WorkerInput;
-const datapath = new LocalDatapath(options);
+const { options, eventsWanted, descriptors } = workerData as WorkerInput;
+const datapath = new LocalDatapath(options, new Descriptors(descriptors));
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
 /**

@@ -47,6 +47,7 @@ import { destinationTranslationOf, withTranslations } from '#dataplane/translati
 import { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { InterfacePolicing } from './interface-policing.js';
 import { KernelChanges } from './kernel-changes.js';
 import { type KernelParts, kernelParts } from './kernel-parts.js';
@@ -91,9 +92,10 @@ export class LocalDatapath {
    */
   announce: (placed: FlippedRuleNames) => void = () => {};
 
-  constructor(options: DatapathOptions) {
+  /** `descriptors` gets the descriptors that another thread must close if this thread dies. */
+  constructor(options: DatapathOptions, descriptors = new Descriptors()) {
     this.#options = options;
-    this.#kernel = kernelParts(options);
+    this.#kernel = kernelParts(options, descriptors);
     this.#changes = new KernelChanges(this.#kernel, options);
     this.#policing = new InterfacePolicing(this.#kernel, this.#changes, options.markMask);
     const { countedGroups = 0 } = options;

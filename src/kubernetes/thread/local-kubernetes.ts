@@ -176,7 +176,7 @@ export class LocalKubernetes {
     this.#restore(name, integration);
     integration.subscription = watchIntegration<KubernetesObject>(
       integration.targets,
-      (kind) => (value) => this.#reader.read(`${kind}s`, value),
+      (resource) => (value) => this.#reader.read(resource, value),
       this.#options.times,
     ).subscribe({
       next: (event) => {
