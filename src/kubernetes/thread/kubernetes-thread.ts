@@ -65,14 +65,14 @@ class KubernetesThread implements KubernetesSource {
     await this.#start(opened);
   }
 
-  use(integrations: readonly WatchedIntegration[]): void {
+  setIntegrations(integrations: readonly WatchedIntegration[]): void {
     this.#integrations = integrations;
-    this.#thread?.send({ kind: 'use', integrations });
+    this.#thread?.send({ kind: 'setIntegrations', integrations });
   }
 
-  name(selectors: readonly Selector[]): void {
+  setSelectors(selectors: readonly Selector[]): void {
     this.#selectors = selectors;
-    this.#thread?.send({ kind: 'name', selectors });
+    this.#thread?.send({ kind: 'setSelectors', selectors });
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): ReturnType<KubernetesSource['membership']> {
@@ -156,9 +156,9 @@ class KubernetesThread implements KubernetesSource {
     }
     if (this.#closed.signal.aborted) await thread.end(CLOSED);
     if (thread.isOver) return;
-    if (this.#integrations !== undefined) thread.send({ kind: 'use', integrations: this.#integrations });
-    if (this.#selectors !== undefined) thread.send({ kind: 'name', selectors: this.#selectors });
-    if (this.#proposed !== undefined) thread.send({ kind: 'propose', selectors: this.#proposed });
+    if (this.#integrations !== undefined) thread.send({ kind: 'setIntegrations', integrations: this.#integrations });
+    if (this.#selectors !== undefined) thread.send({ kind: 'setSelectors', selectors: this.#selectors });
+    if (this.#proposed !== undefined) thread.send({ kind: 'setProposedSelectors', selectors: this.#proposed });
     thread.send({ kind: 'open' });
     this.#thread = thread;
     for (const { resolve } of this.#starts.splice(0)) resolve(thread);
