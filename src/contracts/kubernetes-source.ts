@@ -96,8 +96,8 @@ export type KubernetesSource = {
   /**
    * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
    * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call, or until `release`. Without `setIntegrations`, no selector is
-   * resolved.
+   * resolves. The selectors stay named until the next call, or until `release`. Without `setIntegrations`, no
+   * selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**
