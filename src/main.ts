@@ -36,8 +36,8 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
 }
 
 /**
- * Node.js 20.19.2 of Debian 13 warns that Ed25519 of Web Crypto is experimental, when the node reads its first
- * token. Later versions do not warn. The warning would stand in the log of each start.
+ * Node.js 20.19.2 of Debian 13 warns that Ed25519 of Web Crypto is experimental, when the node reads its
+ * first token. Later versions do not warn. The warning would stand in the log of each start.
  */
 function silenceWarningOfEd25519(): void {
   const emit = process.emitWarning.bind(process) as (warning: string | Error, ...rest: unknown[]) => void;
