@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
-import type { Missing } from '#contracts/datapath.js';
+import type { MachineCheck, Missing } from '#contracts/datapath.js';
 import type { Problem } from '#contracts/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
@@ -46,17 +46,41 @@ function silenceWarningOfEd25519(): void {
   };
 }
 
-function beginDatapath({ dataplane, dns, metrics, servicePlane, node, policy }: Config): BegunDatapath | null {
+function beginDatapath(config: Config): BegunDatapath | null {
+  const options = datapathOptions(config);
+  if (options === null) return null;
+  const { node, policy } = config;
+  const bootGuard = { path: bootFileIn(node.dataDir), isOpen: policy.fallback === 'allow' };
+  const datapath = openDatapath({ ...options, bootGuard });
+  datapath.begin();
+  return datapath;
+}
+
+/** Null if the configuration has no section `dataplane`. */
+function datapathOptions({ dataplane, dns, metrics, servicePlane }: Config): DatapathOptions | null {
   if (dataplane === null) return null;
-  const datapath = openDatapath({
+  return {
     ...dataplane,
     divertDns: dns?.transparent ?? false,
     countedGroups: metrics.sourceGroups,
     servicePlane: servicePlane === null ? null : servicePlaneOptions(servicePlane, dataplane).listen,
-    bootGuard: { path: bootFileIn(node.dataDir), isOpen: policy.fallback === 'allow' },
-  });
-  datapath.begin();
-  return datapath;
+  };
+}
+
+/**
+ * Returns the reasons why this machine cannot enforce a configuration: missing features, and faults of
+ * interfaces and of NAT rules. Loads the BPF programs to see whether the kernel accepts them, and changes
+ * nothing. The units of the guard are not checked, because they are enabled later.
+ */
+export async function checkMachine(config: Config): Promise<MachineCheck> {
+  const options = datapathOptions(config);
+  if (options === null) return { missing: [], faults: [], warnings: [] };
+  const datapath = openDatapath(options);
+  try {
+    return await datapath.check();
+  } finally {
+    await datapath.close();
+  }
 }
 
 /** Returns the requirements of the dataplane that this machine does not meet. */

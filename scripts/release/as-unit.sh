@@ -1,8 +1,7 @@
 #!/bin/bash
 # The command `weir` of the installed Debian package. `weir run` gets from this script what weir.service gets
 # from systemd: the commands before the start, the user, the capabilities, the system calls, the limits and
-# the environment.
-# Usage: as-unit.sh [run --config FILE | ARGUMENT...]
+# the environment. Usage: as-unit.sh [run --config FILE | ARGUMENT...]
 set -euo pipefail
 [ "${1:-}" = run ] || exec /usr/bin/weir "$@"
 config=${!#}

@@ -77,7 +77,7 @@ export type KubernetesListener = {
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
-  /** The thread failed and was started again. The members stay in force until its first message. */
+  /** The thread failed and is started again after a pause. The members stay in force meanwhile. */
   readonly failed: (reason: string) => void;
 };
 
@@ -96,9 +96,15 @@ export type KubernetesSource = {
   /**
    * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
    * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call. Without `use`, no selector is resolved.
+   * resolves. The selectors stay named until the next call, or until `release`. Without `use`, no selector is
+   * resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
+  /**
+   * Names only the selectors of the policy in force from now on. No program that was compiled with other
+   * selectors may be put in force afterwards: its deny rules by these selectors would match no member.
+   */
+  release(): void;
   /**
    * Looks at all objects of the integration. Rejects at once if the thread does not run, as the next two do.
    */

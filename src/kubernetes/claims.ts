@@ -30,8 +30,8 @@ export class Claims {
   readonly #changed: (address: number, displaced?: KubernetesObject) => void;
 
   /**
-   * Calls `changed` for each address whose owner changes, or whose owner has changed. `displaced`: the object
-   * whose claim a later claim has ended.
+   * Calls `changed` for each address whose owner becomes another object, or whose owner object has new
+   * content. `displaced`: the object whose claim a later claim has ended.
    */
   constructor(changed: (address: number, displaced?: KubernetesObject) => void) {
     this.#changed = changed;
@@ -119,7 +119,7 @@ export class Claims {
   }
 }
 
-/** Whether claim `a` is later than claim `b`. If the versions do not tell, the later start wins. */
+/** Whether claim `a` is later than claim `b`. If the bounds of the versions overlap, the later start wins. */
 function isLater(a: Claim, b: Claim): boolean {
   if (a.earliest > b.latest) return true;
   if (a.latest < b.earliest) return false;

@@ -10,12 +10,13 @@ import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
-import type { KubernetesObject, Labels, ObjectMessage, ResourceName, Scope } from './objects.js';
-import { OwnerNames } from './owner-names.js';
+import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
+import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
 import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
+import type { WatchScope } from './watch-scopes.js';
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
@@ -32,7 +33,6 @@ export type MembershipOptions = {
 };
 
 /** The object that owns an address in an integration. */
-export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
 type Integration = {
   readonly objects: IntegrationObjects;
@@ -48,7 +48,7 @@ export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of each address that has an owner, as the changes have told it. */
+  /** The set of each address that has an owner, as of the last call of `take`. */
   readonly #members = new Map<number, CountedSet>();
   readonly #changed = new Set<number>();
   /** The names of the owners of addresses, as of the last call of `take`. */
@@ -59,8 +59,8 @@ export class Memberships implements Members {
   #scope: SelectorScope = NO_MEMBERSHIP.scope;
   #isScopeOld = false;
   /**
-   * Whether the selectors are others than at the last `take`. The sets that are replaced then cannot occur
-   * again.
+   * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
+   * again, so `former` does not have them.
    */
   #isRenamed = false;
 
@@ -84,7 +84,7 @@ export class Memberships implements Members {
   }
 
   /** Takes a message from a list or a watch of an integration. */
-  objects(name: string, scope: Scope, message: ObjectMessage): void {
+  objects(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
@@ -92,7 +92,7 @@ export class Memberships implements Members {
   }
 
   /** Ends a scope: its objects are not needed any more. */
-  ended(name: string, scope: Scope): void {
+  ended(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);
@@ -161,8 +161,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns all members that the changes have told, and all sets that a later change may name without adding
-   * them.
+   * Returns all members as of the last call of `take`, and all sets that a later change may name without
+   * adding them.
    */
   list(): MemberList {
     return {
@@ -198,7 +198,7 @@ export class Memberships implements Members {
     return this.#changed.size > 0 || this.#isScopeOld;
   }
 
-  /** Whether all objects are known on which these selectors depend, also if `take` has not told it yet. */
+  /** Whether all objects are known on which these selectors depend, also before the next `take`. */
   knows(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;
@@ -306,7 +306,10 @@ export class Memberships implements Members {
     }
   }
 
-  /** The owner in the integration with the first name, so that a restart changes no name. */
+  /**
+   * Of several owners, the owner in the integration that is first in the alphabet: the order in which
+   * integrations start must not change the name.
+   */
   #firstOwnerOf(address: number): AddressOwner | undefined {
     let first: AddressOwner | undefined;
     for (const [integration, { objects }] of this.#integrations) {

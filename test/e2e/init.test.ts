@@ -221,6 +221,42 @@ describe('weir init', () => {
     ]);
   });
 
+  it('refuses an interface without Ethernet header, and warns of one that is not policed', async () => {
+    await topology.node.must('ip', 'tuntap', 'add', 'mode', 'tun', 'tun0');
+    await topology.node.must('sysctl', '-qw', 'net.ipv4.conf.tun0.forwarding=1');
+    const refused = await init('lan0,tun0').finally(() => topology.node.must('ip', 'link', 'del', 'tun0'));
+    expect([refused.code, refused.stderr, readdirSync(folder)]).toEqual([
+      1,
+      'weir: this machine cannot enforce the configuration\n' +
+        '  tun0 is not an Ethernet interface; the datapath supports only Ethernet\n',
+      [],
+    ]);
+    const half = await init('lan0');
+    expect([half.code, half.stderr]).toEqual([
+      0,
+      'warning: the node forwards packets from wan0 without a policy: dataplane.interfaces does not contain it\n',
+    ]);
+  });
+
+  it('refuses NAT that the settings of the configuration do not support, as a running node does', async () => {
+    writeFileSync(file(), 'version: 1\ndataplane: { interfaces: [lan0, wan0], police_local: true }\n');
+    await topology.node.must(
+      'nft',
+      'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }',
+    );
+    await topology.node.must('nft', 'add rule ip nat post oifname "wan0" masquerade');
+    const { code, stderr } = await init('lan0,wan0', '--force').finally(() =>
+      topology.node.must('nft', 'delete table ip nat'),
+    );
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        'nftables chain ip nat post translates addresses at wan0, which is not supported here (dataplane.police_local is set)',
+      ),
+    ]);
+    expect((await init('lan0,wan0', '--force')).code).toBe(0);
+  });
+
   it('names a missing capability, and refuses a user other than root', async () => {
     const words = [...weirCommand, 'init', '--config', file(), '--interfaces', 'lan0,wan0'];
     const caps = '-all,+net_admin,+perfmon,+sys_admin,+sys_chroot,+dac_override';

@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { CLOSED_MEMBER, type SelectorScope } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
-import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
+import type { KubernetesObject } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
@@ -23,7 +24,12 @@ function start(selectors: readonly Selector[], options: MembershipOptions = {}):
   return memberships;
 }
 
-function list(memberships: Memberships, of: Scope, objects: readonly KubernetesObject[], integration = 'prod'): void {
+function list(
+  memberships: Memberships,
+  of: WatchScope,
+  objects: readonly KubernetesObject[],
+  integration = 'prod',
+): void {
   const version = Math.max(1, ...objects.map((object) => object.version));
   memberships.objects(integration, of, { type: 'listed', objects, version });
 }

@@ -36,6 +36,8 @@ export type ToKubernetesThread =
   | { readonly kind: 'name'; readonly selectors: readonly Selector[] }
   /** The selectors of a call of `membership` to a thread before. */
   | { readonly kind: 'propose'; readonly selectors: readonly Selector[] }
+  /** Ends the proposal, see `KubernetesSource.release`. */
+  | { readonly kind: 'release' }
   /** The listener has taken the last message with members. */
   | { readonly kind: 'taken' };
 

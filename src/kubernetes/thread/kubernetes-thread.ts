@@ -18,7 +18,7 @@ import type {
 
 /** The wait before the thread is started again after an error: doubled with each failure. */
 const FIRST_BACKOFF_MS = 200;
-const MOST_BACKOFF_MS = 30_000;
+const MAX_BACKOFF_MS = 30_000;
 /** A thread that lived this long resets the wait. */
 const LIVED_MS = 60_000;
 /** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
@@ -50,7 +50,7 @@ class KubernetesThread implements KubernetesSource {
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
   #selectors: readonly Selector[] | undefined;
-  /** The selectors of the last call of `membership`. */
+  /** The selectors of the last call of `membership`; undefined after `release`. */
   #proposed: readonly Selector[] | undefined;
   /** The last change of each reflector that has a phase. */
   readonly #reflectors = new Map<string, ReflectorChange>();
@@ -83,10 +83,15 @@ class KubernetesThread implements KubernetesSource {
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
-        // The thread ended by an error. The next one gets the question too, but not without end.
+        // The thread ended with an error: ask the next thread, until the deadline.
         if (this.#closed.signal.aborted || performance.now() > until) throw failure;
       }
     }
+  }
+
+  release(): void {
+    this.#proposed = undefined;
+    this.#thread?.send({ kind: 'release' });
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {
@@ -190,7 +195,7 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async #startAgain(): Promise<void> {
-    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MOST_BACKOFF_MS);
+    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MAX_BACKOFF_MS);
     await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
     const opened = this.#opened;
     if (opened === undefined) return;

@@ -37,6 +37,9 @@ function handle(message: ToKubernetesThread): void {
     case 'propose':
       kubernetes.propose(message.selectors);
       return;
+    case 'release':
+      kubernetes.release();
+      return;
     case 'taken':
       kubernetes.taken();
   }

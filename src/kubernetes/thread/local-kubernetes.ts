@@ -106,6 +106,12 @@ export class LocalKubernetes {
     this.#rename();
   }
 
+  release(): void {
+    if (this.#proposed === undefined) return;
+    this.#proposed = undefined;
+    this.#rename();
+  }
+
   taken(): void {
     this.#messages.taken();
   }
@@ -113,7 +119,7 @@ export class LocalKubernetes {
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     this.propose(selectors);
     await this.#resolved(selectors, withinMs);
-    // Without the integrations, a first message would take all members of an earlier process.
+    // Before the integrations are known, a first message would remove all members of an earlier process.
     if (!this.#isBegun) return NOTHING_LISTED;
     // After this time, members of other integrations must not wait for an integration without a list.
     this.#messages.open();
@@ -170,7 +176,7 @@ export class LocalKubernetes {
     this.#restore(name, integration);
     integration.subscription = watchIntegration<KubernetesObject>(
       integration.targets,
-      (kind) => (value) => this.#reader.read(`${kind}s`, value),
+      (resource) => (value) => this.#reader.read(resource, value),
       this.#options.times,
     ).subscribe({
       next: (event) => {
@@ -262,10 +268,9 @@ export class LocalKubernetes {
   }
 
   /**
-   * Whether the objects of each integration are known, so that the first message replaces no member too
-   * early. Otherwise addresses would lose their owners, and deny rules by selectors that the program in force
-   * has resolved would no longer match them. But an integration that never has a list must not keep the
-   * changes of the others from the kernel.
+   * Whether each integration has its objects. A first message without them would remove members that deny
+   * rules of the program in force still need. `FIRST_MESSAGE_MS` bounds the wait for an integration that
+   * never has a list.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);
