@@ -6,7 +6,8 @@ import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
-import { type Adopted, dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import type { Adopted } from '#statecharts/dataplane.setup.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
