@@ -14,6 +14,7 @@ import type { Detached } from '#dataplane/thread/detach.js';
 import { mapLargeBlocks } from '#libc/memory-release.js';
 import { servicePlaneOptions } from './node-options.js';
 
+export type { MachineCheck } from '#contracts/datapath.js';
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
 /**
