@@ -18,8 +18,8 @@ import { MemberFollower, type MemberTaker } from './member-follower.js';
 const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
-const MOST_WAIT_MS = 30_000;
-const MOST_SCOPE_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 30_000;
+const MAX_SCOPE_WAIT_MS = 2_000;
 /** How long a change waits for the store, which can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
@@ -255,7 +255,7 @@ export class MemberDistribution {
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
     if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isScopeOld ? MOST_SCOPE_WAIT_MS : MOST_WAIT_MS;
+    const mostMs = this.#isScopeOld ? MAX_SCOPE_WAIT_MS : MAX_WAIT_MS;
     return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
   }
 

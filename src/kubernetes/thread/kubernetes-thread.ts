@@ -18,7 +18,7 @@ import type {
 
 /** The wait before the thread is started again after an error: doubled with each failure. */
 const FIRST_BACKOFF_MS = 200;
-const MOST_BACKOFF_MS = 30_000;
+const MAX_BACKOFF_MS = 30_000;
 /** A thread that lived this long resets the wait. */
 const LIVED_MS = 60_000;
 /** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
@@ -195,7 +195,7 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async #startAgain(): Promise<void> {
-    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MOST_BACKOFF_MS);
+    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MAX_BACKOFF_MS);
     await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
     const opened = this.#opened;
     if (opened === undefined) return;
