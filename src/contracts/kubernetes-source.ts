@@ -84,9 +84,9 @@ export type KubernetesListener = {
 export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
-   * first message to the listener follows after `setIntegrations`, and after `setSelectors` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After five seconds,
-   * or after the time of a call of `membership`, it waits no longer.
+   * first message to the listener follows after `setIntegrations`, and after `setSelectors` or `membership`:
+   * at once if the store has the objects of each integration, otherwise when their first lists are complete.
+   * After five seconds, or after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
