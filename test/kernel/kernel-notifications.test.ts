@@ -58,7 +58,11 @@ test.each([
   ['a deleted interface', 'ip link del v2', { links: true, guard: false, thirdPartyHooks: true }],
   ['a new guard', 'nft add table inet weir', { links: false, guard: true, thirdPartyHooks: true }],
   ['a new chain of the guard', 'nft add chain inet weir guard', { links: false, guard: true, thirdPartyHooks: true }],
-  ['a new rule of the guard', 'nft add rule inet weir guard accept', { links: false, guard: true, thirdPartyHooks: true }],
+  [
+    'a new rule of the guard',
+    'nft add rule inet weir guard accept',
+    { links: false, guard: true, thirdPartyHooks: true },
+  ],
   ['a deleted guard', 'nft delete table inet weir', { links: false, guard: true, thirdPartyHooks: true }],
   [
     'a ruleset that is flushed',
@@ -70,7 +74,11 @@ test.each([
     'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact',
     { links: false, guard: false, thirdPartyHooks: true },
   ],
-  ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, thirdPartyHooks: true }],
+  [
+    'an ip rule',
+    'ip rule add fwmark 1 table 9; ip rule del fwmark 1',
+    { links: false, guard: false, thirdPartyHooks: true },
+  ],
 ] as const)('the kernel notifies the node of %s (the guard is the table weir)', (_, command, notifications) => {
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
