@@ -19,7 +19,7 @@ const STATS = {
   generation: 0,
   dataplane: {
     ...{ active_flows: 0, flows_opened: 0, flows_closed: 0 },
-    ...{ forwarding: null, packets: NO_VERDICTS, drops: {}, maps: {} },
+    ...{ forwarding: null, packets: NO_VERDICTS, drops: {}, non_ipv4_passed: { packets: 0 }, maps: {} },
   },
   dns: { queries_allow: 0, queries_deny: 0, servfail: 0, grants: 0 },
   tls: { ...NO_VERDICTS, intercepted: 0, connections: 0 },

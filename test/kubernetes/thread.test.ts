@@ -90,7 +90,8 @@ describe('the Kubernetes thread', () => {
     node.source.setSelectors([]);
     await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
     await node.source.membership([db], 10_000);
-    expect([node.phase('pods'), await cluster.server.connections]).toEqual(['watching', 2]);
+    await vi.waitFor(() => expect(node.phase('pods')).toBe('watching'));
+    expect(await cluster.server.connections).toBe(2);
     node.source.release();
     await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
     expect(node.phase('pods')).toBe(null);
