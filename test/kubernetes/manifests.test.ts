@@ -127,7 +127,7 @@ describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () 
   it.each([
     ['calico', ['cali*'], 'n1', [{ address: 0xc0a8_0000, length: 16 }]],
     ['cilium-chained', ['lxc*'], 'n1', [{ address: 0x0a00_0000, length: 8 }]],
-    ['bridge', ['cni0'], 'n1', undefined],
+    ['bridge', ['cni0*'], 'n1', undefined],
     ['gateway', ['lan0', 'wan0'], null, undefined],
   ] as const)(
     '%s has a valid configuration with its interfaces, scope and pod networks',

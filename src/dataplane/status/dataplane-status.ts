@@ -175,7 +175,8 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
 function unpolicedOf(patterns: readonly string[], present: readonly string[], policed: readonly string[]): string[] {
   const unpoliced = patterns.flatMap((pattern) => {
     const matching = present.filter((name) => matchesInterface([pattern], name));
-    return matching.length === 0 ? [pattern] : matching.filter((name) => !policed.includes(name));
+    const isMissing = matching.length === 0 && !pattern.endsWith('*');
+    return isMissing ? [pattern] : matching.filter((name) => !policed.includes(name));
   });
   return [...new Set(unpoliced)];
 }
