@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets `base` to a folder with a root file system of Debian 13 (root.tar), its kernel and its initrd, which
 # package-test.sh boots. Makes the folder if it is missing, from the mirror of this machine: this downloads
-# about 200 MB. apt and dpkg of this machine stay unchanged. package-test.sh sources this file.
+# about 200 MB. apt and dpkg of this machine stay unchanged. package-test.sh and package-container.sh source
+# this file.
 cache=/var/cache/weir-package-test
 # Increase the last number after a change of this file.
 base=$cache/trixie-1
@@ -39,9 +40,9 @@ if [ ! -e "$base/root.tar" ]; then
   exec 9>&-
 fi
 
-# Usage: make_disk FOLDER PACKAGE…: makes FOLDER/disk, the disk of a virtual machine with the packages and
-# what they depend on in /srv/packages, which is a source of apt.
-make_disk() {
+# Usage: make_root FOLDER PACKAGE…: makes FOLDER/root, a root file system with the packages and what they
+# depend on in /srv/packages, which is a source of apt.
+make_root() {
   local folder=$1 root=$1/root depends archives package part
   shift
   mkdir "$root"
@@ -75,7 +76,7 @@ make_disk() {
   rm -f "$root"/etc/apt/sources.list.d/*
   # An interrupted test is not continued, so nothing is lost without a sync of each file.
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/package-test"
-  install -m 755 scripts/package-test-guest.sh scripts/package-test-traffic.mjs "$root/srv"
+  install -m 755 scripts/package-test-guest.sh scripts/packet-counters.sh scripts/package-test-traffic.mjs "$root/srv"
   mkdir -p "$root/etc/sysctl.d"
   printf 'net.ipv4.ip_forward=1\nnet.core.rmem_max=16777216\n' >"$root/etc/sysctl.d/package-test.conf"
   echo gateway >"$root/etc/hostname"
@@ -91,9 +92,28 @@ FailureAction=poweroff-force" "Type=oneshot
 ExecStart=/srv/package-test-guest.sh $part
 ExecStopPost=/bin/sync"
   done
-  truncate -s 3G "$folder/disk"
-  PATH="$PATH:/usr/sbin:/sbin" mke2fs -q -t ext4 -d "$root" "$folder/disk"
-  rm -rf "$root"
+}
+
+# Usage: make_disk FOLDER PACKAGE…: makes FOLDER/disk, the disk of a virtual machine, from the same files.
+make_disk() {
+  make_root "$@"
+  truncate -s 3G "$1/disk"
+  PATH="$PATH:/usr/sbin:/sbin" mke2fs -q -t ext4 -d "$1/root" "$1/disk"
+  rm -rf "$1/root"
+}
+
+# Usage: build_packages FOLDER: builds two packages of this tree, the second with a later version, and sets
+# `packages`.
+build_packages() {
+  local version build
+  version=$(node -p 'require("./package.json").version')
+  for build in 1 2; do
+    WEIR_VERSION=$version+test$build bash scripts/release.sh "$1/release$build" deb >"$1/log" 2>&1 || {
+      tail -20 "$1/log"
+      image_failed 'the package was not built'
+    }
+  done
+  packages=("$1"/release[12]/weir_*.deb)
 }
 
 # Usage: unit ROOT NAME UNIT-LINES SERVICE-LINES: adds an enabled unit of systemd.

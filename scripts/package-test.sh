@@ -10,18 +10,7 @@ source scripts/package-image.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if [ $# = 2 ]; then
-  packages=("$1" "$2")
-else
-  version=$(node -p 'require("./package.json").version')
-  for build in 1 2; do
-    WEIR_VERSION=$version+test$build bash scripts/release.sh "$work/release$build" deb >"$work/log" 2>&1 || {
-      tail -20 "$work/log"
-      image_failed 'the package was not built'
-    }
-  done
-  packages=("$work"/release[12]/weir_*.deb)
-fi
+if [ $# = 2 ]; then packages=("$1" "$2"); else build_packages "$work"; fi
 make_disk "$work" "${packages[@]}"
 
 # Usage: emulate PART OUTPUT: boots the virtual machine once, and writes its console to OUTPUT.

@@ -6,7 +6,7 @@
 #   --bench       also installs packages that only the benchmarks need
 #   --release     also installs packages that only scripts/release.sh and scripts/release-test.sh need
 #   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
-#   --package-test  also installs packages that only scripts/package-test.sh needs
+#   --package-test  also installs packages that only scripts/package-test.sh and package-container.sh need
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
-import type { Missing } from '#contracts/datapath.js';
+import type { MachineCheck, Missing } from '#contracts/datapath.js';
 import type { Problem } from '#contracts/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
@@ -14,6 +14,7 @@ import type { Detached } from '#dataplane/thread/detach.js';
 import { mapLargeBlocks } from '#libc/memory-release.js';
 import { servicePlaneOptions } from './node-options.js';
 
+export type { MachineCheck } from '#contracts/datapath.js';
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
 /**
@@ -24,6 +25,7 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
  */
 export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = null): Promise<number> {
   mapLargeBlocks();
+  silenceWarningOfEd25519();
   // To open the datapath takes longest, so its thread begins while this thread loads the other code.
   const datapath = beginDatapath(read.config);
   try {
@@ -34,17 +36,52 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   }
 }
 
-function beginDatapath({ dataplane, dns, metrics, servicePlane, node, policy }: Config): BegunDatapath | null {
+/**
+ * Node.js 20.19.2 of Debian 13 warns that Ed25519 of Web Crypto is experimental, when the node reads its
+ * first token. Later versions do not warn. The warning would stand in the log of each start.
+ */
+function silenceWarningOfEd25519(): void {
+  const emit = process.emitWarning.bind(process) as (warning: string | Error, ...rest: unknown[]) => void;
+  process.emitWarning = (warning: string | Error, ...rest: unknown[]) => {
+    if (!String(warning).startsWith('The Ed25519 Web Crypto API algorithm')) emit(warning, ...rest);
+  };
+}
+
+function beginDatapath(config: Config): BegunDatapath | null {
+  const options = datapathOptions(config);
+  if (options === null) return null;
+  const { node, policy } = config;
+  const bootGuard = { path: bootFileIn(node.dataDir), isOpen: policy.fallback === 'allow' };
+  const datapath = openDatapath({ ...options, bootGuard });
+  datapath.begin();
+  return datapath;
+}
+
+/** Null if the configuration has no section `dataplane`. */
+function datapathOptions({ dataplane, dns, metrics, servicePlane }: Config): DatapathOptions | null {
   if (dataplane === null) return null;
-  const datapath = openDatapath({
+  return {
     ...dataplane,
     divertDns: dns?.transparent ?? false,
     countedGroups: metrics.sourceGroups,
     servicePlane: servicePlane === null ? null : servicePlaneOptions(servicePlane, dataplane).listen,
-    bootGuard: { path: bootFileIn(node.dataDir), isOpen: policy.fallback === 'allow' },
-  });
-  datapath.begin();
-  return datapath;
+  };
+}
+
+/**
+ * Returns the reasons why this machine cannot enforce a configuration: missing features, and faults of
+ * interfaces and of NAT rules. Loads the BPF programs to see whether the kernel accepts them, and changes
+ * nothing. The units of the guard are not checked, because they are enabled later.
+ */
+export async function checkMachine(config: Config): Promise<MachineCheck> {
+  const options = datapathOptions(config);
+  if (options === null) return { missing: [], faults: [], warnings: [] };
+  const datapath = openDatapath(options);
+  try {
+    return await datapath.check();
+  } finally {
+    await datapath.close();
+  }
 }
 
 /** Returns the requirements of the dataplane that this machine does not meet. */

@@ -1,19 +1,13 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
-import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
-import type { PolicyInForce } from './write.chart.js';
+import type { Activation, PolicyInForce } from './write.chart.js';
 
 /** The policy of another node in compiled form. */
-export type Followed = {
-  readonly inForce: PolicyInForce;
-  readonly program: Program;
-  readonly sample: ProofSample;
-  readonly everActivated: boolean;
-};
+export type Followed = Activation & { readonly sample: ProofSample; readonly everActivated: boolean };
 
 export type FollowInput = {
   /** The write of another node that this node rehearses; null to follow the newest commit in the store. */
@@ -60,8 +54,11 @@ const follow = setup({
   actors: {
     /** Reads and compiles the policy of the proposal, or the active policy of the store. */
     prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(notProvided('prepare')),
-    /** Writes the program to the idle slot of the datapath, and proves it. */
-    stage: fromPromise<void, { program: Program; sample: ProofSample; generation: number }>(notProvided('stage')),
+    /**
+     * Writes the program to the idle slot of the datapath, and proves it. Compiles a policy that is too large
+     * without rules for former members. Resolves with the policy that is staged.
+     */
+    stage: fromPromise<Followed, Followed>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
   },
@@ -154,8 +151,8 @@ export const followChart = follow.createMachine({
       invoke: {
         id: 'stage',
         src: 'stage',
-        input: ({ context }) => ({ ...present(context.followed), ...generationOf({ context }) }),
-        onDone: 'staged',
+        input: ({ context }) => present(context.followed),
+        onDone: { target: 'staged', actions: { type: 'noteFollowed', params: ({ event }) => event } },
         onError: {
           target: 'unstaging',
           actions: [

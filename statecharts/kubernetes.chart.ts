@@ -41,8 +41,8 @@ function worstOf({ reflectors }: Pick<KubernetesContext, 'reflectors'>): Reflect
 }
 
 /**
- * The chart of one Kubernetes integration. The objects of the last complete list stay in force in each state
- * but `unused`, in which no selector of the policy names the integration.
+ * The chart of one Kubernetes integration. The objects of the last complete list stay in force in each state.
+ * In `unused`, no reflector runs: no selector names the integration, or the Kubernetes thread is starting.
  */
 export const kubernetesChart = setup({
   types: { context: {} as KubernetesContext, input: {} as KubernetesInput, events: {} as KubernetesEvent },

@@ -1,10 +1,8 @@
 import { and, assign, fromPromise, not, or, raise, sendTo, setup, stateIn } from 'xstate';
 import type { Fact, Message, PolicyProposal, RequestMessage } from '#bus/bus-messages.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
 import { backoffMs, notProvided } from './failure.js';
-import { type FollowEvent, type FollowOutput, followChart } from './follow.chart.js';
+import { type FollowEvent, type Followed, type FollowOutput, followChart } from './follow.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } from './write.chart.js';
 
@@ -12,12 +10,7 @@ import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } f
  * The stored policy in compiled form. It must be put in force after the start of the process and after a
  * loss of the datapath.
  */
-export type Replay = {
-  readonly inForce: PolicyInForce;
-  readonly program: Program;
-  readonly sample: ProofSample;
-  readonly everActivated: boolean;
-};
+export type Replay = Followed;
 
 export type PolicyInput = {
   /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */

@@ -50,6 +50,15 @@ export type PolicyChange = {
   readonly generation: number;
 };
 
+/** A compiled policy, and what is in force with it. */
+export type Activation = {
+  readonly program: Program;
+  readonly sample: SampleOrPromise;
+  /** Whether the program has rules for former members of selectors. They can make it too large. */
+  readonly hasFormer: boolean;
+  readonly inForce: PolicyInForce;
+};
+
 /**
  * The prepared form of a write that is not refused: the change of the store, the compiled policy to put in
  * force, and the answer.
@@ -58,11 +67,7 @@ export type PreparedWrite = {
   readonly kind: 'prepared_write';
   readonly change: PolicyChange;
   /** Null if the write does not change the policy in force. */
-  readonly activation: {
-    readonly program: Program;
-    readonly sample: SampleOrPromise;
-    readonly inForce: PolicyInForce;
-  } | null;
+  readonly activation: Activation | null;
   readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
 };
 
@@ -93,17 +98,18 @@ export type WriteOutput =
    */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
-/** The result of the stage. `proof` is null on a node without a dataplane. */
+/**
+ * The result of the stage. `activation`: the one that is staged. It differs from the prepared one if that was
+ * too large. `proof` is null on a node without a dataplane.
+ */
 export type Staged = {
+  readonly activation: Activation;
   readonly lines: number;
   readonly proof: Proof | null;
   readonly rehearsed: Rehearsed | null;
 };
 export type StageInput = {
-  readonly program: Program;
-  readonly sample: SampleOrPromise;
-  readonly generation: number;
-  readonly inForce: PolicyInForce;
+  readonly activation: Activation;
   readonly change: PolicyChange;
   readonly write: PolicyWrite;
 };
@@ -137,8 +143,8 @@ const write = setup({
      */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
     /**
-     * Writes the compiled policy to the idle slot of the datapath, and proves it. In a cluster, also collects
-     * the votes of the other members.
+     * Writes the compiled policy to the idle slot of the datapath, and proves it. Compiles a policy that is
+     * too large without rules for former members. In a cluster, also collects the votes of the other members.
      */
     stage: fromPromise<Staged, StageInput>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
@@ -151,7 +157,12 @@ const write = setup({
     notePrepared: assign((_, { output }: { output: PreparedWrite | Refusal }) => ({
       prepared: output.kind === 'prepared_write' ? output : null,
     })),
-    noteStaged: assign((_, { lines, proof, rehearsed }: Staged) => ({ lines, proof, rehearsed })),
+    noteStaged: assign(({ context }, { activation, lines, proof, rehearsed }: Staged) => ({
+      prepared: { ...present(context.prepared), activation },
+      lines,
+      proof,
+      rehearsed,
+    })),
     noteCommitted: assign((_, { output }: { output: number | null }) => ({ revision: output })),
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => ({
       output: { kind: 'activated' as const, inForce: activationOf(context).inForce, epoch },
@@ -284,8 +295,7 @@ export const writeChart = write.createMachine({
         id: 'stage',
         src: 'stage',
         input: ({ context }): StageInput => ({
-          ...activationOf(context),
-          ...generationOf({ context }),
+          activation: activationOf(context),
           change: present(context.prepared).change,
           write: context.write,
         }),

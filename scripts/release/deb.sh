@@ -17,12 +17,14 @@ cp -a "$stage"/{bin,dist,node_modules,schemas,package.json,THIRD-PARTY-LICENSES}
 # The Node.js that the package depends on, and no other in PATH.
 sed -i '1s,.*,#!/usr/bin/node,' "$lib/bin/weir.js"
 ln -s ../lib/weir/bin/weir.js "$root/usr/bin/weir"
-cp -a "$stage"/deploy/systemd/. "$units"
+cp -a "$stage"/deploy/systemd/*.service "$units"
+# `weir init` installs it if it replaces no command of the operator.
+mkdir -p "$lib/deploy/systemd"
+cp -a "$stage/deploy/systemd/nftables.service.d" "$lib/deploy/systemd"
 cp deploy/debian/weir.sysusers "$root/usr/lib/sysusers.d/weir.conf"
-cp -a "$stage"/docs/*.md "$stage/SECURITY.md" "$stage/examples" "$doc"
+cp -a "$stage"/{docs,SECURITY.md,CHANGELOG.md,examples} "$doc"
 cp -a "$stage"/deploy/{grafana,prometheus,kubernetes} "$doc/examples"
 cp deploy/debian/copyright "$doc"
-cp -a "$stage/CHANGELOG.md" "$doc"
 gzip -n9 >"$doc/changelog.gz" <<END
 weir ($debian_version) unstable; urgency=medium
 

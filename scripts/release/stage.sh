@@ -11,10 +11,9 @@ for object in weir third_party_hooks; do
     exit 1
   fi
 done
-mkdir -p "$stage"/dist/node "$stage"/dist/bpf "$stage"/docs
-cp -r bin LICENSE CHANGELOG.md SECURITY.md schemas examples deploy "$stage"
+mkdir -p "$stage"/dist/node "$stage"/dist/bpf
+cp -r bin LICENSE CHANGELOG.md SECURITY.md schemas examples deploy docs "$stage"
 rm -r "$stage/deploy/debian"
-cp docs/*.md "$stage/docs"
 cp dist/bpf/*.o "$stage/dist/bpf"
 # The code caches depend on the version of Node.js, and their bytes are not reproducible.
 for file in dist/node/*; do

@@ -10,8 +10,12 @@ prepare_pins() {
   done < <(sed -n 's/^ExecStartPre=+//p' "$debian/usr/lib/systemd/system/weir.service")
 }
 
+# The users who may list the BPF file system: its mode, owner and group.
+access_to_pins() { in_debian stat -c '%a %U:%G' /sys/fs/bpf; }
+
 # A node that was run as root leaves pins of root.
 pins_of_root() {
+  check 'the BPF file system is open to the user weir, and not to others' is "$(access_to_pins)" '1750 root:weir'
   chown -R 0 "$debian/sys/fs/bpf/weir"
   prepare_pins
   check 'the Debian package: the node starts over pins of root' start_node "${start_package[@]}"
@@ -29,16 +33,20 @@ removal() {
   local removed purged
   removed=$(dpkg_in --remove weir)
   check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
-  check 'the removal says that nftables.service can remove the guard' contains "$removed" 'its next restart or reload removes the guard'
+  check 'the removal says that nftables.service can remove the guard' contains "$removed" 'the next restart or reload of nftables.service removes the guard'
+  check 'after the removal, no boot loads the guard' is "$(stat -c %s "$debian/var/lib/weir/guard.nft")" 0
   check 'after the removal, the kernel enforces' is_enforced
   # Another program and another node have pins, too.
   mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
+  mkdir -p "$debian"/var/log/weir "$debian"/etc/systemd/system/nftables.service.d
+  touch "$debian"/etc/systemd/system/nftables.service.d/00-weir.conf
   purged=$(dpkg_in --purge weir)
   check 'after the purge, the kernel does not enforce' is_open
   check 'the purge keeps the pins of other programs' is "$(pins_below)" 'maps-of-other second second/links-1 weir weir/other '
   check 'the purge names pins that remain' contains "$purged" 'the kernel still enforces by the pins in /sys/fs/bpf/second'
   rm -rf "$debian"/sys/fs/bpf/{weir,maps-of-other,second}
-  check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir usr/lib/weir 2>/dev/null)" ''
+  check 'after the purge, the user weir cannot list the BPF file system' is "$(access_to_pins)" '1750 root:root'
+  check 'after the purge, no state is left' is "$(cd "$debian" && ls -d etc/weir var/lib/weir var/log/weir usr/lib/weir etc/systemd/system/nftables.service.d 2>/dev/null)" ''
   purge_elsewhere
 }
 
@@ -59,6 +67,13 @@ purge_elsewhere() {
   check 'a purge with the root of the BPF file system removes the pins of Weir alone' is "$(pins_below)" 'other '
   check 'a purge empties guard.nft in another data folder' is "$(stat -c %s "$debian/srv/weir/guard.nft")" 0
   check 'a purge that has found all says nothing' is "$said" ''
+  mv "$debian/usr/sbin/nft" "$debian/usr/sbin/nft.away"
+  check 'a purge without nft names the tables of the guard' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'the tables inet weir and bridge weir'
+  mv "$debian/usr/sbin/nft.away" "$debian/usr/sbin/nft"
+  in_debian setpriv --reuid weir --clear-groups sleep 30 &
+  sleep 1
+  check 'a purge names a process of the user weir' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
+  kill $!
   said=$(purge_with '${PINS}' '${DATA}')
   check 'a purge names a pin path that it cannot read' contains "$said" 'dataplane.pin_path in /etc/weir/weir.yaml is no plain path'
   check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
@@ -81,6 +96,10 @@ esac
 case "$*" in *restart*) [ ! -e /opt/fails ] ;; esac
 END
   chmod 755 "$debian/usr/local/bin/systemctl"
+  in_debian sed -i 's/^weir:x:[0-9]*:/weir:x:1234:/' /etc/passwd
+  said=$(dpkg_in --install "/opt/${deb##*/}" || true)
+  check 'an installation refuses the account of a person as its user' contains "$said" 'the user weir is not a system user (uid 1234)'
+  in_debian sed -i '/^weir:/d' /etc/passwd
   dpkg_in --install "/opt/${deb##*/}" >/dev/null
   check 'an installation starts no node' is "$(cat "$debian/opt/asked" 2>/dev/null)" ''
   in_debian env SYSTEMD_OFFLINE=1 /usr/bin/systemctl --quiet enable weir.service

@@ -6,15 +6,19 @@ import type { PolicyWrite, RefusalCode } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { MemberRefused } from '#cluster/rehearsals.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
 import { type PrepareWritePorts, prepareWrite } from '#policy-write/prepare-write.js';
-import { compileGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS, replay } from '#policy-write/replay.js';
+import { compileGroup, compileKnown, compileStored, PROPOSAL_MEMBER_WAIT_MS, replay } from '#policy-write/replay.js';
 import { writtenGroup } from '#policy-write/written-group.js';
 import { type Followed, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
-import { type PolicyChange, type Staged, type StageInput, writeChart } from '#statecharts/write.chart.js';
+import {
+  type Activation,
+  type PolicyChange,
+  type Staged,
+  type StageInput,
+  writeChart,
+} from '#statecharts/write.chart.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
 /** The maximum time to wait for the dataplane to stage or unstage a program. */
@@ -31,7 +35,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
   };
   const isEnforced = ports.enforced;
   /** Proposes a write to the other members of the cluster. Null on a single node, and for a dry run. */
-  const rehearse = async ({ change, inForce, write }: StageInput) => {
+  const rehearse = async ({ change, activation: { inForce }, write }: StageInput) => {
     const { dryRun, rehearse: wanted = true } = write;
     if (cluster === null || dryRun || !wanted) return null;
     const { record, generation } = inForce;
@@ -48,6 +52,29 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
           detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
         });
       throw storeRefused(failure);
+    }
+  };
+  /**
+   * Stages a program. If it is too large, compiles the policy without rules for former members: they only
+   * spare a later compilation, so they must not refuse a policy.
+   */
+  const stage = async <A extends Activation>(activation: A, signal: AbortSignal) => {
+    const request = async <B extends Activation>(of: B) => {
+      const { program, sample, inForce } = of;
+      const parameters = { program, sample, generation: inForce.generation };
+      return { ...accepted(await ask(bus, 'program.stage', parameters, STAGE_TIMEOUT_MS)), activation: of };
+    };
+    try {
+      return await request(activation);
+    } catch (failure) {
+      const isTooLarge = failure instanceof Refused && failure.refusal.code === 'capacity_exceeded';
+      // The dataplane actor has told `MemberDistribution`, so this compilation gets no former members.
+      const smaller =
+        activation.hasFormer && isTooLarge
+          ? await compileKnown(ports, { ...activation.inForce, everActivated: true }, { signal })
+          : null;
+      if (smaller === null) throw failure;
+      return request({ ...activation, ...smaller });
     }
   };
   const unstage = fromPromise<void, { generation: number }>(async ({ input }) => {
@@ -78,12 +105,13 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
           }
         },
       ),
-      stage: fromPromise<Staged, StageInput>(async ({ input }) => {
+      stage: fromPromise<Staged, StageInput>(async ({ input, signal }) => {
+        const { activation } = input;
         const [staged, rehearsed] = await Promise.all([
-          isEnforced ? ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS).then(accepted) : { lines: 0, proof: null },
+          isEnforced ? stage(activation, signal) : { activation, lines: 0, proof: null },
           rehearse(input),
         ]);
-        return { lines: staged.lines, proof: staged.proof, rehearsed };
+        return { activation: staged.activation, lines: staged.lines, proof: staged.proof, rehearsed };
       }),
       unstage,
       commit: fromPromise<number | null, { change: PolicyChange }>(async ({ input }) => {
@@ -116,9 +144,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
         const memberWaitMs = PROPOSAL_MEMBER_WAIT_MS;
         return compileStored(ports, { stored, generation, everActivated }, { signal, memberWaitMs });
       }),
-      stage: fromPromise<void, { program: Program; sample: ProofSample; generation: number }>(async ({ input }) => {
-        accepted(await ask(bus, 'program.stage', input, STAGE_TIMEOUT_MS));
-      }),
+      stage: fromPromise<Followed, Followed>(async ({ input, signal }) => (await stage(input, signal)).activation),
       unstage,
       flip,
     },

@@ -19,6 +19,10 @@ export type SelectorMembersPorts = {
   readonly inCluster: string | null;
   readonly stored: () => Promise<readonly StoredObject[]>;
   readonly distribution: MemberDistribution;
+  /** Whether no policy is being prepared or put in force, so that only the one in force needs selectors. */
+  readonly isAtRest: () => boolean;
+  /** See `RELEASE_MS`. Tests shorten it. */
+  readonly releaseMs?: number | undefined;
 };
 
 /**
@@ -26,6 +30,12 @@ export type SelectorMembersPorts = {
  * unresolved. The thread needs some seconds to take the stored objects of a large cluster.
  */
 const THREAD_WAIT_MS = 15_000;
+
+/**
+ * How long the selectors of a dry run or of a refused write stay named. A dry run is often followed by the
+ * write, which would have to wait for new lists otherwise.
+ */
+const RELEASE_MS = 60_000;
 
 /** Binds the Kubernetes thread to the stored integrations. The thread starts with the first integration. */
 export class SelectorMembers implements SupervisedPart {
@@ -37,6 +47,7 @@ export class SelectorMembers implements SupervisedPart {
   #open: Promise<void> | null = null;
   /** Why the thread ended; null after the first members of the next thread. */
   #threadFailure: string | null = null;
+  #releasing: NodeJS.Timeout | undefined;
   #isBegun: () => void = () => {};
   readonly #begun = new Promise<void>((resolve) => {
     this.#isBegun = resolve;
@@ -71,14 +82,15 @@ export class SelectorMembers implements SupervisedPart {
 
   /**
    * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
-   * at most `withinMs`. If the thread fails, returns the last members; no selector is resolved before the
-   * first ones.
+   * at most `withinMs`. If the thread fails, returns the last members; before the first members, a list
+   * without resolved selectors.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
     if (await Promise.race([this.#begun.then(() => false), isLate])) return NOTHING_LISTED;
     if (this.#open === null) return NOTHING_LISTED;
     try {
+      this.#releaseLater();
       const all = await this.#ports.source.membership(selectors, withinMs);
       return this.#ports.distribution.hasRoomForFormer ? all : { scope: all.scope, list: all.list };
     } catch (failure) {
@@ -89,13 +101,24 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   /** Tells the thread which selectors the policy in force has. */
-  name(selectors: readonly Selector[]): void {
-    this.#ports.source.name(selectors);
+  setSelectors(selectors: readonly Selector[]): void {
+    this.#ports.source.setSelectors(selectors);
   }
 
   async close(): Promise<void> {
+    clearTimeout(this.#releasing);
     this.#following?.unsubscribe();
     await this.#ports.source.close();
+  }
+
+  /** Names only the selectors in force some time after the last call of `membership`, as soon as it may. */
+  #releaseLater(): void {
+    clearTimeout(this.#releasing);
+    const release = (): void => {
+      if (this.#ports.isAtRest()) this.#ports.source.release();
+      else this.#releaseLater();
+    };
+    this.#releasing = setTimeout(release, this.#ports.releaseMs ?? RELEASE_MS).unref();
   }
 
   /** A failure is reported, and the change is tried again with the next start of this part. */
@@ -119,7 +142,7 @@ export class SelectorMembers implements SupervisedPart {
     if (inCluster !== null) all.push({ name: inCluster, access: { by: 'in_cluster' } });
     this.#names.next(all.map(({ name }) => name));
     if (all.length === 0 && this.#open === null) return;
-    source.use(all);
+    source.setIntegrations(all);
     this.#open ??= source.open(this.#ports.stored, {
       members: async (message) => {
         await distribution.take(message);

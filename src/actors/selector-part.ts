@@ -1,4 +1,5 @@
 import { NEVER } from 'rxjs';
+import type { AnyMachineSnapshot } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
 import { MemberDistribution } from './member-distribution.js';
 import { SelectorMembers } from './selector-members.js';
@@ -8,7 +9,7 @@ import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contr
 export type SelectorPart = {
   readonly members: SelectorMembers;
   readonly distribution: MemberDistribution;
-  /** Tells both that a policy is in force. */
+  /** Passes the selectors and the scope of an activated policy to `members` and `distribution`. */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
 };
@@ -20,8 +21,12 @@ export const NO_OWNERS: AddressOwners = {
   ownersChanged: NEVER,
 };
 
+/** The states of the policy chart in which the policy that the store wants is in force. */
+const AT_REST = ['active', 'unresolved', 'none_active', 'never_activated'] as const;
+
+/** `policyChart` returns the snapshot of the policy chart. */
 export function selectorPart(
-  { source, record, trouble }: KubernetesPorts,
+  { source, record, trouble, releaseMs }: KubernetesPorts,
   {
     store,
     dataplane,
@@ -29,6 +34,7 @@ export function selectorPart(
     servicePlane,
     inCluster = null,
   }: Pick<SystemPorts, 'store' | 'dataplane' | 'dns' | 'servicePlane' | 'inCluster'>,
+  policyChart: () => AnyMachineSnapshot | undefined,
 ): SelectorPart {
   const distribution = new MemberDistribution({
     record,
@@ -44,12 +50,14 @@ export function selectorPart(
     inCluster,
     stored: () => store.kubernetesObjects.read(),
     distribution,
+    isAtRest: () => AT_REST.some((standing) => policyChart()?.matches({ standing, writing: 'idle' }) === true),
+    releaseMs,
   });
   return {
     members,
     distribution,
     activated: ({ generation, selectors, inspection }) => {
-      members.name(selectors);
+      members.setSelectors(selectors);
       distribution.activated(generation, selectors.length === 0 ? null : inspection.scope);
     },
     close: async () => {

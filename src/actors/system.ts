@@ -35,7 +35,7 @@ import { describePolicy } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
 import { readPolicy } from '#requests/read-policy.js';
 import { servicePlaneStateOver } from '#requests/service-plane-state.js';
-import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
+import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
@@ -101,7 +101,7 @@ export function createSystem(ports: SystemPorts): System {
     failedChecks: () => failedChecks(conditionsOf(view())),
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
-  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports);
+  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports, () => snapshotOf('policy'));
   const owners = selectors?.distribution ?? NO_OWNERS;
   const acceptByEnforced =
     servicePlane === null || dataplane?.found === undefined

@@ -34,7 +34,6 @@ export function commandTree(
     .version(version, '-V, --version', 'print the version')
     .exitOverride()
     .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: usage })
-    .showHelpAfterError('(weir --help says more)')
     .addHelpText('after', () => {
       const codes = Object.entries(EXIT_CODES).map(([code, meaning]) => `  ${code}  ${meaning}\n`);
       return `\nExit codes:\n${codes.join('')}`;
@@ -58,7 +57,14 @@ export function commandTree(
   addClusterCommands(program, terminal);
   addCompletionCommands(program, terminal);
   addHelpCommand(program);
+  nameHelp(program, 'weir');
   return program;
+}
+
+/** Makes each usage error name the help of its command, such as `weir init --help`. */
+function nameHelp(command: Command, path: string): void {
+  command.showHelpAfterError(`(${path} --help says more)`);
+  for (const below of command.commands) nameHelp(below, `${path} ${below.name()}`);
 }
 
 /**

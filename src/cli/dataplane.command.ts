@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { loadConfig } from '#config/load.js';
-import type { DataplaneStatus } from '#main.js';
+import { loadConfig, parseConfig } from '#config/load.js';
+import type { DataplaneStatus, MachineCheck } from '#main.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import { type Form, print, printing } from './remote.js';
@@ -8,17 +8,35 @@ import { table } from './table.js';
 import type { Terminal } from './terminal.js';
 
 const UNPOLICED = 3;
+const UNFIT = 3;
 const DEFAULT_PIN_PATH = '/sys/fs/bpf/weir';
 const DEFAULT_DATA_DIR = '/var/lib/weir';
 
 type Options = { readonly config?: string; readonly pinPath?: string };
 
 /**
- * Adds `weir dataplane status | detach`. Both commands act on the datapath in the kernel of this machine and
- * in the current network namespace.
+ * Adds `weir dataplane check | status | detach`, which act on the kernel of this machine and on the current
+ * network namespace.
  */
 export function addDataplaneCommands(program: Command, terminal: Terminal, end: End): void {
   const dataplane = program.command('dataplane').description('enforcement in the kernel');
+
+  printing(dataplane.command('check'))
+    .description(
+      'check whether this user on this machine can enforce a configuration, and change nothing; exits with 3 if not',
+    )
+    .requiredOption('--config <file>', 'the configuration file of the node; `-` reads standard input')
+    .action(async ({ config, output }: { config: string; output: Form }) => {
+      const { checkMachine } = await import('#main.js');
+      const { environment } = terminal;
+      const check = await checkMachine(
+        config === '-'
+          ? parseConfig(await terminal.input(), 'standard input', environment).config
+          : loadConfig(config, environment),
+      );
+      print(terminal, output, check, () => checkText(check));
+      if (check.missing.length > 0 || check.faults.length > 0) end(UNFIT);
+    });
 
   printing(local(dataplane.command('status')))
     .description(
@@ -46,6 +64,16 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
       if (hooks.length === 0 && maps.length === 0 && !guard) terminal.out('nothing was attached\n');
       terminal.out('the dataplane is detached: this node is unpoliced\n');
     });
+}
+
+function checkText({ missing, faults, warnings }: MachineCheck): string {
+  const unfit = [...missing.map(({ sentence }) => sentence), ...faults];
+  const lines = [
+    ...unfit.map((text) => `FAILS    ${text}`),
+    ...warnings.map((text) => `warning  ${text}`),
+    unfit.length === 0 ? 'this machine can enforce the configuration' : 'this machine cannot enforce the configuration',
+  ];
+  return `${lines.join('\n')}\n`;
 }
 
 function local(command: Command): Command {

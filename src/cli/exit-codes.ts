@@ -7,6 +7,6 @@ export const EXIT_CODES = {
   1: 'not done, or not answered',
   2: 'wrongly called',
   3:
-    'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, or ' +
-    '`weir dataplane status` found an interface that is not policed',
+    'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, ' +
+    '`weir dataplane status` found an interface that is not policed, or `weir dataplane check` a machine that cannot enforce',
 } as const;

@@ -21,6 +21,7 @@ const statsSchema = z.looseObject({
     forwarding: z.object({ way: z.string(), reason: z.string() }).nullable(),
     packets: byVerdict,
     drops: z.record(z.string(), z.number()),
+    non_ipv4_passed: z.looseObject({ packets: z.number() }),
     maps: z.record(z.string(), z.object({ entries: z.number(), capacity: z.number() })),
   }),
   dns: z.looseObject({
@@ -46,7 +47,7 @@ const reloadSchema = z.object({
     .nullable(),
 });
 type LastReload = z.infer<typeof reloadSchema>['last_reload'];
-type Status = {
+export type Status = {
   readonly readiness: Readiness;
   readonly policy: PolicyRecord | null;
   readonly stats: Stats;
@@ -93,6 +94,7 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
   const failing = checks.filter(({ ok, excluded }) => !ok && !excluded).length;
   const { dataplane, dns, tls, http } = stats;
   const dropped = Object.values(dataplane.drops).reduce((sum, count) => sum + count, 0);
+  const others = notIpv4(stats);
   const facts = [
     ['node', ready ? style.good('ready') : style.bad(`not ready: ${failing} of ${checks.length} checks fail`)],
     [
@@ -101,6 +103,7 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
     ],
     ['config', reloadLine(last_reload, style)],
     ['packets', `${verdicts(dataplane.packets)}  dropped ${dropped}`],
+    ['not IPv4', `passed ${others.passed} without a policy  dropped ${others.dropped}`],
     ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
     ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],
     ['dns', `allow ${dns.queries_allow}  deny ${dns.queries_deny}  servfail ${dns.servfail}  granted ${dns.grants}`],
@@ -117,6 +120,12 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
   ]);
   return `${table([], facts)}\n${table(['', 'CHECK', 'STATE', 'SINCE', 'DETAIL'], rows)}`;
 }
+
+/** Returns how many packets other than IPv4 and ARP passed without a policy, and how many were dropped. */
+export const notIpv4 = ({ dataplane: { non_ipv4_passed, drops } }: Stats): { passed: number; dropped: number } => ({
+  passed: non_ipv4_passed.packets,
+  dropped: drops.non_ipv4 ?? 0,
+});
 
 const verdicts = ({ allow, deny, audit }: z.infer<typeof byVerdict>): string =>
   `allow ${allow}  deny ${deny}  audit ${audit}`;

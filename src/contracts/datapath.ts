@@ -168,6 +168,11 @@ export const NO_EVENTS: EventsWanted = { packets: false, flows: false };
  * the operator about it.
  */
 export type Missing = { readonly what: string; readonly sentence: string };
+/**
+ * Whether a machine can enforce a configuration: the missing features, and the review of the interfaces. If a
+ * feature is missing, the review is empty.
+ */
+export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 
 export type Adoption = {
   readonly adopted: boolean;

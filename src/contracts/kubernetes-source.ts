@@ -77,28 +77,34 @@ export type KubernetesListener = {
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
-  /** The thread failed and was started again. The members stay in force until its first message. */
+  /** The thread failed and is started again after a pause. The members stay in force meanwhile. */
   readonly failed: (reason: string) => void;
 };
 
 export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
-   * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After five seconds,
-   * or after the time of a call of `membership`, it waits no longer.
+   * first message to the listener follows after `setIntegrations`, and after `setSelectors` or `membership`:
+   * at once if the store has the objects of each integration, otherwise when their first lists are complete.
+   * After five seconds, or after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
-  use(integrations: readonly WatchedIntegration[]): void;
+  setIntegrations(integrations: readonly WatchedIntegration[]): void;
   /** Sets the selectors of the policy in force. */
-  name(selectors: readonly Selector[]): void;
+  setSelectors(selectors: readonly Selector[]): void;
   /**
    * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
    * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call. Without `use`, no selector is resolved.
+   * resolves. The selectors stay named until the next call, or until `release`. Without `setIntegrations`, no
+   * selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
+  /**
+   * Names only the selectors of the policy in force from now on. No program that was compiled with other
+   * selectors may be put in force afterwards: its deny rules by these selectors would match no member.
+   */
+  release(): void;
   /**
    * Looks at all objects of the integration. Rejects at once if the thread does not run, as the next two do.
    */

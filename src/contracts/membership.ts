@@ -33,7 +33,10 @@ export type MembershipChange = {
   readonly dropped: readonly number[];
 };
 
-/** All members at one time, as the change from no members. `added` has the sets that occur in `sets`. */
+/**
+ * All members at one time, as the change from no members. `added` has all sets that `sets` or a later change
+ * may name.
+ */
 export type MemberList = MembershipChange;
 
 /**

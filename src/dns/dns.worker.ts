@@ -1,5 +1,5 @@
 import { workerData } from 'node:worker_threads';
-import { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';
 import { LocalDnsProxy } from './local-dns-proxy.js';

@@ -4,7 +4,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import { Pump } from '#sockets/pump.js';
 import { RouteNotifications } from '#sockets/route-notifications.js';
@@ -16,7 +16,7 @@ import { Counts } from './dns-counts.js';
 import type { DnsOptions } from './dns-options.js';
 import type { DnsStats } from './dns-proxy.js';
 import { descriptorsAt, keyOf, type ListenAt, listensAt } from './dns-sockets.js';
-import { Granter } from './granter.js';
+import { type Granted, Granter } from './granter.js';
 import { KnownNames } from './known-names.js';
 import { Rebinding } from './rebinding.js';
 import { RecentWaits } from './recent-waits.js';
@@ -62,6 +62,7 @@ export class LocalDnsProxy {
   #turn: Promise<unknown> = Promise.resolve();
   /** Begins to serve queries, while these still wait in the sockets; null afterwards. */
   #begin: (() => void) | null = null;
+  #isProbing = false;
   readonly #ticking: NodeJS.Timeout;
 
   constructor(
@@ -97,8 +98,8 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Serves the listening sockets `descriptors`. With `waitMs`, queries wait in the sockets until `grantBy`,
-   * for at most this time.
+   * Serves the listening sockets `descriptors`. With `waitMs`, queries wait in the sockets until the datapath
+   * thread answers a grant request in time, for at most `waitMs`.
    */
   open(descriptors: SocketDescriptors, waitMs = 0): Promise<void> {
     return this.#inTurn(async () => {
@@ -198,7 +199,21 @@ export class LocalDnsProxy {
     this.granter.use(port);
     this.#hits.sendBy(port);
     this.resolver.invalidateGrants();
-    if (port !== null) this.#begin?.();
+    this.#probe();
+  }
+
+  /**
+   * While queries wait: sends a grant request without grants, and begins to serve the queries if the datapath
+   * thread answers in time. If the thread is still busy with the start, all of them would get SERVFAIL.
+   */
+  #probe(): void {
+    if (this.#begin === null || this.#isProbing) return;
+    this.#isProbing = true;
+    const done = (granted: Granted): void => {
+      this.#isProbing = false;
+      if (granted !== 'none') this.#begin?.();
+    };
+    this.granter.grant([], [], { expiryNs: 0, isAwaited: true, done });
   }
 
   stats(): DnsStats {
@@ -276,6 +291,7 @@ export class LocalDnsProxy {
     }
     this.#upstreams.tick();
     this.#closeRemoved();
+    this.#probe();
     this.granter.tick();
   }
 

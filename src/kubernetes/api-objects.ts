@@ -13,7 +13,7 @@ export type WatchEvent =
 export function listPageOf(value: unknown): ListPage {
   const { metadata, items } = membersOf(value);
   const { resourceVersion, continue: next = '' } = membersOf(metadata);
-  const version = versionOf(resourceVersion);
+  const version = parseVersion(resourceVersion);
   if (version !== undefined && typeof next === 'string' && Array.isArray(items)) {
     const objects = items.map(apiObjectOf);
     if (objects.every((object) => object !== undefined)) return { version, next, objects };
@@ -33,7 +33,7 @@ export function watchEventOf(line: string): WatchEvent {
     throw new ApiFault('expired', faultOfStatus(Number(code), String(message)).message);
   }
   if (type === 'BOOKMARK') {
-    const version = versionOf(membersOf(membersOf(value).metadata).resourceVersion);
+    const version = parseVersion(membersOf(membersOf(value).metadata).resourceVersion);
     if (version !== undefined) return { type, version };
   }
   const object = apiObjectOf(value);
@@ -41,8 +41,11 @@ export function watchEventOf(line: string): WatchEvent {
   throw new ApiFault('expired', `the server sent a line that is no watch event: ${line.slice(0, 60)}`);
 }
 
-/** Reads a resource version: a decimal number that only grows (KEP-5504). */
-function versionOf(value: unknown): number | undefined {
+/**
+ * Returns a resource version as a number: it only grows (KEP-5504). Undefined if it is not a decimal number
+ * below 2^53.
+ */
+export function parseVersion(value: unknown): number | undefined {
   if (typeof value !== 'string' || !/^[0-9]{1,16}$/.test(value)) return undefined;
   const version = Number(value);
   return Number.isSafeInteger(version) ? version : undefined;
@@ -50,7 +53,7 @@ function versionOf(value: unknown): number | undefined {
 
 function apiObjectOf(value: unknown): ApiObject | undefined {
   const { uid, resourceVersion } = membersOf(membersOf(value).metadata);
-  const version = versionOf(resourceVersion);
+  const version = parseVersion(resourceVersion);
   return typeof uid === 'string' && uid !== '' && version !== undefined ? { uid, version, value } : undefined;
 }
 

@@ -30,8 +30,8 @@ export class Claims {
   readonly #changed: (address: number, displaced?: KubernetesObject) => void;
 
   /**
-   * Calls `changed` for each address whose owner changes, or whose owner has changed. `displaced`: the object
-   * whose claim a later claim has ended.
+   * Calls `changed` for each address whose owner becomes another object, or whose owner object has new
+   * content. `displaced`: the object whose claim a later claim has ended.
    */
   constructor(changed: (address: number, displaced?: KubernetesObject) => void) {
     this.#changed = changed;
@@ -53,7 +53,7 @@ export class Claims {
    * Ends the claims of an object to addresses that `after` does not claim any more, and updates the others.
    * `after` is undefined if the object is deleted.
    */
-  keep(before: KubernetesObject, after: KubernetesObject | undefined): void {
+  releaseLost(before: KubernetesObject, after: KubernetesObject | undefined): void {
     const kept = after === undefined ? [] : claimedAddresses(after);
     for (const address of claimedAddresses(before)) {
       const claim = this.#owners.get(address);
@@ -119,7 +119,7 @@ export class Claims {
   }
 }
 
-/** Whether claim `a` is later than claim `b`. If the versions do not tell, the later start wins. */
+/** Whether claim `a` is later than claim `b`. If the bounds of the versions overlap, the later start wins. */
 function isLater(a: Claim, b: Claim): boolean {
   if (a.earliest > b.latest) return true;
   if (a.latest < b.earliest) return false;

@@ -1,25 +1,33 @@
 import type { CompleteScope, OwningObject } from './integration-objects.js';
 import type { Memberships } from './memberships.js';
-import type { KubernetesObject, ObjectMessage, Scope } from './objects.js';
-
-/** A scope of a watch of an integration. Without `namespace`: of all namespaces. */
-export type FeedScope = {
-  readonly kind: 'pod' | 'node' | 'namespace';
-  readonly namespace?: string | undefined;
-  readonly node?: string | undefined;
-};
+import type { KubernetesObject, ObjectMessage } from './objects.js';
+import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 
 /**
- * The lists and watches of these scopes begin, end before they are complete, or one of them delivers objects.
- * Only the versions of feeds with the same `cluster` can be compared.
+ * The events of a feed: the lists and watches of some scopes of one server. `begun`: its lists start; the
+ * scopes in `kept` go on without another list, and `of` is the number of the feed that has them. `objects`:
+ * one of its scopes delivers objects. Only the versions of feeds with the same `cluster` can be compared.
  */
 export type FeedEvent =
-  | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly FeedScope[] }
-  | { readonly type: 'dropped'; readonly feed: number }
-  | { readonly type: 'objects'; readonly feed: number; readonly scope: FeedScope; readonly message: ObjectMessage };
+  | {
+      readonly type: 'begun';
+      readonly feed: number;
+      readonly cluster: string;
+      readonly scopes: readonly WatchScope[];
+      readonly kept: readonly { readonly scope: WatchScope; readonly of: number }[];
+    }
+  | { readonly type: 'objects'; readonly feed: number; readonly scope: WatchScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
-type Waiting = { readonly scope: Scope; version: number | undefined; objects: Map<string, KubernetesObject> };
+type Waiting = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
+
+/** `waiting`: the scopes that the feed in effect does not have. */
+type NextFeed = {
+  readonly feed: number;
+  readonly cluster: string;
+  readonly scopes: readonly WatchScope[];
+  readonly waiting: readonly Waiting[];
+};
 
 /**
  * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
@@ -28,8 +36,8 @@ type Waiting = { readonly scope: Scope; version: number | undefined; objects: Ma
 export class Feeds {
   readonly #integration: string;
   readonly #memberships: Memberships;
-  #current: { readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] } | undefined;
-  #next: { readonly feed: number; readonly cluster: string; readonly waiting: readonly Waiting[] } | undefined;
+  #current: { readonly feed: number; readonly cluster: string; readonly scopes: readonly WatchScope[] } | undefined;
+  #next: NextFeed | undefined;
 
   constructor(integration: string, memberships: Memberships) {
     this.#integration = integration;
@@ -51,19 +59,22 @@ export class Feeds {
   take(event: FeedEvent): void {
     const { feed } = event;
     if (event.type === 'begun') {
-      const waiting = event.scopes.map((scope) => ({ scope: scopeOf(scope), version: undefined, objects: new Map() }));
-      this.#next = { feed, cluster: event.cluster, waiting };
+      const { scopes, kept } = event;
+      const waiting = scopes.flatMap((scope): readonly Waiting[] => {
+        const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
+        if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
+        // The memberships have the objects of the feed in effect.
+        if (of === this.#current?.feed) return [];
+        return this.#next?.waiting.filter((candidate) => isSameWatchScope(candidate.scope, scope)) ?? [];
+      });
+      this.#next = { feed, cluster: event.cluster, scopes, waiting };
       this.#completeNext();
       return;
     }
-    if (event.type === 'dropped') {
-      if (feed === this.#next?.feed) this.#next = undefined;
-      return;
-    }
-    const scope = scopeOf(event.scope);
+    const { scope } = event;
     if (feed === this.#current?.feed) this.#memberships.objects(this.#integration, scope, event.message);
     else if (feed === this.#next?.feed) {
-      const waiting = this.#next.waiting.find((candidate) => isSame(candidate.scope, scope));
+      const waiting = this.#next.waiting.find((candidate) => isSameWatchScope(candidate.scope, scope));
       if (waiting !== undefined) wait(waiting, event.message);
       this.#completeNext();
     }
@@ -72,13 +83,16 @@ export class Feeds {
   #completeNext(): void {
     const next = this.#next;
     if (next === undefined) return;
-    const lists: { readonly scope: Scope; readonly version: number; readonly objects: readonly KubernetesObject[] }[] =
-      [];
+    const lists: {
+      readonly scope: WatchScope;
+      readonly version: number;
+      readonly objects: readonly KubernetesObject[];
+    }[] = [];
     for (const { scope, version, objects } of next.waiting) {
       if (version === undefined) return;
       lists.push({ scope, version, objects: [...objects.values()] });
     }
-    const { feed, cluster } = next;
+    const { feed, cluster, scopes } = next;
     const before = this.#current?.cluster === cluster ? this.#current.scopes : [];
     // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
     if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
@@ -86,9 +100,9 @@ export class Feeds {
       this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
     }
     for (const scope of before) {
-      if (!lists.some((list) => isSame(list.scope, scope))) this.#memberships.ended(this.#integration, scope);
+      if (!scopes.some((other) => isSameWatchScope(other, scope))) this.#memberships.ended(this.#integration, scope);
     }
-    this.#current = { feed, cluster, scopes: lists.map(({ scope }) => scope) };
+    this.#current = { feed, cluster, scopes };
     this.#next = undefined;
   }
 }
@@ -104,12 +118,4 @@ function wait(waiting: Waiting, message: ObjectMessage): void {
   waiting.version = Math.max(waiting.version, version);
   if (message.type === 'changed') waiting.objects.set(message.object.uid, message.object);
   else waiting.objects.delete(message.uid);
-}
-
-function scopeOf({ kind, namespace, node }: FeedScope): Scope {
-  return { resource: `${kind}s`, namespace: namespace ?? null, node: node ?? null };
-}
-
-function isSame(a: Scope, b: Scope): boolean {
-  return a.resource === b.resource && a.namespace === b.namespace && a.node === b.node;
 }

@@ -1,5 +1,6 @@
-import { Claims, type OwnedAddress } from './claims.js';
-import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName, Scope } from './objects.js';
+import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
+import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName } from './objects.js';
+import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 
 /** The functions that are called after a change. They must not call back. */
 export type ObjectListener = {
@@ -14,7 +15,7 @@ export type ObjectListener = {
 };
 
 /** A scope with a complete list. `version`: the last resource version that was received. */
-type ScopeState = { readonly scope: Scope; version: number };
+type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
 /** An object, and its claims that are in force. */
@@ -45,7 +46,7 @@ export class IntegrationObjects {
   }
 
   /** The scopes whose objects are known. */
-  get scopes(): readonly Scope[] {
+  get scopes(): readonly WatchScope[] {
     return this.#complete.map(({ scope }) => scope);
   }
 
@@ -100,8 +101,8 @@ export class IntegrationObjects {
     return object.resource === 'pods' ? this.#namespaceLabels.get(object.namespace) : undefined;
   }
 
-  receive(scope: Scope, message: ObjectMessage): void {
-    const complete = this.#complete.find((candidate) => isSame(candidate.scope, scope));
+  receive(scope: WatchScope, message: ObjectMessage): void {
+    const complete = this.#complete.find((candidate) => isSameWatchScope(candidate.scope, scope));
     if (message.type === 'listed') {
       this.#list(complete ?? this.#begin(scope), message.objects, message.version);
       if (complete === undefined) this.#listener.scopeChanged();
@@ -109,16 +110,16 @@ export class IntegrationObjects {
   }
 
   /** Ends a scope. Removes its objects, except those that another complete scope contains. */
-  end(scope: Scope): void {
-    this.#complete = this.#complete.filter((candidate) => !isSame(candidate.scope, scope));
+  end(scope: WatchScope): void {
+    this.#complete = this.#complete.filter((candidate) => !isSameWatchScope(candidate.scope, scope));
     for (const object of this.#ofResource(scope.resource)) {
       if (!this.#complete.some((other) => contains(other.scope, object))) this.#remove(object);
     }
     this.#listener.scopeChanged();
   }
 
-  /** A first list tells nothing about the time of claims, so its version before is 0. */
-  #begin(scope: Scope): ScopeState {
+  /** The version before a first list is 0: its claims can have any age. */
+  #begin(scope: WatchScope): ScopeState {
     const complete = { scope, version: 0 };
     this.#complete = [...this.#complete, complete];
     return complete;
@@ -140,7 +141,7 @@ export class IntegrationObjects {
         if (contains(scope, object)) this.#remove(object);
       } else if ((after.version < object.version && !isRestored) || isSameRecord(object, after)) {
         listed.delete(object.uid);
-      } else this.claims.keep(object, after);
+      } else this.claims.releaseLost(object, after);
     }
     if (isRestored) this.#forgetVersions();
     const first = before === 0 || isRestored ? 0 : before + 1;
@@ -166,11 +167,11 @@ export class IntegrationObjects {
       if (before !== undefined) this.#remove(before);
       return;
     }
-    if (before !== undefined) this.claims.keep(before, message.object);
+    if (before !== undefined) this.claims.releaseLost(before, message.object);
     this.#put(message.object, { earliest: version, latest: version });
   }
 
-  #put(object: KubernetesObject, time: { readonly earliest: number; readonly latest: number }): void {
+  #put(object: KubernetesObject, time: ClaimTime): void {
     const objects: Map<string, KubernetesObject> = this.#objects[object.resource];
     const before = objects.get(object.uid);
     if (before === undefined && objects.size >= this.#maxObjects) {
@@ -184,7 +185,7 @@ export class IntegrationObjects {
 
   #remove(object: KubernetesObject): void {
     this.#objects[object.resource].delete(object.uid);
-    this.claims.keep(object, undefined);
+    this.claims.releaseLost(object, undefined);
     this.#tell(object, undefined);
   }
 
@@ -209,11 +210,7 @@ export class IntegrationObjects {
 
 const RESOURCES = ['pods', 'nodes', 'namespaces'] as const;
 
-function isSame(a: Scope, b: Scope): boolean {
-  return a.resource === b.resource && a.namespace === b.namespace && a.node === b.node;
-}
-
-function contains({ resource, namespace, node }: Scope, object: KubernetesObject): boolean {
+function contains({ resource, namespace, node }: WatchScope, object: KubernetesObject): boolean {
   if (resource !== object.resource) return false;
   if (object.resource !== 'pods') return true;
   return (namespace === null || namespace === object.namespace) && (node === null || node === object.nodeName);

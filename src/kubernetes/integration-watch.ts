@@ -1,15 +1,15 @@
 import { Observable, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import type { ApiServer } from './api-client.js';
+import type { ObjectMessage } from './objects.js';
 import {
-  type ObjectMessage,
   type PhaseMessage,
   REFLECTOR_TIMES,
   type ReflectorOptions,
   type ReflectorTimes,
   reflect,
 } from './reflector.js';
-import { nameOf, type Scope, scopesOf, type Wanted } from './scopes.js';
+import { nameOf, scopesOf, type Wanted, type WatchScope } from './watch-scopes.js';
 
 /**
  * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
@@ -23,17 +23,30 @@ export type IntegrationTarget = {
 };
 
 /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
-export type KeepOf<Kept> = (kind: Scope['kind']) => ReflectorOptions<Kept>['keep'];
+export type KeepOf<Kept> = (resource: WatchScope['resource']) => ReflectorOptions<Kept>['keep'];
+
+/** `of`: the number of the feed that has the reflector: the feed in force, or else the one that ends. */
+type KeptScope = { readonly scope: WatchScope; readonly of: number };
 
 export type IntegrationEvent<Kept> =
   /**
-   * A feed begins: the reflectors of these scopes. The feed before stays in force until each scope has a
-   * list.
+   * A feed begins: the reflectors of `scopes`. The feed before stays in force until each scope has a list. A
+   * feed that was not complete ends. `kept`: the scopes whose reflectors go on without another list.
    */
-  | { readonly type: 'begun'; readonly feed: number; readonly cluster: string; readonly scopes: readonly Scope[] }
-  /** The feed before stays in force, and this feed ends. */
-  | { readonly type: 'dropped'; readonly feed: number }
-  | { readonly type: 'objects'; readonly feed: number; readonly scope: Scope; readonly message: ObjectMessage<Kept> }
+  | {
+      readonly type: 'begun';
+      readonly feed: number;
+      readonly cluster: string;
+      readonly scopes: readonly WatchScope[];
+      readonly kept: readonly KeptScope[];
+    }
+  /** A reflector of the feed in force, or else of the next feed, gives objects. */
+  | {
+      readonly type: 'objects';
+      readonly feed: number;
+      readonly scope: WatchScope;
+      readonly message: ObjectMessage<Kept>;
+    }
   /**
    * A reflector of the newest feed entered a phase; null if the newest feed does not have it. `at`: ISO 8601.
    */
@@ -47,9 +60,9 @@ export type IntegrationEvent<Kept> =
 
 /**
  * Watches the objects of an integration, with one reflector for each scope. A target with other scopes or
- * another server begins a new feed with new lists. The feed before ends when each scope of the new feed has a
- * list, so that no object is missing in between. A target with the scopes of the feed in force drops the feed
- * that is not complete. An error of the result is a bug.
+ * another server begins a new feed. It keeps the reflectors of the scopes that it shares with the feeds
+ * before, if the server is the same. The feed before ends when each scope of the new feed has a list, so that
+ * no object is missing in between. An error of the result is a bug.
  */
 export function watchIntegration<Kept>(
   targets: Observable<IntegrationTarget>,
@@ -68,16 +81,18 @@ export function watchIntegration<Kept>(
   });
 }
 
-type Feed = {
-  readonly number: number;
-  /** The server and the scopes. */
-  readonly key: string;
+/** A reflector that runs, for one or two feeds. */
+type Running = {
+  readonly name: string;
+  readonly scope: WatchScope;
   readonly subscription: Subscription;
-  /** The names of the scopes that have no list yet. */
-  readonly unlisted: Set<string>;
-  /** The last phase of each reflector, by the name of its scope. */
-  readonly phases: Map<string, PhaseMessage | null>;
+  isListed: boolean;
+  /** The last phase; null before the first one. */
+  phase: PhaseMessage | null;
 };
+
+/** `key`: the server. `reflectors`: by the name of the scope. */
+type Feed = { readonly number: number; readonly key: string; readonly reflectors: ReadonlyMap<string, Running> };
 
 class IntegrationWatch<Kept> {
   readonly #keepOf: KeepOf<Kept>;
@@ -96,73 +111,96 @@ class IntegrationWatch<Kept> {
   }
 
   end(): void {
-    this.#current?.subscription.unsubscribe();
-    this.#next?.subscription.unsubscribe();
+    for (const { subscription } of this.#running()) subscription.unsubscribe();
   }
 
   retarget({ server, serverKey, cluster, wanted }: IntegrationTarget): void {
     const scopes = scopesOf(wanted);
-    const key = JSON.stringify([serverKey, cluster, scopes.map(nameOf)]);
-    const newest = this.#next ?? this.#current;
-    if (newest?.key === key) return;
-    for (const name of newest?.phases.keys() ?? []) this.#report(name, null);
-    this.#next?.subscription.unsubscribe();
-    if (this.#next !== null && this.#current?.key === key) this.#drop(this.#next, this.#current);
-    else this.#begin(key, { server, cluster, scopes });
-  }
-
-  #drop(next: Feed, current: Feed): void {
-    this.#next = null;
-    this.#subscriber.next({ type: 'dropped', feed: next.number });
-    for (const [name, message] of current.phases) if (message !== null) this.#report(name, message);
-  }
-
-  #begin(
-    key: string,
-    { server, cluster, scopes }: Pick<IntegrationTarget, 'server' | 'cluster'> & { readonly scopes: readonly Scope[] },
-  ): void {
-    const names = scopes.map(nameOf);
-    const feed: Feed = {
-      number: ++this.#feeds,
-      key,
-      subscription: new Subscription(),
-      unlisted: new Set(names),
-      phases: new Map(names.map((name) => [name, null])),
-    };
-    this.#next = feed;
-    this.#subscriber.next({ type: 'begun', feed: feed.number, cluster, scopes });
-    this.#completeNext();
+    const key = JSON.stringify([serverKey, cluster]);
+    const newest = this.#newest();
+    if (newest?.key === key && isOf(scopes, newest)) return;
+    const before = this.#running();
+    const feedsOfServer = [this.#current, this.#next].filter((feed) => feed?.key === key);
+    const kept: KeptScope[] = [];
+    const added: Running[] = [];
+    const reflectors = new Map<string, Running>();
     for (const scope of scopes) {
-      const keep = this.#keepOf(scope.kind);
-      feed.subscription.add(
-        reflect({ server, scope, keep, times: this.#times }).subscribe({
-          next: (message) => this.#take(feed, scope, message),
-          error: (failure: unknown) => this.#subscriber.error(failure),
-        }),
-      );
+      const name = nameOf(scope);
+      const feed = feedsOfServer.find((each) => each?.reflectors.has(name));
+      const reflector = feed?.reflectors.get(name) ?? startingFor(scope);
+      reflectors.set(name, reflector);
+      if (feed == null) added.push(reflector);
+      else kept.push({ scope, of: feed.number });
     }
+    const feed = { number: ++this.#feeds, key, reflectors };
+    this.#next = feed;
+    this.#subscriber.next({ type: 'begun', feed: feed.number, cluster, scopes, kept });
+    this.#reportMoved(newest, feed);
+    this.#completeNext(before);
+    for (const reflector of added) this.#start(reflector, server);
   }
 
-  #take(feed: Feed, scope: Scope, message: ObjectMessage<Kept> | PhaseMessage): void {
-    const name = nameOf(scope);
+  #start(reflector: Running, server: ApiServer): void {
+    const { scope, subscription } = reflector;
+    subscription.add(
+      reflect({ server, scope, keep: this.#keepOf(scope.resource), times: this.#times }).subscribe({
+        next: (message) => this.#take(reflector, message),
+        error: (failure: unknown) => this.#subscriber.error(failure),
+      }),
+    );
+  }
+
+  #take(reflector: Running, message: ObjectMessage<Kept> | PhaseMessage): void {
+    const { name, scope } = reflector;
     if (message.type === 'phase') {
-      feed.phases.set(name, message);
-      if (feed === (this.#next ?? this.#current)) this.#report(name, message);
+      reflector.phase = message;
+      if (this.#newest()?.reflectors.get(name) === reflector) this.#report(name, message);
       return;
     }
+    const feed = [this.#current, this.#next].find((each) => each?.reflectors.get(name) === reflector);
+    if (feed == null) return;
     this.#subscriber.next({ type: 'objects', feed: feed.number, scope, message });
-    if (message.type === 'listed' && feed.unlisted.delete(name)) this.#completeNext();
+    if (message.type !== 'listed') return;
+    reflector.isListed = true;
+    this.#completeNext(this.#running());
   }
 
-  #completeNext(): void {
-    if (this.#next === null || this.#next.unlisted.size > 0) return;
-    this.#current?.subscription.unsubscribe();
-    this.#current = this.#next;
-    this.#next = null;
+  /** `before`: the reflectors that run. Ends those that no feed has. */
+  #completeNext(before: ReadonlySet<Running>): void {
+    if (this.#next !== null && [...this.#next.reflectors.values()].every(({ isListed }) => isListed)) {
+      this.#current = this.#next;
+      this.#next = null;
+    }
+    const needed = this.#running();
+    for (const reflector of before) if (!needed.has(reflector)) reflector.subscription.unsubscribe();
+  }
+
+  #newest(): Feed | null {
+    return this.#next ?? this.#current;
+  }
+
+  #running(): ReadonlySet<Running> {
+    return new Set([this.#current, this.#next].flatMap((feed) => [...(feed?.reflectors.values() ?? [])]));
+  }
+
+  /** Reports the reflectors that only one of two feeds has, as the newest feed becomes another one. */
+  #reportMoved(from: Feed | null, to: Feed): void {
+    for (const [name, reflector] of from?.reflectors ?? [])
+      if (to.reflectors.get(name) !== reflector) this.#report(name, null);
+    for (const [name, reflector] of to.reflectors)
+      if (from?.reflectors.get(name) !== reflector && reflector.phase !== null) this.#report(name, reflector.phase);
   }
 
   #report(name: string, message: PhaseMessage | null): void {
     const { phase = null, reason = null } = message ?? {};
     this.#subscriber.next({ type: 'reflector.changed', name, phase, reason, at: new Date().toISOString() });
   }
+}
+
+function startingFor(scope: WatchScope): Running {
+  return { name: nameOf(scope), scope, subscription: new Subscription(), isListed: false, phase: null };
+}
+
+function isOf(scopes: readonly WatchScope[], { reflectors }: Feed): boolean {
+  return scopes.length === reflectors.size && scopes.every((scope) => reflectors.has(nameOf(scope)));
 }

@@ -34,7 +34,7 @@ export type MembershipWarning =
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
-/** Returns the warnings about an integration. It looks at every pod, so the caller asks seldom. */
+/** Returns the warnings about an integration. The cost is one pass over all objects. */
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,

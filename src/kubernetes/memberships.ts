@@ -10,12 +10,13 @@ import { NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
-import type { KubernetesObject, Labels, ObjectMessage, ResourceName, Scope } from './objects.js';
-import { OwnerNames } from './owner-names.js';
+import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
+import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
 import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
+import type { WatchScope } from './watch-scopes.js';
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
@@ -32,7 +33,6 @@ export type MembershipOptions = {
 };
 
 /** The object that owns an address in an integration. */
-export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
 type Integration = {
   readonly objects: IntegrationObjects;
@@ -48,7 +48,7 @@ export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of each address that has an owner, as the changes have told it. */
+  /** The set of each address that has an owner, as of the last call of `take`. */
   readonly #members = new Map<number, CountedSet>();
   readonly #changed = new Set<number>();
   /** The names of the owners of addresses, as of the last call of `take`. */
@@ -57,12 +57,12 @@ export class Memberships implements Members {
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
   #scope: SelectorScope = NO_MEMBERSHIP.scope;
-  #isScopeOld = false;
+  #isScopeDirty = false;
   /**
-   * Whether the selectors are others than at the last `take`. The sets that are replaced then cannot occur
-   * again.
+   * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
+   * again, so `former` does not have them.
    */
-  #isRenamed = false;
+  #haveSelectorsChanged = false;
 
   constructor(options: MembershipOptions = {}) {
     this.#options = options;
@@ -70,21 +70,21 @@ export class Memberships implements Members {
   }
 
   /** Sets the selectors that policies name: those of the policy in force, and of a proposed policy. */
-  name(selectors: Iterable<Selector>): void {
+  setSelectors(selectors: Iterable<Selector>): void {
     const byKey = new Map<string, Selector>();
     for (const selector of selectors) byKey.set(selector.key, selector);
     const known = new Set(this.#selectors.map(({ key }) => key));
     if (byKey.size !== known.size || [...byKey.keys()].some((key) => !known.has(key))) {
       this.#sets.forgetLast();
-      this.#isRenamed = true;
+      this.#haveSelectorsChanged = true;
     }
     this.#selectors = [...byKey.values()].map(parseSelector);
     for (const [name, integration] of this.#integrations) this.#select(name, integration);
-    this.#isScopeOld = true;
+    this.#isScopeDirty = true;
   }
 
   /** Takes a message from a list or a watch of an integration. */
-  objects(name: string, scope: Scope, message: ObjectMessage): void {
+  objects(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
@@ -92,7 +92,7 @@ export class Memberships implements Members {
   }
 
   /** Ends a scope: its objects are not needed any more. */
-  ended(name: string, scope: Scope): void {
+  ended(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);
@@ -115,7 +115,7 @@ export class Memberships implements Members {
     if (integration === undefined) return;
     this.#integrations.delete(name);
     this.#touch(integration);
-    this.#isScopeOld = true;
+    this.#isScopeDirty = true;
   }
 
   /**
@@ -135,14 +135,14 @@ export class Memberships implements Members {
         this.#members.set(address, after);
         this.#sets.use(after);
       }
-      if (before !== undefined) this.#sets.release(before, this.#isRenamed ? undefined : address);
+      if (before !== undefined) this.#sets.release(before, this.#haveSelectorsChanged ? undefined : address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
       const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
     this.#changed.clear();
-    this.#isRenamed = false;
+    this.#haveSelectorsChanged = false;
     this.#renewScope();
     const added = this.#sets.takeAdded();
     const dropped = this.#sets.drop();
@@ -161,8 +161,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns all members that the changes have told, and all sets that a later change may name without adding
-   * them.
+   * Returns all members as of the last call of `take`, and all sets that a later change may name without
+   * adding them.
    */
   list(): MemberList {
     return {
@@ -195,10 +195,10 @@ export class Memberships implements Members {
 
   /** Whether the next `take` may change members or the scope. */
   get isChanged(): boolean {
-    return this.#changed.size > 0 || this.#isScopeOld;
+    return this.#changed.size > 0 || this.#isScopeDirty;
   }
 
-  /** Whether all objects are known on which these selectors depend, also if `take` has not told it yet. */
+  /** Whether all objects are known on which these selectors depend, also before the next `take`. */
   knows(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;
@@ -250,11 +250,11 @@ export class Memberships implements Members {
   }
 
   #renewScope(): void {
-    if (!this.#isScopeOld) return;
+    if (!this.#isScopeDirty) return;
     const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
     const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
     if (!isSameScope(scope, this.#scope)) this.#scope = scope;
-    this.#isScopeOld = false;
+    this.#isScopeDirty = false;
   }
 
   #integration(name: string): Integration {
@@ -273,7 +273,7 @@ export class Memberships implements Members {
         objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
         namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
         scopeChanged: () => {
-          this.#isScopeOld = true;
+          this.#isScopeDirty = true;
         },
       },
       this.#options.maxObjects ?? MAX_OBJECTS,
@@ -306,7 +306,10 @@ export class Memberships implements Members {
     }
   }
 
-  /** The owner in the integration with the first name, so that a restart changes no name. */
+  /**
+   * Of several owners, the owner in the integration that is first in the alphabet: the order in which
+   * integrations start must not change the name.
+   */
   #firstOwnerOf(address: number): AddressOwner | undefined {
     let first: AddressOwner | undefined;
     for (const [integration, { objects }] of this.#integrations) {

@@ -1,6 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import { parseVersion } from './api-objects.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
 /** Bounds on what the reader keeps of one object. An object beyond them is undecided. */
@@ -111,13 +112,6 @@ export class ObjectReader {
     this.#labels[place] = labels;
     return labels;
   }
-}
-
-/** Returns a resource version as a number, or undefined if it is not a decimal number below 2^53. */
-export function parseVersion(value: unknown): number | undefined {
-  if (typeof value !== 'string' || !/^[0-9]{1,16}$/.test(value)) return undefined;
-  const version = Number(value);
-  return Number.isSafeInteger(version) ? version : undefined;
 }
 
 class Damaged extends Error {}

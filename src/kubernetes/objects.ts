@@ -10,7 +10,7 @@ export type Labels = readonly string[];
 
 /**
  * Fields that all objects have. `version`: the resource version. `started`: the start of the object in
- * milliseconds since 1970, or 0 if the object does not tell it. `undecided`: no selector can be decided for
+ * milliseconds since 1970, or 0 if the object has no such time. `undecided`: no selector can be decided for
  * the object, because a part of it exceeds a bound or has the wrong shape.
  */
 type ObjectRecord = {
@@ -52,20 +52,11 @@ export type KubernetesObject = PodRecord | NodeRecord | NamespaceRecord;
 export type ResourceName = KubernetesObject['resource'];
 
 /**
- * The objects that one list and its watch deliver. Null stands for all namespaces, or for the pods of all
- * nodes.
+ * A message from a list or a watch. `listed`: all objects of the scope at a version. A list that is not
+ * complete gives no message, so that the objects before stay in force until then. Changes and deletions
+ * follow in the order of the server. `version`: the resource version of the list or of the deletion.
  */
-export type Scope = {
-  readonly resource: ResourceName;
-  readonly namespace: string | null;
-  readonly node: string | null;
-};
-
-/**
- * A message from a list or a watch. `listed` contains all objects of the scope, and a list that is not
- * complete gives no message. `version`: the resource version of the list or of the deletion.
- */
-export type ObjectMessage =
-  | { readonly type: 'listed'; readonly objects: readonly KubernetesObject[]; readonly version: number }
-  | { readonly type: 'changed'; readonly object: KubernetesObject }
+export type ObjectMessage<Kept = KubernetesObject> =
+  | { readonly type: 'listed'; readonly objects: readonly Kept[]; readonly version: number }
+  | { readonly type: 'changed'; readonly object: Kept }
   | { readonly type: 'deleted'; readonly uid: string; readonly version: number };

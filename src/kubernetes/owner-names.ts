@@ -1,14 +1,15 @@
 import type { OwnerName } from '#contracts/address-owner.js';
 import type { KubernetesObject } from './objects.js';
 
-type Owner = { readonly integration: string; readonly object: KubernetesObject };
+/** An object that owns an address, and the name of its integration. */
+export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
 /** The names of the owners of addresses. Remembers which names have changed. */
 export class OwnerNames {
   readonly #names = new Map<number, OwnerName>();
   readonly #changed = new Set<number>();
 
-  set(address: number, owner: Owner | undefined): void {
+  set(address: number, owner: AddressOwner | undefined): void {
     const before = this.#names.get(address);
     if (owner === undefined) {
       if (this.#names.delete(address)) this.#changed.add(address);
@@ -32,7 +33,7 @@ export class OwnerNames {
   }
 }
 
-function nameOf({ integration, object }: Owner): OwnerName {
+function nameOf({ integration, object }: AddressOwner): OwnerName {
   const { name } = object;
   return object.resource === 'pods'
     ? { integration, kind: 'pod', namespace: object.namespace, name }

@@ -4,7 +4,8 @@ import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
 import { ApiFault } from './api-fault.js';
 import { listPageOf, watchEventOf } from './api-objects.js';
-import { fieldSelectorOf, pathOf, type Scope } from './scopes.js';
+import type { ObjectMessage } from './objects.js';
+import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
 /** The times of a reflector. Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
@@ -32,32 +33,26 @@ export const REFLECTOR_TIMES: ReflectorTimes = {
 
 export type ReflectorOptions<Kept> = {
   readonly server: ApiServer;
-  readonly scope: Scope;
+  readonly scope: WatchScope;
   /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
   readonly keep: (object: unknown) => Kept | undefined;
   readonly times?: ReflectorTimes;
   readonly bounds?: ListBounds;
 };
 
-/** The bounds of one list. A server that sends more does not stop to send, or has more than Weir supports. */
+/**
+ * The bounds of one list. A server that exceeds them sends pages without end, or has more objects than Weir
+ * supports.
+ */
 export type ListBounds = { readonly objects: number; readonly characters: number };
 
 /** Kubernetes supports 150,000 pods. A pod has some 7 kB. */
 const LIST_BOUNDS: ListBounds = { objects: 200_000, characters: 4 * 1024 ** 3 };
 
-/**
- * `listed`: all objects of the scope at a version. A list that is not complete gives no message, so that the
- * objects before stay in force until then. Changes and deletions follow in the order of the server.
- */
-export type ObjectMessage<Kept> =
-  | { readonly type: 'listed'; readonly objects: readonly Kept[]; readonly version: number }
-  | { readonly type: 'changed'; readonly object: Kept }
-  | { readonly type: 'deleted'; readonly uid: string; readonly version: number };
-
 /** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
 
-/** A page of pods is then below a megabyte, so that its objects end in the young generation of the heap. */
+/** A page of pods is then below a megabyte, so that its objects are freed in V8's young generation. */
 const FIRST_PAGE_SIZE = 100;
 /**
  * A watch lives at least this part of `watchSeconds`, so that the watches of many nodes do not end together.

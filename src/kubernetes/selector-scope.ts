@@ -2,8 +2,9 @@ import type { SelectorScope } from '#contracts/membership.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { containsPrefix, formatPrefix } from '#policy/model/ipv4.js';
 import type { IntegrationObjects } from './integration-objects.js';
-import type { ResourceName, Scope } from './objects.js';
+import type { ResourceName } from './objects.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
+import type { WatchScope } from './watch-scopes.js';
 
 /**
  * Returns the scope of selectors. `integrations` maps the name of an integration to its objects.
@@ -73,7 +74,7 @@ function closedNetworks(all: readonly IntegrationObjects[], podNetworks: readonl
   });
 }
 
-function isOfAllNamespaces({ resource, namespace }: Scope): boolean {
+function isOfAllNamespaces({ resource, namespace }: WatchScope): boolean {
   return resource === 'pods' && namespace === null;
 }
 

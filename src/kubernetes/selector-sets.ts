@@ -1,8 +1,8 @@
 import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
 
 /**
- * A set, the number of addresses that have it, and the address that lost it last; none if it lost the set
- * because the named selectors are others now.
+ * A set. `uses`: the number of addresses with the set. `last`: the address that lost it last; undefined if it
+ * did so because the named selectors changed.
  */
 export type CountedSet = SelectorSet & { uses: number; last?: number | undefined };
 

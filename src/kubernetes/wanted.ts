@@ -1,10 +1,11 @@
 import type { Selector } from '#contracts/policy-model.js';
-import type { Wanted } from './scopes.js';
 import { parseSelector } from './selectors.js';
+import type { Wanted } from './watch-scopes.js';
 
 /**
  * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.
- * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node tells them.
+ * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node object is needed
+ * for them.
  */
 export type WantedOptions = {
   readonly node: string | null;
@@ -31,7 +32,7 @@ export function wantedOf(selectors: Iterable<Selector>, { node, closes, hasPodNe
   }
   return {
     pods: hasPods && isOfAll ? 'all' : pods,
-    // With the pods of one node only, its object tells that the cluster has this node.
+    // With the pods of one node only, the node object shows that the cluster has this node.
     nodes: nodes || (hasPods && (node !== null || (closes && !hasPodNetworks))),
     namespaces,
     node,

@@ -15,11 +15,13 @@ const EINTR = 4;
 const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
 const DUMP_TRIES = 3;
+const NLA_F_NESTED = 0x8000;
 
 const SOL_NETLINK = 270;
 const NETLINK_GET_STRICT_CHK = 12;
 
 export const NLM_F_REQUEST = 1;
+const NLM_F_ACK = 4;
 export const NLM_F_DUMP = 0x300;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
@@ -69,6 +71,15 @@ export class NetlinkSocket {
     view.setUint16(6, flags, true);
     message.set(payload, HEADER_BYTES);
     check('send to netlink', libc.send(this.fd, message, message.length, 0));
+  }
+
+  /** Sends a request, and returns the errno with which the kernel refuses it; 0 if the kernel does it. */
+  request(type: number, payload: Uint8Array): number {
+    this.send(type, NLM_F_REQUEST | NLM_F_ACK, payload);
+    const replies = this.receive();
+    if (replies === 'lost') return ENOBUFS;
+    const reply = replies.find((each) => each.type === NLMSG_ERROR);
+    return reply === undefined ? EIO : -reply.payload.getInt32(0, true);
   }
 
   /**
@@ -169,6 +180,16 @@ export function attributeList(payload: DataView, offset: number): (readonly [typ
     at += aligned(length);
   }
   return found;
+}
+
+/** Encodes a netlink attribute. With several parts, the attribute is nested. */
+export function attribute(type: number, ...parts: readonly Uint8Array[]): Buffer {
+  const value = Buffer.concat(parts);
+  const bytes = Buffer.alloc(4 + aligned(value.length));
+  bytes.writeUInt16LE(4 + value.length, 0);
+  bytes.writeUInt16LE(parts.length > 1 ? type | NLA_F_NESTED : type, 2);
+  bytes.set(value, 4);
+  return bytes;
 }
 
 export function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {

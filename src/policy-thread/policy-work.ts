@@ -119,6 +119,8 @@ export type Prepared = {
   readonly selectors: readonly Selector[];
   readonly scope: SelectorScope;
   readonly program: Program | null;
+  /** Whether the program has rules for former members, see `ListedMembership`. */
+  readonly hasFormer: boolean;
   /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;
   /**

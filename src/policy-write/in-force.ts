@@ -11,8 +11,8 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
 import type { PolicyInForce } from '#statecharts/write.chart.js';
 
-/** A program, and the policy that it puts in force. */
-export type ToEnforce = { readonly program: Program; readonly inForce: PolicyInForce };
+/** A program, and the policy that it puts in force. `hasFormer`: see `Prepared`. */
+export type ToEnforce = { readonly program: Program; readonly hasFormer: boolean; readonly inForce: PolicyInForce };
 
 /** Returns the compiled policy of a record as the policy to put in force. */
 export function inForceBy(
@@ -24,7 +24,8 @@ export function inForceBy(
     selectors,
     scope,
     inspected,
-  }: Pick<Prepared, 'needs' | 'integrations' | 'selectors' | 'scope' | 'inspected'>,
+    hasFormer,
+  }: Pick<Prepared, 'needs' | 'integrations' | 'selectors' | 'scope' | 'inspected' | 'hasFormer'>,
   compiled: Program,
 ): ToEnforce {
   const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
@@ -35,6 +36,7 @@ export function inForceBy(
   const lookups = lookupsOf(program, generation);
   return {
     program,
+    hasFormer,
     inForce: {
       record,
       generation,
@@ -66,5 +68,5 @@ export function withoutPolicy(fallback: Action, generation: number): ToEnforce &
     lookups: lookupsOf(program, generation),
     inspection: { generation, scope: NO_SELECTORS, program, policy: null, intercepts: false },
   };
-  return { program, sample: sampleOf(policy), inForce };
+  return { program, hasFormer: false, sample: sampleOf(policy), inForce };
 }

@@ -3,7 +3,7 @@ import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
 import { storedText, textKey } from '#policy-thread/stored-text.js';
 import type { Replay } from '#statecharts/policy.setup.js';
-import type { StoredPolicyToEnforce } from '#store/store-types.js';
+import type { EnforcedRecord, StoredPolicyToEnforce } from '#store/store-types.js';
 import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
 import { prepareIn } from './prepare-in-thread.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
@@ -13,16 +13,20 @@ import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
  * started. Throws if the stored policy cannot be read.
  */
 export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  const known = await compileKnown(ports, signal);
-  return known ?? compileStored(ports, await ports.policies.toEnforce(), { signal, compiled: ports.compiled });
+  const { policies, compiled } = ports;
+  const known = await compileKnown(ports, await policies.enforced(), { signal, compiled });
+  return known ?? compileStored(ports, await policies.toEnforce(), { signal, compiled });
 }
 
 /**
- * Compiles the stored policy from the cache of the policy thread: to read and parse the text again takes most
- * of the time of a compilation for new members. Returns null if the thread does not have the policy.
+ * Compiles a policy from the cache of the policy thread: to read and parse the text again takes most of the
+ * time of a compilation for new members. Returns null if the thread does not have the policy.
  */
-async function compileKnown(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay | null> {
-  const { record, generation, everActivated } = await ports.policies.enforced();
+export async function compileKnown(
+  ports: PrepareWritePorts,
+  { record, generation, everActivated }: EnforcedRecord,
+  { signal, compiled }: CompileOptions,
+): Promise<Replay | null> {
   if (record === null) return null;
   const prepared = await prepareIn(
     ports,
@@ -30,7 +34,7 @@ async function compileKnown(ports: PrepareWritePorts, signal: AbortSignal): Prom
     { signal, memberWaitMs: 0 },
   );
   if (prepared.kind !== 'prepared_stored') return null;
-  return replayOf(record, generation, prepared, everActivated, ports.compiled);
+  return replayOf(record, generation, prepared, everActivated, compiled);
 }
 
 /**

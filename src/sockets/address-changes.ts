@@ -1,4 +1,4 @@
-import { Descriptors } from './descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { RouteNotifications } from './route-notifications.js';
 
 const LOOK_MS = 100;

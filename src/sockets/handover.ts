@@ -1,6 +1,6 @@
 import { Bell } from '#libc/bell.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { duplicate } from '#libc/libc.js';
-import { Descriptors } from './descriptors.js';
 import { resetSocket } from './socket-options.js';
 
 /**

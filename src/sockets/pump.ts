@@ -1,6 +1,6 @@
+import { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
 import { BatchMemory } from './batch-memory.js';
-import { Descriptors } from './descriptors.js';
 import { eventLoopDescriptor } from './event-loop.js';
 
 const EPOLL_CLOEXEC = 0o2000000;

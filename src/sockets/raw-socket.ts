@@ -1,5 +1,5 @@
+import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
-import type { Descriptors } from './descriptors.js';
 import { sockaddr } from './socket-options.js';
 import { segmentBytes, type TcpSegment } from './tcp-segment.js';
 

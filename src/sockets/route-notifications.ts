@@ -1,5 +1,5 @@
+import type { Descriptors } from '#libc/descriptors.js';
 import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
-import type { Descriptors } from './descriptors.js';
 
 const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
 /**

@@ -1,8 +1,8 @@
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
+import type { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
-import type { Descriptors } from './descriptors.js';
 import { RawSocket } from './raw-socket.js';
 import { type SocketPair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';

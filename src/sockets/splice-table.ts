@@ -1,11 +1,11 @@
 import { u32At } from '#arrays/read.js';
 import type { PassedObject } from '#contracts/bpf-object-handle.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { Descriptors } from '#libc/descriptors.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
-import type { Descriptors } from './descriptors.js';
 import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED } from './splice-layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
 

@@ -1,5 +1,5 @@
+import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
-import type { Descriptors } from './descriptors.js';
 import type { Handover } from './handover.js';
 import { PipePool } from './pipe-pool.js';
 import { resetSocket } from './socket-options.js';

@@ -2,6 +2,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
 import { ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
+import { flowtableFaults } from '#dataplane/review/flowtables.js';
+import { run, serverThatAnswers } from '#test/cli/rig.js';
 import { FLIPPED_AT, fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 
@@ -10,6 +12,21 @@ afterEach(stopSystems);
 const refusedAs = (code: string) => expect.objectContaining({ kind: 'refused', code });
 
 const ADOPTED_SINCE = Date.UTC(2025, 11, 31);
+
+/** Responses of a node without traffic, policies and reloads. */
+const NO_VERDICTS = { allow: 0, deny: 0, audit: 0 };
+const STATS = {
+  generation: 0,
+  dataplane: {
+    ...{ active_flows: 0, flows_opened: 0, flows_closed: 0 },
+    ...{ forwarding: null, packets: NO_VERDICTS, drops: {}, maps: {} },
+  },
+  dns: { queries_allow: 0, queries_deny: 0, servfail: 0, grants: 0 },
+  tls: { ...NO_VERDICTS, intercepted: 0, connections: 0 },
+  http: { ...NO_VERDICTS, responses_deny: 0 },
+};
+const NO_POLICIES = { status: 200, body: { items: [] } };
+const NO_RELOAD = { status: 200, body: { last_reload: null } };
 
 const PING = {
   source: 1,
@@ -265,6 +282,26 @@ describe('dataplane actor', () => {
       'attaching again failed; the node tries again soon: attach to lan0: EPERM',
     );
     expect(system.readiness().checks[0]?.state).toBe('enforcing');
+  });
+
+  test('fails the check `dataplane_config` for a flowtable with hardware offload, and `weir status` shows the whole reason', async () => {
+    const { datapath, until, system } = await startSystem();
+    await until('dataplane_config', 'configured');
+    const flowtable = { family: 'inet', table: 'fw', name: 'fast', offloads: true, devices: ['lan0', 'wan0'] } as const;
+    const faults = flowtableFaults([{ name: 'lan0' }, { name: 'wan0' }], [flowtable]);
+    datapath.reviewed = { faults: [...faults, 'eth1 is a port of bond0'], warnings: [] };
+    datapath.tell({ type: 'review_changed' });
+    await until('dataplane_config', 'refused');
+    const report = { status: 503, body: system.readiness() };
+    const { url } = await serverThatAnswers(report, { status: 200, body: STATS }, NO_POLICIES, NO_RELOAD);
+    const { code, out } = await run(['status', '--server', url], { WEIR_TOKEN: 't' });
+    expect(code).toBe(3);
+    expect(out).toMatch(
+      /^FAILS {2}dataplane_config +refused .* a configured interface cannot be policed: flowtable inet fw fast has the flag offload, so the network card forwards flows of lan0, wan0 without the datapath: remove the flag, or remove lan0, wan0 from the flowtable; eth1 is a port of bond0$/m,
+    );
+    datapath.reviewed = { faults: [], warnings: [] };
+    datapath.tell({ type: 'review_changed' });
+    await until('dataplane_config', 'configured');
   });
 
   test('names removed pins in the check `dataplane_config` until the pins are restored', async () => {

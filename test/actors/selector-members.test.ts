@@ -61,15 +61,16 @@ function fakeSource() {
       source.log.push(`open ${(await restored()).map(({ key }) => key).join()}`);
       listener = to;
     },
-    use: (integrations) =>
+    setIntegrations: (integrations) =>
       void source.log.push(
         `use ${integrations.map(({ name, access: { by } }) => (by === 'token' ? name : `${name} by ${by}`)).join()}`,
       ),
-    name: (selectors) => void named.push(selectors),
+    setSelectors: (selectors) => void named.push(selectors),
     membership: async (selectors, withinMs) => {
       source.log.push(`membership ${selectors.length} ${withinMs}`);
       return source.membershipNow;
     },
+    release: () => void source.log.push('release'),
     facts: async () => ({ objects: { pods: 0, nodes: 0, namespaces: 0 }, selectors: [], warnings: [] }),
     objectCounts: async () => ({ pods: 0, nodes: 0, namespaces: 0 }),
     membersOf: async () => ({ total: 0, members: [] }),
@@ -82,12 +83,12 @@ function fakeSource() {
   return { source, named, send, reflect, fail };
 }
 
-async function started(ports: { readonly inCluster?: string } = {}) {
+async function started({ releaseMs, ...ports }: { readonly inCluster?: string; readonly releaseMs?: number } = {}) {
   const store = await openMemoryStore();
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
   const { source, named, send, reflect, fail } = fakeSource();
-  const kubernetes = { source, record: new MemberRecord(), trouble: () => {} };
+  const kubernetes = { source, record: new MemberRecord(), trouble: () => {}, ...(releaseMs && { releaseMs }) };
   const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
   return { ...running, store, source, named, send, reflect, fail };
@@ -175,6 +176,77 @@ describe('the members of selectors in a running node', () => {
     expect(pairs).toEqual([1, 0, 0, 1]);
   });
 
+  describe('are compiled again without former members at once if the datapath has no room for them', () => {
+    /** The datapath has room for `room` pairs of a base and a set. `pairs`: those of each staged program. */
+    async function withFormer(room: number) {
+      const running = await started();
+      const { datapath, source, send } = running;
+      const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
+      source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
+      await send({ replaces: changeOf([], [[KEY]]), scope: RESOLVED });
+      const pairs: (number | undefined)[] = [];
+      const stage = datapath.stage.bind(datapath);
+      datapath.stage = async (program, generation) => {
+        const count = program.members?.pairs.indexes.length ?? 0;
+        pairs.push(count);
+        if (count > room) throw new CapacityExceeded('program', count, room);
+        return stage(program, generation);
+      };
+      datapath.log.length = 0;
+      return { ...running, pairs };
+    }
+
+    it('in a write, which succeeds', async () => {
+      const { system, datapath, pairs, until } = await withFormer(0);
+      expect(await system.policies.write(write(POLICY))).toMatchObject({ kind: 'written', generation: 1 });
+      expect([pairs, datapath.log]).toEqual([
+        [1, 0],
+        ['stage 1', 'prove 1', 'flip 1'],
+      ]);
+      await until('policy_ready', 'active');
+    });
+
+    it('in a dry run and in a write of one group', async () => {
+      const { system, pairs } = await withFormer(0);
+      const tried = await system.policies.write(write(POLICY, { dryRun: true }));
+      const first = await system.policies.write(write(POLICY));
+      const id = 'stored' in first ? first.stored.record.id : '';
+      const group = { ...POLICY.policy.source_groups[0], id: 'more' };
+      const grown = await system.policies.write(write(group, { target: { by: 'id', id }, sourceGroup: 'more' }));
+      expect([tried, first, grown].map(({ kind }) => kind)).toEqual(['checked', 'written', 'written']);
+      // The dry run has found that there is no room, and the generation of `first` forgets it.
+      expect(pairs).toEqual([1, 0, 0, 1, 0]);
+    });
+
+    it('in a compilation for members, which does not fail', async () => {
+      const { system, datapath, pairs, send } = await withFormer(0);
+      await system.policies.write(write(POLICY));
+      const details: string[] = [];
+      system.bus.messages.subscribe(() => {
+        details.push(
+          ...system.readiness().checks.flatMap(({ name, detail }) => (name === 'policy_ready' ? detail : [])),
+        );
+      });
+      datapath.changeMembers = async () => ({ members: 1, refused: 0, uncompiled: 1, flows: 0 });
+      pairs.length = 0;
+      datapath.log.length = 0;
+      await send({ changes: [changeOf([[WEB, 1]])] });
+      await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+      expect(pairs).toEqual([1, 0]);
+      expect(details.filter((detail) => detail.includes('could not be compiled'))).toEqual([]);
+    });
+
+    it('and refuses a write that is too large without them too', async () => {
+      const { system, datapath, pairs } = await withFormer(-1);
+      expect(await system.policies.write(write(POLICY))).toMatchObject({
+        kind: 'refused',
+        code: 'capacity_exceeded',
+        detail: 'the policy needs 0 entries of program, and the limit is -1',
+      });
+      expect([pairs, datapath.log]).toEqual([[1, 0], []]);
+    });
+  });
+
   it('are compiled between writes that follow each other without a pause', async () => {
     const { system, datapath, source, send } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
@@ -193,6 +265,26 @@ describe('the members of selectors in a running node', () => {
       isEnding = true;
       await Promise.all(tries);
     }
+  });
+
+  it('are released some time after a dry run, but not while a write is put in force', async () => {
+    const { system, datapath, source, send } = await started({ releaseMs: 20 });
+    await send({ replaces: changeOf([]) });
+    await system.policies.write(write(POLICY, { dryRun: true }));
+    expect(source.log.at(-1)).toBe('membership 1 2000');
+    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
+    let isStaged: () => void = () => {};
+    datapath.on.stage = () =>
+      new Promise<void>((resolve) => {
+        isStaged = resolve;
+      });
+    const writing = system.policies.write(write(POLICY));
+    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(source.log.at(-1)).toBe('membership 1 2000');
+    isStaged();
+    await writing;
+    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
   });
 
   it('keep their integration while a write that names it is put in force', async () => {

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
-import { ERRORS } from '#api/errors.js';
+import { ERRORS } from '#api/error-table.js';
 import { EXIT_CODES } from '#cli/exit-codes.js';
 import { openStore } from '#store/store.js';
 import { freePort } from '#test/sockets/free-port.js';
@@ -432,6 +432,14 @@ describe('weir command line', () => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');
+  });
+
+  it('names the help of the command that was called wrongly', async () => {
+    const { code, err } = await run(['init']);
+    expect({ code, err }).toEqual({
+      code: 2,
+      err: "error: required option '--interfaces <names>' not specified\n(weir init --help says more)\n",
+    });
   });
 
   it('suggests the command with the most similar name for an unknown command', async () => {

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
 import { libc } from '#libc/libc.js';
+import { denyAll } from '#test/kernel/policies.js';
 import { loadForTest } from './loaded.js';
 
 const FAILED = 0xffff_ffff_ffff_ffffn;
@@ -44,6 +45,20 @@ describe('a failed mapping of the flow table', () => {
             });
     expect(map).toThrow('into memory');
     expect([calls, mapped.size]).toEqual([failing, 0]);
+    vi.restoreAllMocks();
+    kernel.close();
+  });
+});
+
+describe('a flip', () => {
+  test.each([0, 1, 2])('after %i earlier flips succeeds while the kernel refuses each mapping', (earlier) => {
+    const kernel = loadForTest();
+    for (let generation = 0; generation < earlier; generation++) kernel.activate(denyAll, generation);
+    kernel.stage(denyAll);
+    const mmap = vi.spyOn(libc, 'mmap').mockReturnValue(FAILED);
+    const { nextEpoch } = kernel.slots;
+    expect(kernel.flip().epoch).toBe(nextEpoch);
+    expect([kernel.slots.epoch, kernel.slots.enforced()?.generation, mmap.mock.calls]).toEqual([nextEpoch, 1, []]);
     vi.restoreAllMocks();
     kernel.close();
   });

@@ -24,6 +24,21 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
 }
 
 describe('DNS grants', () => {
+  test('are requested for waiting queries only after the datapath thread answers in time', async () => {
+    const rig = await startProxy(
+      [await FakeUpstream.start(alwaysAt(ADDRESS))],
+      { grantTimeoutMs: 50 },
+      allowing(['*']),
+      4_000,
+    );
+    rig.grantor.says = 'nothing';
+    const lookup = lookUp(rig.at, NAME);
+    await passed(300);
+    expect(rig.grantor.grants).toEqual([]);
+    rig.grantor.says = 0;
+    expect(await lookup).toEqual(GOOD);
+  });
+
   test('are made for every pattern that matches the queried name, and for no other pattern', async () => {
     const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));

@@ -74,6 +74,7 @@ export async function startProxy(
   upstreams: readonly Pick<FakeUpstream, 'at'>[],
   options: Partial<DnsOptions> = {},
   lookups: Lookups | null = allowing(['*']),
+  waitMs = 0,
 ): Promise<Rig> {
   const all = dnsOptions(upstreams, options);
   const alive: (readonly string[])[] = [];
@@ -81,9 +82,9 @@ export async function startProxy(
   opened(() => proxy.close());
   const sockets = new ListeningSockets();
   opened(async () => sockets.close('dns'));
-  await proxy.open(sockets.open('dns', socketsOf(all)).descriptors);
+  await proxy.open(sockets.open('dns', socketsOf(all)).descriptors, waitMs);
   const grantor = new FakeGrantReceiver();
-  proxy.granter.use(grantor.port);
+  proxy.grantBy(grantor.port);
   if (lookups !== null) proxy.resolver.use(lookups);
   const [at = { host: '', port: 0 }] = all.listen;
   const change = (settings: Partial<DnsOptions>): Promise<void> => {

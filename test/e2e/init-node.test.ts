@@ -1,10 +1,16 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createTopology, type Topology } from '#cli/topology.js';
 
+const DROP_IN = '/etc/systemd/system/nftables.service.d/00-weir.conf';
 const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
+
+const CAPABILITIES = 'cap_net_bind_service cap_net_admin cap_net_raw cap_perfmon cap_bpf';
+const privileges = (of: string): string =>
+  `User=weir\nGroup=\nAmbientCapabilities=${of}\nCapabilityBoundingSet=${of}\n`;
 
 /**
  * A mount namespace with its own /run, /etc and /var/lib, and a `systemctl` that starts the node. The line
@@ -19,6 +25,9 @@ mkdir /etc/weir /var/lib/weir
 chmod 755 /etc/weir
 echo weir:x:4242: >>/etc/group
 echo weir:x:4242:4242::/:/bin/false >>/etc/passwd
+cat >/run/privileges <<'END'
+${privileges(CAPABILITIES)}END
+echo 'ExecStart={ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f /etc/nftables.conf ; ignore_errors=no ; pid=0 }' >/run/nftables
 mkfifo /run/pipe
 : >/run/weir.pid
 cat >/run/bin/systemctl <<'END'
@@ -31,6 +40,7 @@ case $1 in
     while test "$(cat /run/weir.pid)" = "$before"; do sleep 0.1; done
     ;;
   is-active) kill -0 "$(cat /run/weir.pid)" ;;
+  show) if test "$2" = nftables.service; then cat /run/nftables; else cat /run/privileges; fi ;;
 esac
 END
 chmod +x /run/bin/systemctl
@@ -85,6 +95,9 @@ describe('weir init on a machine with systemd', () => {
     expect(trial.stdout).toContain(
       'In force on lan0, wan0: policy gateway (audit): the policy denies nothing, and records the packets that it would deny.',
     );
+    expect(trial.stdout).toMatch(
+      /Forwarded IPv6 and other protocols pass without a policy \(\d+ packets until now; `weir status` counts them\)/,
+    );
     const other = '/run/api.json';
     await write(other, JSON.stringify({ name: 'gateway', mode: 'audit', policy: RULES }));
     expect(await command('policy', 'apply', '-f', other)).toMatchObject({ code: 0, stderr: '' });
@@ -92,6 +105,7 @@ describe('weir init on a machine with systemd', () => {
     const enforced = await init('--mode', 'enforce', '--force');
     expect([enforced.code, enforced.stderr]).toEqual([0, '']);
     expect(enforced.stdout).toContain('In force on lan0, wan0: policy gateway (enforce)');
+    expect(enforced.stdout).toMatch(/Forwarded IPv6 and other protocols are dropped \(\d+ packets until now\)/);
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
   }, 90_000);
 
@@ -103,6 +117,41 @@ describe('weir init on a machine with systemd', () => {
       expect.stringContaining('policy gateway (enforce) is active already, and stays'),
     ]);
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
+  }, 60_000);
+
+  it('warns of a unit in /etc that replaces the unit of the package', async () => {
+    const [own, packaged] = ['/etc/systemd/system/weir.service', '/usr/lib/systemd/system/weir.service'];
+    await run('sh', '-c', 'mount -t tmpfs tmpfs /etc/systemd/system && mount -t tmpfs tmpfs /usr/lib/systemd/system');
+    await write(own, '[Service]\n');
+    expect((await init('--force', '--dry-run')).stderr).toBe('');
+    await write(packaged, '[Service]\n');
+    expect((await init('--force', '--dry-run')).stderr).toBe(
+      `warning: ${own} replaces ${packaged}: remove it if it is an old copy\n`,
+    );
+    await run('umount', '/etc/systemd/system', '/usr/lib/systemd/system');
+  });
+
+  it('adds the drop-in of nftables.service, and keeps a changed one', async () => {
+    const deployed = fileURLToPath(new URL('../../deploy/systemd/nftables.service.d/00-weir.conf', import.meta.url));
+    expect(await read(DROP_IN)).toBe(readFileSync(deployed, 'utf8'));
+    expect((await read('/run/systemctl.log')).split('\n')).toContain('daemon-reload');
+    await write(DROP_IN, '# changed\n');
+    expect((await init('--force')).code).toBe(0);
+    expect(await read(DROP_IN)).toBe('# changed\n');
+    await run('rm', DROP_IN);
+  }, 60_000);
+
+  it('warns of own commands of nftables.service, which the drop-in would replace', async () => {
+    await write(
+      '/run/nftables',
+      'ExecStart={ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f /etc/firewall.nft ; pid=0 }\n',
+    );
+    const { code, stderr } = await init('--force');
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringMatching(/^warning: nftables.service runs \/usr\/sbin\/nft -f \/etc\/firewall.nft: .*\n$/),
+    ]);
+    expect((await run('ls', DROP_IN)).code).not.toBe(0);
   }, 60_000);
 
   it('changes nothing if the running node refuses the policy or the token', async () => {
@@ -127,6 +176,19 @@ describe('weir init on a machine with systemd', () => {
     expect(await read('/etc/weir/weir.yaml')).toBe(config);
     expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
   }, 60_000);
+
+  it('refuses a machine on which the unit cannot load the programs, though root can', async () => {
+    await write('/run/privileges', privileges(CAPABILITIES.replace(' cap_bpf', '')));
+    const before = await read('/run/systemctl.log');
+    const { code, stderr } = await init('--force');
+    await write('/run/privileges', privileges(CAPABILITIES));
+    expect([code, stderr]).toEqual([
+      1,
+      'weir: this machine cannot enforce the configuration as user weir with the capabilities of weir.service\n' +
+        '  The capability CAP_BPF is missing: run as root, or grant it.\n',
+    ]);
+    expect((await read('/run/systemctl.log')).slice(before.length)).not.toContain('restart');
+  });
 
   it('refuses a configuration that the user of the unit cannot read', async () => {
     await run('chmod', '600', '/etc/weir/weir.yaml');

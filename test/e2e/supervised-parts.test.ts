@@ -5,6 +5,7 @@ import { createRig, policyOf, type Rig } from './rig.js';
 const WAIT = { timeout: 20_000, interval: 20 };
 const OBSERVER = 'node/observer.worker.cjs';
 const POLICY = 'node/policy.worker.cjs';
+const DATAPATH = 'node/datapath.worker.cjs';
 
 let rig: Rig;
 beforeAll(async () => {
@@ -50,5 +51,13 @@ describe('GET /ready', () => {
     await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('degraded'), WAIT);
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));
     expect(await detailOf('policy_ready')).toBe('a policy is active');
+  });
+
+  test('reports that the dataplane enforces again after the end of the datapath thread, whose lock is released', async () => {
+    await endThread(rig, DATAPATH);
+    await vi.waitFor(async () => expect(await rig.node.log()).toContain('worker_died'), WAIT);
+    await rig.node.ready();
+    expect(await rig.tcp(7001)).toBe('refused ETIMEDOUT');
+    expect(await rig.node.log()).not.toContain('other_process');
   });
 });

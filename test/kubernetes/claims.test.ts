@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Memberships } from '#kubernetes/memberships.js';
-import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
+import type { KubernetesObject } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { Random, seedOf } from '#test/seed.js';
 import { claimsOf } from './membership-model.js';
 import { RandomCluster } from './random-cluster.js';
@@ -16,17 +17,17 @@ const NODES = scope('nodes');
 class Prod {
   readonly memberships = new Memberships();
 
-  list(of: Scope, version: number, objects: readonly KubernetesObject[]): this {
+  list(of: WatchScope, version: number, objects: readonly KubernetesObject[]): this {
     this.memberships.objects('prod', of, { type: 'listed', objects, version });
     return this;
   }
 
-  change(of: Scope, ...objects: readonly KubernetesObject[]): this {
+  change(of: WatchScope, ...objects: readonly KubernetesObject[]): this {
     for (const object of objects) this.memberships.objects('prod', of, { type: 'changed', object });
     return this;
   }
 
-  remove(of: Scope, uid: string, version: number): this {
+  remove(of: WatchScope, uid: string, version: number): this {
     this.memberships.objects('prod', of, { type: 'deleted', uid, version });
     return this;
   }
@@ -196,7 +197,7 @@ describe('the owner of an address', () => {
         expect(memberships.ownersOf(address)[0]?.object.uid).toBe(expected);
       }
 
-      function deliver(of: Scope, count: number): void {
+      function deliver(of: WatchScope, count: number): void {
         for (let left = count; left > 0; left--) {
           const message = cluster.deliver(of);
           if (message === undefined) return;

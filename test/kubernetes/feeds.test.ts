@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { type FeedScope, Feeds } from '#kubernetes/feeds.js';
+import { Feeds } from '#kubernetes/feeds.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { ip, namespace, pod, podSelector } from './sample.js';
+import { ip, namespace, pod, podSelector, scope } from './sample.js';
 
-const PODS: FeedScope = { kind: 'pod' };
-const SHOP: FeedScope = { kind: 'pod', namespace: 'shop' };
-const NAMESPACES: FeedScope = { kind: 'namespace' };
+const PODS = scope('pods');
+const SHOP = scope('pods', 'shop');
+const BANK = scope('pods', 'bank');
+const NAMESPACES = scope('namespaces');
+const NODES = scope('nodes');
 const at = (name: string, address: string, version: number) => pod(name, { addresses: [ip(address)], version });
 
 /** An integration with a selector of all pods. `members` returns their addresses. */
@@ -17,26 +20,28 @@ class Prod {
   readonly #feeds = new Feeds('prod', this.memberships);
 
   constructor() {
-    this.memberships.name([podSelector({})]);
+    this.memberships.setSelectors([podSelector({})]);
   }
 
-  begin(feed: number, ...scopes: readonly FeedScope[]): void {
-    this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes });
+  begin(feed: number, ...scopes: readonly WatchScope[]): void {
+    this.keep(feed, [], ...scopes);
   }
 
-  drop(feed: number): void {
-    this.#feeds.take({ type: 'dropped', feed });
+  /** Begins a feed whose first scopes go on: `kept` has the numbers of their feeds. */
+  keep(feed: number, kept: readonly number[], ...scopes: readonly WatchScope[]): void {
+    const going = kept.flatMap((of, index) => ({ scope: scopes[index] as WatchScope, of }));
+    this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes, kept: going });
   }
 
-  list(feed: number, scope: FeedScope, version: number, ...objects: readonly KubernetesObject[]): void {
+  list(feed: number, scope: WatchScope, version: number, ...objects: readonly KubernetesObject[]): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
   }
 
-  change(feed: number, scope: FeedScope, object: KubernetesObject): void {
+  change(feed: number, scope: WatchScope, object: KubernetesObject): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'changed', object } });
   }
 
-  remove(feed: number, scope: FeedScope, uid: string, version: number): void {
+  remove(feed: number, scope: WatchScope, uid: string, version: number): void {
     this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'deleted', uid, version } });
   }
 
@@ -58,16 +63,46 @@ describe('a feed', () => {
     expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
   });
 
-  test('that is dropped takes no effect, and the feed before goes on', () => {
+  test('keeps the objects of the scopes that it shares with the feed in effect', () => {
+    const prod = new Prod();
+    prod.begin(1, SHOP);
+    prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
+    prod.keep(2, [1], SHOP, BANK);
+    prod.change(1, SHOP, at('b', '10.0.0.2', 6));
+    expect(prod.members).toEqual(['10.0.0.1', '10.0.0.2']);
+    prod.list(2, BANK, 8, { ...at('c', '10.0.0.3', 7), namespace: 'bank' });
+    expect(prod.members).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3']);
+    prod.change(2, SHOP, at('d', '10.0.0.4', 9));
+    expect(prod.members).toHaveLength(4);
+    prod.keep(3, [2], BANK);
+    expect(prod.members).toEqual(['10.0.0.3']);
+  });
+
+  test('keeps the lists of the scopes that it shares with a feed that was not complete', () => {
+    const prod = new Prod();
+    prod.begin(1, PODS);
+    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
+    // Other credentials, so that PODS is listed again.
+    prod.begin(2, PODS, NAMESPACES);
+    prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
+    prod.keep(3, [2, 2], PODS, NAMESPACES, NODES);
+    prod.change(3, PODS, at('c', '10.0.0.3', 7));
+    prod.list(3, NAMESPACES, 8, namespace('shop'));
+    expect(prod.members).toEqual(['10.0.0.1']);
+    prod.list(3, NODES, 8);
+    expect(prod.members).toEqual(['10.0.0.2', '10.0.0.3']);
+  });
+
+  test('with the scopes of the feed in effect takes effect at once, and ends a feed that was not complete', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
     prod.begin(2, PODS, NAMESPACES);
     prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
-    prod.drop(2);
+    prod.keep(3, [1], PODS);
     prod.list(2, NAMESPACES, 8, namespace('shop'));
     expect(prod.members).toEqual(['10.0.0.1']);
-    prod.change(1, PODS, at('c', '10.0.0.3', 9));
+    prod.change(3, PODS, at('c', '10.0.0.3', 9));
     expect(prod.members).toEqual(['10.0.0.1', '10.0.0.3']);
   });
 

@@ -3,7 +3,7 @@ import { Subject } from 'rxjs';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
-import { nameOf, type Wanted } from '#kubernetes/scopes.js';
+import { nameOf, type Wanted } from '#kubernetes/watch-scopes.js';
 import {
   type Asked,
   bookmark,
@@ -35,11 +35,14 @@ async function start() {
   onTestFinished(() => subscription.unsubscribe());
   const target = (wanted: Partial<Wanted>, serverKey = 'a') =>
     targets.next({ server: server.api, serverKey, cluster: 'a', wanted: { ...NONE, ...wanted } });
-  /** Feeds and their lists: `begun 1: …` and `1 listed pods`. */
+  /** Feeds and their objects: `begun 2: nodes,pods of 1` for kept pods, and `1 listed pods`. */
   const feeds = () =>
     events.flatMap((event) => {
-      if (event.type === 'begun') return [`begun ${event.feed}: ${event.scopes.map(nameOf).join()}`];
-      if (event.type === 'dropped') return [`dropped ${event.feed}`];
+      if (event.type === 'begun') {
+        const of = new Map(event.kept.map((kept) => [nameOf(kept.scope), ` of ${kept.of}`]));
+        const names = event.scopes.map(nameOf).map((name) => `${name}${of.get(name) ?? ''}`);
+        return [`begun ${event.feed}: ${names.join()}`];
+      }
       return event.type === 'objects' ? [`${event.feed} ${event.message.type} ${nameOf(event.scope)}`] : [];
     });
   const phases = (name: string) =>
@@ -48,7 +51,14 @@ async function start() {
   const tell = () => {
     for (const watch of watches) watch.write(lineOf('MODIFIED', podOf('a', 7)));
   };
-  return { server, refused, tell, target, feeds, phases };
+  /** How often each path was listed. */
+  const lists = () => {
+    const counts: Record<string, number> = {};
+    for (const { path, query } of server.asked)
+      if (!query.has('watch') && query.get('limit') !== '1') counts[path] = (counts[path] ?? 0) + 1;
+    return counts;
+  };
+  return { server, refused, tell, target, feeds, phases, lists };
 }
 
 describe('watch of an integration', () => {
@@ -66,20 +76,90 @@ describe('watch of an integration', () => {
 
   it('keeps the feed before until each scope of the new feed has a list', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
+    target({ pods: 'all' });
+    await vi.waitFor(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
+    refused.add('/api/v1/nodes');
+    target({ pods: 'all', nodes: true }, 'b');
+    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
+    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    tell();
+    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['1 changed pods', '2 changed pods']));
+    refused.clear();
+    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('watching'));
+    expect(feeds().at(-1)).toBe('2 listed nodes');
+    tell();
+    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed nodes', '2 changed pods']));
+    await vi.waitFor(async () => expect(await server.connections).toBe(2));
+  });
+
+  it('keeps the reflectors of the scopes that the feed before has, and lists only the other scopes', async () => {
+    const { server, refused, tell, target, feeds, phases, lists } = await start();
     target({ pods: new Set(['shop']) });
     await vi.waitFor(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
     refused.add('/api/v1/namespaces/bank/pods');
     target({ pods: new Set(['shop', 'bank']) });
     await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
-    await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
     tell();
-    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['1 changed shop/pods', '2 changed shop/pods']));
+    await vi.waitFor(() => expect(feeds().at(-1)).toBe('1 changed shop/pods'));
     refused.clear();
     await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
-    expect(feeds().at(-1)).toBe('2 listed bank/pods');
     tell();
     await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed bank/pods', '2 changed shop/pods']));
+    target({ pods: new Set(['bank']) });
+    expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching', null]);
+    await vi.waitFor(async () => expect(await server.connections).toBe(1));
+    tell();
+    await vi.waitFor(() => expect(feeds().at(-1)).toBe('3 changed bank/pods'));
+    expect(feeds().filter((event) => !event.includes('changed'))).toEqual([
+      'begun 1: shop/pods',
+      '1 listed shop/pods',
+      'begun 2: bank/pods,shop/pods of 1',
+      '2 listed bank/pods',
+      'begun 3: bank/pods of 2',
+    ]);
+    expect(phases('bank/pods').at(-1)).toBe('watching');
+    expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
+  });
+
+  it('keeps the reflectors of a feed that is not complete', async () => {
+    const { refused, target, feeds, phases, lists } = await start();
+    refused.add('/api/v1/nodes');
+    target({ pods: new Set(['shop']), nodes: true });
+    await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
+    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
+    target({ pods: new Set(['shop', 'bank']), nodes: true });
+    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
+    expect(feeds()).toEqual([
+      'begun 1: shop/pods,nodes',
+      '1 listed shop/pods',
+      'begun 2: bank/pods,shop/pods of 1,nodes of 1',
+      '2 listed bank/pods',
+    ]);
+    refused.clear();
+    await vi.waitFor(() => expect(feeds().at(-1)).toBe('2 listed nodes'));
+    expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
+  });
+
+  it('keeps no reflector of a server with another key', async () => {
+    const { server, refused, tell, target, feeds, phases } = await start();
+    target({ pods: 'all' });
+    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    refused.add('/api/v1/pods');
+    target({ pods: 'all' }, 'b');
+    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('forbidden'));
+    target({ pods: 'all', nodes: true });
+    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('watching'));
+    expect(phases('pods').slice(-2)).toEqual([null, 'watching']);
     await vi.waitFor(async () => expect(await server.connections).toBe(2));
+    tell();
+    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['3 changed nodes', '3 changed pods']));
+    expect(feeds().filter((event) => !event.includes('changed'))).toEqual([
+      'begun 1: pods',
+      '1 listed pods',
+      'begun 2: pods',
+      'begun 3: pods of 1,nodes',
+      '3 listed nodes',
+    ]);
   });
 
   it('lists again from a server with another key, and ends its reflectors if nothing is wanted any more', async () => {
@@ -95,7 +175,7 @@ describe('watch of an integration', () => {
     await vi.waitFor(async () => expect(await server.connections).toBe(0));
   });
 
-  it('goes back to the feed in force without a list, and drops the feed that is not complete', async () => {
+  it('goes back to the scopes of the feed in force without a list, and ends the feed that is not complete', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: new Set(['shop']) });
     await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
@@ -106,20 +186,21 @@ describe('watch of an integration', () => {
     expect([phases('bank/pods').at(-1), phases('shop/pods').at(-1)]).toEqual([null, 'watching']);
     await vi.waitFor(async () => expect(await server.connections).toBe(1));
     tell();
-    await vi.waitFor(() => expect(feeds().at(-1)).toBe('1 changed shop/pods'));
-    expect(feeds().filter((event) => !event.startsWith('1 ') && event !== '2 listed shop/pods')).toEqual([
+    await vi.waitFor(() => expect(feeds().at(-1)).toBe('3 changed shop/pods'));
+    expect(feeds().slice(0, -1)).toEqual([
       'begun 1: shop/pods',
-      'begun 2: bank/pods,shop/pods',
-      'dropped 2',
+      '1 listed shop/pods',
+      'begun 2: bank/pods,shop/pods of 1',
+      'begun 3: shop/pods of 1',
     ]);
     // A feed that begins afterwards takes the place of the feed in force.
     refused.clear();
     target({ pods: new Set(['shop', 'bank']) });
-    await vi.waitFor(() => expect(feeds()).toContain('3 listed bank/pods'));
+    await vi.waitFor(() => expect(feeds()).toContain('4 listed bank/pods'));
     await vi.waitFor(async () => expect(await server.connections).toBe(2));
   });
 
-  it('drops a feed that is not complete if another begins', async () => {
+  it('ends a feed that is not complete if another begins', async () => {
     const { refused, target, feeds, phases } = await start();
     refused.add('/api/v1/nodes');
     target({ nodes: true });

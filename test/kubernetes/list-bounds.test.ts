@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type ListBounds, REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
 import { Recording } from '#test/kubernetes/recording.js';
+import { scope } from '#test/kubernetes/sample.js';
 import { podOf, ScriptedServer, sendList } from '#test/kubernetes/scripted-server.js';
 
 const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
@@ -11,7 +12,7 @@ const keep = (value: unknown) => ({ uid: (value as ReturnType<typeof podOf>).met
 async function endless(objects: number, bounds: ListBounds): Promise<Recording<{ readonly uid: string }>> {
   const page = Array.from({ length: objects }, (_, index) => podOf(`p${index}`, 3));
   const server = await ScriptedServer.start((_, response) => sendList(response, 7, page, 'next'));
-  const recording = new Recording(reflect({ server: server.api, scope: { kind: 'pod' }, keep, times: TIMES, bounds }));
+  const recording = new Recording(reflect({ server: server.api, scope: scope('pods'), keep, times: TIMES, bounds }));
   onTestFinished(() => recording.end());
   return recording;
 }
@@ -30,7 +31,7 @@ describe('bounds of a reflector', () => {
   it('end the wait for credentials', async () => {
     const server = { url: 'https://127.0.0.1:1', credentials: () => new Promise<never>(() => {}) };
     const times = { ...TIMES, headersMs: 50 };
-    const recording = new Recording(reflect({ server, scope: { kind: 'pod' }, keep, times }));
+    const recording = new Recording(reflect({ server, scope: scope('pods'), keep, times }));
     onTestFinished(() => recording.end());
     expect((await recording.untilPhase('backing_off')).reason).toBe('the credentials were not read in 0.05 s');
   });

@@ -6,6 +6,7 @@ import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
 import { HAS_MACHINERY, KubeApi, MACHINERY_REQUESTS } from '#test/kubernetes/kube-api.js';
 import { podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
+import { scope } from '#test/kubernetes/sample.js';
 
 const PODS = 250;
 const PATH = '/api/v1/namespaces/default/pods';
@@ -30,7 +31,7 @@ describe.runIf(HAS_MACHINERY)("the reflector and today's libraries of Kubernetes
 
   function record(): Recording<SeenPod> {
     const times = { ...REFLECTOR_TIMES, mostBackoffMs: 500 };
-    const recording = new Recording(reflect({ server: kube.asAdmin, scope: { kind: 'pod' }, keep: seenPod, times }));
+    const recording = new Recording(reflect({ server: kube.asAdmin, scope: scope('pods'), keep: seenPod, times }));
     recordings.push(recording);
     return recording;
   }

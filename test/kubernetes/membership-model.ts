@@ -1,6 +1,7 @@
 import type { LabelSelectorConfig } from '#contracts/policy-document.js';
 import type { Selector } from '#contracts/policy-model.js';
-import type { KubernetesObject, ObjectMessage, Scope } from '#kubernetes/objects.js';
+import type { KubernetesObject, ObjectMessage } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 
 type Claim = {
   readonly object: KubernetesObject;
@@ -14,7 +15,7 @@ type ClaimEvent =
   /** From here on, versions of earlier claims say nothing. `versions`: the present version of each object. */
   | { readonly type: 'restored'; readonly versions: ReadonlyMap<string, number> };
 
-type Entry = { readonly scope: Scope; readonly message: ObjectMessage | 'ended' };
+type Entry = { readonly scope: WatchScope; readonly message: ObjectMessage | 'ended' };
 type Objects = ReadonlyMap<string, KubernetesObject>;
 
 /**
@@ -25,7 +26,7 @@ export class MembershipModel {
   readonly #entries = new Map<string, Entry[]>();
   selectors: readonly Selector[] = [];
 
-  tell(integration: string, scope: Scope, message: ObjectMessage | 'ended'): void {
+  tell(integration: string, scope: WatchScope, message: ObjectMessage | 'ended'): void {
     this.#entries.set(integration, [...(this.#entries.get(integration) ?? []), { scope, message }]);
   }
 
@@ -73,7 +74,7 @@ function namespaceOf(pod: KubernetesObject, objects: Objects): KubernetesObject 
 
 function replay(entries: readonly Entry[]) {
   const objects = new Map<string, KubernetesObject>();
-  const complete = new Map<string, { readonly scope: Scope; version: number }>();
+  const complete = new Map<string, { readonly scope: WatchScope; version: number }>();
   const events: ClaimEvent[] = [];
   const put = (object: KubernetesObject, earliest: number) => {
     for (const address of missing(claimsOf(object), claimsOf(objects.get(object.uid))))
@@ -179,7 +180,7 @@ function missing(of: readonly number[], from: readonly number[]): readonly numbe
   return [...new Set(of)].filter((address) => !from.includes(address));
 }
 
-function contains(scope: Scope, object: KubernetesObject): boolean {
+function contains(scope: WatchScope, object: KubernetesObject): boolean {
   if (scope.resource !== object.resource) return false;
   return object.resource !== 'pods' || scope.namespace === null || scope.namespace === object.namespace;
 }

@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { CLOSED_MEMBER, type SelectorScope } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
-import type { KubernetesObject, Scope } from '#kubernetes/objects.js';
+import type { KubernetesObject } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
@@ -19,11 +20,16 @@ const all = podSelector({});
 
 function start(selectors: readonly Selector[], options: MembershipOptions = {}): Memberships {
   const memberships = new Memberships(options);
-  memberships.name(selectors);
+  memberships.setSelectors(selectors);
   return memberships;
 }
 
-function list(memberships: Memberships, of: Scope, objects: readonly KubernetesObject[], integration = 'prod'): void {
+function list(
+  memberships: Memberships,
+  of: WatchScope,
+  objects: readonly KubernetesObject[],
+  integration = 'prod',
+): void {
   const version = Math.max(1, ...objects.map((object) => object.version));
   memberships.objects(integration, of, { type: 'listed', objects, version });
 }
@@ -86,9 +92,9 @@ describe('changes of members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.take();
-    memberships.name([web, all]);
+    memberships.setSelectors([web, all]);
     expect(plain(memberships)).toEqual([[[X, [all.key, web.key].sort()]]]);
-    memberships.name([all]);
+    memberships.setSelectors([all]);
     expect(plain(memberships)).toEqual([[[X, [all.key]]]]);
   });
 
@@ -192,17 +198,17 @@ describe('the numbers of sets', () => {
     list(memberships, PODS, pods);
     memberships.take();
     // The set of `Y` is replaced by another one with the new selector.
-    memberships.name(both);
+    memberships.setSelectors(both);
     memberships.take();
     expect(memberships.former().addresses).toHaveLength(0);
     memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
     memberships.take();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
-    memberships.name(both);
+    memberships.setSelectors(both);
     memberships.take();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
     // A pod of the unused set may have the selector that is new now.
-    memberships.name([...both, all]);
+    memberships.setSelectors([...both, all]);
     memberships.take();
     expect(memberships.former().addresses).toHaveLength(0);
   });
@@ -340,7 +346,7 @@ describe('the scope of selectors', () => {
     const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
-    memberships.name([web]);
+    memberships.setSelectors([web]);
     expect(scopeNow(memberships)).toBe(before);
   });
 });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ObjectReader, parseVersion } from '#kubernetes/object-reader.js';
+import { parseVersion } from '#kubernetes/api-objects.js';
+import { ObjectReader } from '#kubernetes/object-reader.js';
 import { ip } from './sample.js';
 
 const metadata = {

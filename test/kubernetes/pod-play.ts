@@ -2,10 +2,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { ApiServer } from '#kubernetes/api-client.js';
 import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
-import type { Scope } from '#kubernetes/scopes.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import type { KubeApi } from '#test/kubernetes/kube-api.js';
 import { Recording } from '#test/kubernetes/recording.js';
+import { scope } from '#test/kubernetes/sample.js';
 import type { Random } from '#test/seed.js';
 
 /** The parts of a pod that decide membership. */
@@ -54,7 +55,7 @@ export const sorted = (pods: Iterable<SeenPod>): readonly SeenPod[] =>
 
 export const FAULTS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
 type PlayFault = (typeof FAULTS)[number];
-const SCOPES: readonly Scope[] = [{ kind: 'pod' }, { kind: 'pod', namespace: 'shop' }, { kind: 'pod', node: 'n2' }];
+const SCOPES: readonly WatchScope[] = [scope('pods'), scope('pods', 'shop'), scope('pods', null, 'n2')];
 export const AGREE_MS = 30_000;
 
 /** A client of the server. `agree` waits until it has the pods of kubectl; `what` names the round. */
@@ -137,23 +138,20 @@ async function finish(kube: KubeApi, proxy: CutProxy, fault: PlayFault): Promise
 }
 
 async function agree(
-  scope: Scope,
+  of: WatchScope,
   recording: Recording<SeenPod>,
   pods: readonly SeenPod[],
   what: string,
 ): Promise<void> {
-  const { namespace, node } = scope;
+  const { namespace, node } = of;
   const expected = pods.filter(
-    (pod) =>
-      (namespace === undefined || pod.name.startsWith(`${namespace}/`)) && (node === undefined || pod.node === node),
+    (pod) => (namespace === null || pod.name.startsWith(`${namespace}/`)) && (node === null || pod.node === node),
   );
   for (const until = Date.now() + AGREE_MS; ; await pause(20)) {
     const found = sorted(recording.objects.values());
     if (isDeepStrictEqual(found, expected)) return;
     if (Date.now() > until)
-      throw new Error(
-        `${what}: ${JSON.stringify(scope)} has ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`,
-      );
+      throw new Error(`${what}: ${JSON.stringify(of)} has ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`);
   }
 }
 

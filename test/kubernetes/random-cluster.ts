@@ -1,12 +1,13 @@
 import type { LabelSelectorConfig, NodeAddress } from '#contracts/policy-document.js';
 import type { Selector } from '#contracts/policy-model.js';
-import type { KubernetesObject, ObjectMessage, Scope } from '#kubernetes/objects.js';
+import type { KubernetesObject, ObjectMessage } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import type { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
 
 const NAMESPACES = ['shop', 'bank', 'play'];
 const ADDRESSES = Array.from({ length: 8 }, (_, index) => ip(`10.0.0.${index + 1}`));
-export const SCOPES: readonly Scope[] = [
+export const SCOPES: readonly WatchScope[] = [
   scope('pods'),
   scope('pods', 'shop'),
   scope('pods', 'bank'),
@@ -21,7 +22,7 @@ export const SCOPES: readonly Scope[] = [
 export class RandomCluster {
   readonly #random: Random;
   readonly #objects = new Map<string, KubernetesObject>();
-  readonly #queues = new Map<Scope, ObjectMessage[]>();
+  readonly #queues = new Map<WatchScope, ObjectMessage[]>();
   #version = 100;
   #uids = 0;
 
@@ -42,21 +43,21 @@ export class RandomCluster {
   }
 
   /** The watch of a scope ends: what it has not delivered is lost until the next list. */
-  cut(of: Scope): void {
+  cut(of: WatchScope): void {
     this.#queues.delete(of);
   }
 
-  isWatched(of: Scope): boolean {
+  isWatched(of: WatchScope): boolean {
     return this.#queues.has(of);
   }
 
-  list(of: Scope): ObjectMessage {
+  list(of: WatchScope): ObjectMessage {
     this.#queues.set(of, []);
     const objects = this.objects.filter((object) => isOf(of, object));
     return { type: 'listed', objects, version: ++this.#version };
   }
 
-  deliver(of: Scope): ObjectMessage | undefined {
+  deliver(of: WatchScope): ObjectMessage | undefined {
     return this.#queues.get(of)?.shift();
   }
 
@@ -131,7 +132,7 @@ export class RandomCluster {
   }
 }
 
-function isOf(of: Scope, object: KubernetesObject): boolean {
+function isOf(of: WatchScope, object: KubernetesObject): boolean {
   if (of.resource !== object.resource) return false;
   return object.resource !== 'pods' || of.namespace === null || of.namespace === object.namespace;
 }

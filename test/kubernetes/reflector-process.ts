@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { reflect } from '#kubernetes/reflector.js';
 import { seenPod } from '#test/kubernetes/pod-play.js';
+import { scope } from '#test/kubernetes/sample.js';
 
 /**
  * Measures a reflector of all pods in a thread of its own. Arguments: URL of the server, file of its CA,
@@ -47,7 +48,7 @@ async function measure([url = '', caFile = '', token = '']: readonly string[]): 
 function reflectPods({ url, caPem, token }: Access): void {
   const pods = new Map<string, unknown>();
   const server = { url, credentials: async () => ({ caPem, token }) };
-  reflect({ server, scope: { kind: 'pod' }, keep: seenPod }).subscribe((message) => {
+  reflect({ server, scope: scope('pods'), keep: seenPod }).subscribe((message) => {
     if (message.type !== 'listed') return;
     for (const pod of message.objects) pods.set(pod.uid, pod);
     parentPort?.postMessage(pods.size);

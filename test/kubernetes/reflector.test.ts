@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
-import type { Scope } from '#kubernetes/scopes.js';
 import { Recording } from '#test/kubernetes/recording.js';
+import { scope } from '#test/kubernetes/sample.js';
 import {
   type Asked,
   bookmark,
@@ -17,7 +17,7 @@ import { Random, seedOf } from '#test/seed.js';
 
 type Kept = { readonly uid: string; readonly version: string };
 const FAST: ReflectorTimes = { ...REFLECTOR_TIMES, livedMs: 0, firstBackoffMs: 1, mostBackoffMs: 20 };
-const PODS: Scope = { kind: 'pod' };
+const PODS = scope('pods');
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -29,8 +29,8 @@ function keep(value: unknown): Kept | undefined {
   return metadata.labels.ignore === undefined ? { uid: metadata.uid, version: metadata.resourceVersion } : undefined;
 }
 
-function record({ api: server }: Pick<ScriptedServer, 'api'>, times: Partial<ReflectorTimes> = {}, scope = PODS) {
-  const recording = new Recording<Kept>(reflect({ server, scope, keep, times: { ...FAST, ...times } }));
+function record({ api: server }: Pick<ScriptedServer, 'api'>, times: Partial<ReflectorTimes> = {}, of = PODS) {
+  const recording = new Recording<Kept>(reflect({ server, scope: of, keep, times: { ...FAST, ...times } }));
   onTestFinished(() => recording.end());
   return recording;
 }
@@ -46,7 +46,7 @@ describe('reflector', () => {
       else if (query.get('continue') === 'page 2') sendList(response, 7, [podOf('b', 4)]);
       else sendList(response, 7, [podOf('a', 3)], 'page 2');
     });
-    const recording = record(server, {}, { kind: 'pod', namespace: 'shop', node: 'n1' });
+    const recording = record(server, {}, scope('pods', 'shop', 'n1'));
     await recording.until(changeOf('8'));
     expect(recording.messages).toEqual([
       { type: 'phase', phase: 'connecting', reason: null },

@@ -1,6 +1,7 @@
 import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#contracts/policy-document.js';
 import type { Selector } from '#contracts/policy-model.js';
-import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName, Scope } from '#kubernetes/objects.js';
+import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/objects.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { selectorOf } from '#policy/model/selector.js';
 
@@ -48,7 +49,7 @@ export function scope(
   resource: ResourceName,
   namespaceName: string | null = null,
   nodeName: string | null = null,
-): Scope {
+): WatchScope {
   return { resource, namespace: namespaceName, node: nodeName };
 }
 

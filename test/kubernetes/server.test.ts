@@ -1,10 +1,11 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
-import type { Scope } from '#kubernetes/scopes.js';
+import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
+import { scope } from '#test/kubernetes/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const PODS = '/api/v1/namespaces/default/pods';
@@ -35,8 +36,10 @@ describe.each([
   });
   afterAll(() => kube.remove());
 
-  function record(server = kube.asAdmin, times: Partial<ReflectorTimes> = {}, scope: Scope = { kind: 'pod' }) {
-    const recording = new Recording<SeenPod>(reflect({ server, scope, keep: seenPod, times: { ...TIMES, ...times } }));
+  function record(server = kube.asAdmin, times: Partial<ReflectorTimes> = {}, of: WatchScope = scope('pods')) {
+    const recording = new Recording<SeenPod>(
+      reflect({ server, scope: of, keep: seenPod, times: { ...TIMES, ...times } }),
+    );
     ends.push(() => recording.end());
     return recording;
   }
@@ -74,9 +77,10 @@ describe.each([
 
   it('lists again when the server answers a watch from a compacted version with 410', async () => {
     const proxy = await proxyOf();
-    const scope: Scope = { kind: 'namespace' };
     const server = kube.as(() => 'admin-token', proxy.url);
-    const recording = new Recording<NamespaceRecord>(reflect({ server, scope, keep: namespaceOf, times: TIMES }));
+    const recording = new Recording<NamespaceRecord>(
+      reflect({ server, scope: scope('namespaces'), keep: namespaceOf, times: TIMES }),
+    );
     ends.push(() => recording.end());
     await recording.untilPhase('watching');
     // The connections break at once, until etcd has forgotten the version of the list.

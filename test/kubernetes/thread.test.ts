@@ -77,6 +77,40 @@ describe('the Kubernetes thread', () => {
     expect(scope).toEqual(node.scope);
   });
 
+  test('names the selectors of a proposal, and watches their objects, until they are released', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'web');
+    cluster.put('b', '10.0.0.2', 'db');
+    const node = await new Node().open([cluster.integration]);
+    await node.source.membership([db], 10_000);
+    expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: db' });
+    node.source.release();
+    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: ' }));
+    expect([...(node.scope?.resolved ?? [])]).toEqual([web.key]);
+    node.source.setSelectors([]);
+    await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
+    await node.source.membership([db], 10_000);
+    expect([node.phase('pods'), await cluster.server.connections]).toEqual(['watching', 2]);
+    node.source.release();
+    await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
+    expect(node.phase('pods')).toBe(null);
+  });
+
+  test('does not name released selectors again after an error', async () => {
+    const cluster = await Cluster.start();
+    cluster.put('a', '10.0.0.1', 'db');
+    const node = await new Node().open([cluster.integration]);
+    await node.source.membership([db], 10_000);
+    node.source.release();
+    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ' }));
+    node.gate = Promise.reject(new Error('the disk is full'));
+    node.gate.catch(() => {});
+    cluster.put('b', '10.0.0.2', 'db');
+    await vi.waitFor(() => expect(node.failures).toHaveLength(1));
+    node.gate = Promise.resolve();
+    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ', '10.0.0.2': 'b: ' }), 5_000);
+  });
+
   test('waits for the first lists of each integration, but not longer than `membership`', async () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     silent.isDown = true;
@@ -158,7 +192,7 @@ describe('the Kubernetes thread', () => {
     another.isDown = true;
     another.put('x', '10.0.0.1', 'web');
     another.put('y', '10.0.0.2', 'web');
-    node.source.use([another.integration]);
+    node.source.setIntegrations([another.integration]);
     await vi.waitFor(() => expect(node.phase('pods')).toBe('backing_off'));
     cluster.put('b', '10.0.0.3', 'web');
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.3': 'b: web' }));
@@ -172,7 +206,7 @@ describe('the Kubernetes thread', () => {
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
-    node.source.use([]);
+    node.source.setIntegrations([]);
     await vi.waitFor(() => expect(node.members).toEqual({}));
     expect([node.store.size, node.phase('pods'), node.phase('nodes')]).toEqual([0, null, null]);
     await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));

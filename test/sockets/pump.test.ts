@@ -3,7 +3,7 @@ import { closeSync, fstatSync, openSync } from 'node:fs';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { Descriptors } from '#sockets/descriptors.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { Pump } from '#sockets/pump.js';
 import { openReceiver, openSocket } from '#sockets/socket-options.js';
 import { UdpPort } from '#sockets/udp-port.js';

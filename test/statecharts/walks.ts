@@ -1,8 +1,8 @@
 import { NEVER } from 'rxjs';
 import { fromEventObservable } from 'xstate';
 import { type ClusterContext, clusterChart } from '#statecharts/cluster.chart.js';
-import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
 import { type IntegrationsContext, integrationsChart } from '#statecharts/integrations.chart.js';
@@ -87,16 +87,18 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   lookups: LOOKUPS,
   inspection: INSPECTION,
 });
+const ACTIVATION = { program: PROGRAM, sample: SAMPLE, hasFormer: false, inForce: inForce(RECORD, 2) };
 const preparedWrite = (activates: boolean) => ({
   kind: 'prepared_write',
   change: { put: STORED, generation: 2 },
-  activation: activates ? { program: PROGRAM, sample: SAMPLE, inForce: inForce(RECORD, 2) } : null,
+  activation: activates ? ACTIVATION : null,
   outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [], proof: null },
 });
 const replay = (record: typeof RECORD | null, everActivated: boolean) => ({
   inForce: inForce(record, 1),
   program: PROGRAM,
   sample: SAMPLE,
+  hasFormer: false,
   everActivated,
 });
 const policyEvents = [
@@ -246,7 +248,9 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
           preparedWrite(false),
           { kind: 'refused', code: 'not_found', detail: 'no such policy' },
         ],
-        stage: [{ lines: 3, proof: { classes: 1, checked: 2, complete: true }, rehearsed: null }],
+        stage: [
+          { activation: ACTIVATION, lines: 3, proof: { classes: 1, checked: 2, complete: true }, rehearsed: null },
+        ],
         commit: [7],
         flip: [{ epoch: 2 }],
       },
@@ -263,7 +267,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       machine: followChart,
       input: { proposal, enforced },
       events: [{ type: 'proposal.committed' }, { type: 'proposal.ended' }],
-      outputs: { prepare: [replay(RECORD, true)], flip: [{ epoch: 2 }] },
+      outputs: { prepare: [replay(RECORD, true)], stage: [replay(RECORD, true)], flip: [{ epoch: 2 }] },
       key: (({ context }: { context: { committed: boolean; withdrawn: boolean } }) => [
         context.committed,
         context.withdrawn,

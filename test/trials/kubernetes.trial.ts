@@ -11,6 +11,7 @@ import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, seenPod } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import type { Figures } from '#test/kubernetes/reflector-process.js';
+import { scope } from '#test/kubernetes/sample.js';
 import type { ChangeFigures, ListFigures } from '#test/kubernetes/thread-process.js';
 import { Random, seedOf } from '#test/seed.js';
 
@@ -144,7 +145,7 @@ describe.runIf(HAS_KUBE_API)('reflector of a large API server', () => {
   it('keeps the phase of an idle watch, and notices a stopped server within 90 s', {
     timeout: 300_000,
   }, async () => {
-    const recording = new Recording(reflect({ server: kube.asAdmin, scope: { kind: 'pod' }, keep: seenPod }));
+    const recording = new Recording(reflect({ server: kube.asAdmin, scope: scope('pods'), keep: seenPod }));
     try {
       await recording.untilPhase('watching', 30_000);
       await pause(80_000);

@@ -38,7 +38,7 @@ export async function firstPolicy(
   mode: string | undefined,
   terminal: Terminal,
 ): Promise<Active | null> {
-  await answered(client, terminal.interruption());
+  await waitForApi(client, terminal.interruption());
   const plan = await planOf(client, source, mode);
   if ('stays' in plan) {
     if (plan.stays !== null)
@@ -107,8 +107,8 @@ async function modeChange(client: Client, record: PolicyRecord, mode: string): P
   };
 }
 
-/** Waits until the node answers. The node writes its token and opens its API after it reports readiness. */
-async function answered(client: Client, signal: AbortSignal): Promise<void> {
+/** Waits until the API responds. systemd can report the unit as started before that. */
+async function waitForApi(client: Client, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + ANSWERS_WITHIN_MS;
   for (;;) {
     try {

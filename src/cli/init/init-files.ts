@@ -1,6 +1,8 @@
+import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Document, isMap, isScalar, isSeq, parseDocument } from 'yaml';
+import { built } from '#threads/built-file.js';
 
 export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
@@ -14,6 +16,9 @@ export type InitSettings = {
   readonly dataDir?: string;
 };
 
+/** The Debian package has its documents elsewhere than a clone and the npm package. */
+const PACKAGE_DOCS = built('../docs');
+const DOCS = existsSync(PACKAGE_DOCS) ? PACKAGE_DOCS : '/usr/share/doc/weir/docs';
 const DEFAULT_DATA_DIR = '/var/lib/weir';
 const POLICY_NAME = 'gateway';
 
@@ -28,7 +33,8 @@ export const policyPath = ({ config }: Pick<InitSettings, 'config'>): string => 
 /** Returns the text of a new configuration file. */
 export function configText({ interfaces, mode, dataDir = DEFAULT_DATA_DIR }: InitSettings): string {
   const { fallback, non_ipv4, reverse_path } = SETTINGS[mode];
-  return `# Written by \`weir init\`. \`weir config check\` checks the file; docs/configuration.md explains every key.
+  return `# Written by \`weir init\`. \`weir config check\` checks the file.
+# ${DOCS}/configuration.md explains every key.
 version: 1
 
 node:
@@ -88,7 +94,7 @@ export function policyText({ interfaces, mode, config }: InitSettings): string {
   const hosts = networks.length === 0 ? 'all hosts' : `the hosts behind ${first}`;
   return `# The policy of this gateway. After a change of this file:
 #   weir policy apply -f ${policyPath({ config })}
-# docs/policy.md explains every field.
+# ${DOCS}/policy.md explains every field.
 name: ${POLICY_NAME}
 # audit: the policy denies nothing, and \`weir findings\` shows the packets that it would deny.
 mode: ${mode}

@@ -4,11 +4,11 @@ import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
 import type { Source } from '#cli/policy/policy-source.js';
-import { readStatus, statusText } from '#cli/status.command.js';
+import { notIpv4, readStatus, type Status, statusText } from '#cli/status.command.js';
 import { styleOf } from '#cli/style.js';
 import type { Config } from '#config/config.js';
 import { parseConfig } from '#config/load.js';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
@@ -23,8 +23,18 @@ import {
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
+import { checkMachineFor } from './machine-check.js';
 import { replaceFile } from './replace-file.js';
-import { hasSystemd, isRunning, startUnits, UNIT, unitExists } from './units.js';
+import {
+  addDropIn,
+  hasSystemd,
+  isRunning,
+  nftablesWarnings,
+  shadowedUnits,
+  startUnits,
+  UNIT,
+  unitExists,
+} from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
 const GROUP = 'weir';
@@ -41,6 +51,12 @@ type Options = {
 };
 /** A file to write, with its whole text. */
 type Draft = { readonly path: string; readonly text: string };
+/** `dataplane`: the section of the configuration. */
+type Drafts = {
+  readonly drafts: readonly [Draft, ...Draft[]];
+  readonly policy: Source;
+  readonly dataplane: Config['dataplane'];
+};
 /** The configuration file that exists before the command. */
 type Existing = { readonly text: string; readonly config: Config };
 
@@ -75,8 +91,12 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       const existing = existingAt(config, terminal);
       await check({ ...options, config }, existing, starts);
       const settings = settingsOf({ ...options, config }, existing);
-      const { drafts, policy } = await draftsOf(settings, existing, terminal);
-      // A node that refuses the policy, or this token, must be known before it starts again without a policy.
+      const made = await draftsOf(settings, existing, terminal);
+      const { drafts, policy } = made;
+      const warnings = checkMachineFor(drafts[0].text, starts);
+      for (const warning of [...warnings, ...shadowedUnits(), ...(starts ? nftablesWarnings() : [])])
+        terminal.err(`warning: ${warning}\n`);
+      // Ask the running node first: if it refuses the policy or the token, stop before the restart below.
       if (starts && isRunning())
         await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
@@ -88,9 +108,10 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         terminal.out(`wrote ${draft.path}\n`);
       }
       if (!starts) return terminal.out(byHand(settings, options.start));
+      addDropIn();
       terminal.out(`starting ${UNIT}\n`);
       startUnits();
-      await show(settings, policy, terminal);
+      await show(settings, made, terminal);
     });
 }
 
@@ -139,7 +160,7 @@ async function check(
 /** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` for a mistake. */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
-  const text = readBoundedSync(path, MOST_BYTES.config).toString();
+  const text = readBoundedSync(path, MAX_BYTES.config).toString();
   return { text, config: parseConfig(text, path, environment).config };
 }
 
@@ -150,20 +171,16 @@ function settingsOf(options: Options, existing: Existing | null): InitSettings {
 }
 
 /**
- * Returns the files to write, and the policy. Throws a `ConfigError` if the configuration would not be valid,
- * and a `CliError` if the policy is not.
+ * Returns the files to write, the configuration first, and the policy. Throws a `ConfigError` if the
+ * configuration would not be valid, and a `CliError` if the policy is not.
  */
-async function draftsOf(
-  settings: InitSettings,
-  existing: Existing | null,
-  { environment }: Terminal,
-): Promise<{ readonly drafts: readonly Draft[]; readonly policy: Source }> {
+async function draftsOf(settings: InitSettings, existing: Existing | null, { environment }: Terminal): Promise<Drafts> {
   const policy = policyPath(settings);
   const text =
     existing === null
       ? configText(settings)
       : updatedConfig(existing.text, existing.config.dataplane?.interfaces ?? [], settings);
-  parseConfig(text, settings.config, environment);
+  const { config } = parseConfig(text, settings.config, environment);
   const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
   if (before !== null && existing === null && settings.keepsMode && modeIn(before) === 'enforce')
     throw new CliError(`the mode of ${policy} is enforce: give --mode enforce, or --mode audit for a trial`);
@@ -172,20 +189,37 @@ async function draftsOf(
   return {
     drafts: [{ path: settings.config, text }, ...(after === before ? [] : [{ path: policy, text: after }])],
     policy: await checkedSource(after, policy, settings.mode),
+    dataplane: config.dataplane,
   };
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */
-async function show(settings: InitSettings, policy: Source, terminal: Terminal): Promise<void> {
+async function show(
+  settings: InitSettings,
+  { policy, dataplane }: Pick<Drafts, 'policy' | 'dataplane'>,
+  terminal: Terminal,
+): Promise<void> {
   const { config } = settings;
   const client = createClient({ config }, terminal);
   const active = await firstPolicy(client, policy, settings.keepsMode ? undefined : settings.mode, terminal);
   const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
-  terminal.out(`\n${statusText(await readStatus(client, readiness), styleOf(terminal))}\n${inForce(settings, active)}`);
+  const status = await readStatus(client, readiness);
+  terminal.out(`\n${statusText(status, styleOf(terminal))}\n${inForce(settings, active, scopeOf(status, dataplane))}`);
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
-function inForce(settings: InitSettings, active: Active | null): string {
+/** Returns a sentence about the packets that no policy decides, with their number on this node. */
+function scopeOf({ stats }: Status, dataplane: Config['dataplane']): string {
+  const { passed, dropped } = notIpv4(stats);
+  const others =
+    dataplane?.nonIpv4 === 'pass'
+      ? `pass without a policy (${passed} packets until now; \`weir status\` counts them), and --mode enforce drops them.`
+      : `are dropped (${dropped} packets until now).`;
+  const own = dataplane?.policeLocal === true ? [] : ['Connections of this machine itself are not policed.'];
+  return [`Policies are about IPv4. Forwarded IPv6 and other protocols ${others}`, ...own].join('\n');
+}
+
+function inForce(settings: InitSettings, active: Active | null, scope: string): string {
   const { interfaces, mode, keepsMode } = settings;
   const file = policyPath(settings);
   const effect =
@@ -194,9 +228,12 @@ function inForce(settings: InitSettings, active: Active | null): string {
       : 'packets that the policy does not allow are denied';
   const next: readonly (readonly [string, string])[] = [
     ['weir findings', active?.mode === 'audit' ? 'packets that the policy would deny' : 'denied packets'],
-    [`weir policy apply -f ${file}`, 'after each change of this file'],
+    [`weir policy apply -f ${file}`, 'after each change of the rules in this file'],
     active?.mode === 'audit' && mode === 'audit'
-      ? [`weir init --interfaces ${interfaces.join(',')} --mode enforce --force`, 'end the trial, and deny']
+      ? [
+          `weir init --interfaces ${interfaces.join(',')} --mode enforce --force`,
+          'end the trial: deny what no rule allows',
+        ]
       : active?.mode === mode || keepsMode
         ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
         : [`weir policy apply -f ${file} --mode ${mode}`, `put this file in force as ${mode}`],
@@ -206,6 +243,7 @@ function inForce(settings: InitSettings, active: Active | null): string {
     active === null
       ? `No policy is active on ${interfaces.join(', ')}: policy.fallback decides.`
       : `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
+    scope,
     'Next:',
     ...next.map(([command, about]) => `  ${command.padEnd(width)}  ${about}`),
     '',

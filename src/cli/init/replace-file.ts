@@ -1,4 +1,5 @@
 import {
+  chmodSync,
   closeSync,
   constants,
   existsSync,
@@ -22,7 +23,9 @@ const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
  * belongs to root and `group`, which may read it. A crash leaves the old or the new content.
  */
 export function replaceFile(path: string, text: string, group: number): void {
-  mkdirSync(dirname(path), { recursive: true });
+  const folder = mkdirSync(dirname(path), { recursive: true });
+  // The umask of root may be stricter, but the user of the node must reach the file.
+  if (folder !== undefined) chmodSync(dirname(path), 0o755);
   const target = existsSync(path) ? realpathSync(path) : path;
   const { uid, gid, mode } = existsSync(target) ? statSync(target) : { uid: 0, gid: group, mode: 0o640 };
   const draft = `${target}.new`;

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { stringify } from 'yaml';
 import { durationMs } from '#contracts/duration.js';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type Client, createClient } from '../client.js';
 import { CliError } from '../command-error.js';
@@ -84,7 +84,7 @@ async function checkAbsent(name: string, client: Client): Promise<void> {
 function givenToken({ user, context }: Kubeconfig, { accountToken, kubeconfig }: Options): string {
   if (accountToken !== undefined) return tokenIn(accountToken);
   if (user.by === 'token') return user.token;
-  const has = user.by === 'certificate' ? 'a client certificate' : user.way;
+  const has = user.by === 'certificate' ? 'a client certificate' : user.method;
   throw new CliError(`${kubeconfig}: the user of the context ${context} has ${has}; an integration needs a token`, {
     fix:
       user.by === 'certificate'
@@ -99,9 +99,9 @@ async function newToken(
   { kubeconfig, lifetime: lifetimeMs, longLived }: Options,
   terminal: Terminal,
 ): Promise<string> {
-  if (user.by === 'other')
+  if (user.by === 'unsupported')
     throw new CliError(
-      `${kubeconfig}: the user of the context ${context} has ${user.way}, which only kubectl can use`,
+      `${kubeconfig}: the user of the context ${context} has ${user.method}, which only kubectl can use`,
       {
         fix: 'add --print, apply the output with kubectl, and give --account-token with the output of `kubectl create token`',
       },
@@ -152,7 +152,7 @@ async function store(
 
 function tokenIn(file: string): string {
   try {
-    return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
+    return readPipeOrFile(file, MAX_BYTES.secret).toString().trim();
   } catch (cause) {
     throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
   }

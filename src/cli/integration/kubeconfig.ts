@@ -1,18 +1,18 @@
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from '../command-error.js';
 
-/** The server of a kubeconfig. `caPem`: the certificates that its certificate must be signed with. */
+/** The server of a kubeconfig. `caPem`: the CA certificates for the certificate of the server. */
 export type KubeServer = { readonly url: string; readonly caPem: string };
 
-/** How the user of a kubeconfig proves its identity. `other`: in a way that only kubectl can follow. */
+/** How the user of a kubeconfig is authenticated. `unsupported`: by a method that only kubectl supports. */
 export type KubeUser =
   | { readonly by: 'token'; readonly token: string }
   | { readonly by: 'certificate'; readonly certPem: string; readonly keyPem: string }
-  | { readonly by: 'other'; readonly way: string };
+  | { readonly by: 'unsupported'; readonly method: string };
 
 export type Kubeconfig = { readonly context: string; readonly server: KubeServer; readonly user: KubeUser };
 
@@ -65,7 +65,7 @@ export function readKubeconfig(file: string, context: string | undefined): Kubec
 }
 
 function parsed(file: string): unknown {
-  const text = contentOf(file, MOST_BYTES.config);
+  const text = contentOf(file, MAX_BYTES.config);
   try {
     return parse(text) as unknown;
   } catch (cause) {
@@ -123,16 +123,16 @@ function userOf(user: User, folder: string): KubeUser {
   const keyPem = dataOrFile(user['client-key-data'], user['client-key'], folder);
   if (certPem !== undefined && keyPem !== undefined) return { by: 'certificate', certPem, keyPem };
   const way = ['exec', 'auth-provider', 'username'].find((key) => key in user);
-  return { by: 'other', way: way ?? 'no token and no client certificate' };
+  return { by: 'unsupported', method: way ?? 'no token and no client certificate' };
 }
 
 /** Returns the text of a member with base64 data, or of the file that the other member names. */
 function dataOrFile(data: string | undefined, file: string | undefined, folder: string): string | undefined {
   if (data !== undefined) return Buffer.from(data, 'base64').toString();
-  return file === undefined ? undefined : contentOf(resolve(folder, file), MOST_BYTES.certificates);
+  return file === undefined ? undefined : contentOf(resolve(folder, file), MAX_BYTES.certificates);
 }
 
-function contentOf(file: string, maxBytes: number = MOST_BYTES.secret): string {
+function contentOf(file: string, maxBytes: number = MAX_BYTES.secret): string {
   try {
     return readPipeOrFile(file, maxBytes).toString();
   } catch (cause) {

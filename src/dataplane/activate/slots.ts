@@ -7,7 +7,7 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 import { sha256 } from './image-digest.js';
 
-/** The largest epoch. The next higher bit is `JUDGE_AGAIN` in the judgement of a flow. */
+/** The largest epoch. The next higher bit is `RECLASSIFY` in the judgement of a flow. */
 const MAX_EPOCH = 0x3fff_ffff;
 /**
  * Offsets of the fields of `struct active` of `bpf/weir.h`, in 32-bit words; `bytes` is the size of the
@@ -31,6 +31,8 @@ export const ACTIVE = {
 export class Slots {
   readonly #programFd: number;
   readonly #active: MappedMemory;
+  /** The first cache line of each slot, from its first use on. */
+  readonly #headers: [MappedLines?, MappedLines?] = [];
   readonly #directUntil: BigUint64Array;
   #staged = false;
   /**
@@ -127,6 +129,9 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.awaitIdle();
+    // `flip` and `enforced` need both, and must not fail after the commit.
+    this.#header(0);
+    this.#header(1);
     this.#mapped(this.idleSlot * this.slotLines, image.lines, (words) => {
       words.set(image.words);
       words[HEADER.generationLow] = generation % 0x1_0000_0000;
@@ -143,17 +148,16 @@ export class Slots {
    * Puts the filled slot in force by one atomic store of the active word. Returns the new epoch, and the time
    * since when the kernel enforces the generation. A generation that is already in force, for example after
    * a restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
-   * also if it is in force in the predecessor.
+   * also if it is in force in the predecessor. Maps no memory, because the kernel can refuse a mapping, and
+   * the write is stored already.
    */
   flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
     if (!this.#staged) throw new Error('nothing is staged');
     const epoch = this.nextEpoch;
-    const sinceMs = this.#mapped(this.idleSlot * this.slotLines, 1, (words) => {
-      const since = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
-      words[HEADER.sinceLow] = since % 0x1_0000_0000;
-      words[HEADER.sinceHigh] = Math.floor(since / 0x1_0000_0000);
-      return since;
-    });
+    const words = this.#header(this.idleSlot);
+    const sinceMs = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
+    words[HEADER.sinceLow] = sinceMs % 0x1_0000_0000;
+    words[HEADER.sinceHigh] = Math.floor(sinceMs / 0x1_0000_0000);
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
     Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
     this.#staged = false;
@@ -262,6 +266,7 @@ export class Slots {
   }
 
   unmap(): void {
+    for (const header of this.#headers) header?.memory.unmap();
     this.#active.unmap();
   }
 
@@ -270,15 +275,17 @@ export class Slots {
    * keep both slots mapped would add their size to the resident memory: 64 MiB for 100,000 rules.
    */
   #mapped<T>(line: number, lines: number, use: (words: Uint32Array) => T): T {
-    const from = line * LINE_BYTES;
-    const before = from % PAGE_BYTES;
-    const bytes = before + lines * LINE_BYTES;
-    const memory = new MappedMemory('program', this.#programFd, bytes, { offset: from - before });
+    const { memory, words } = mapLines(this.#programFd, line, lines);
     try {
-      return use(memory.words.subarray(before / 4));
+      return use(words);
     } finally {
       memory.unmap();
     }
+  }
+
+  #header(slot: 0 | 1): Uint32Array {
+    this.#headers[slot] ??= mapLines(this.#programFd, slot * this.slotLines, 1);
+    return this.#headers[slot].words;
   }
 
   #word(): number {
@@ -288,15 +295,24 @@ export class Slots {
   #headerInForce(): (Enforced & { base: number; lines: number }) | null {
     const word = this.#word();
     if (word === 0) return null;
-    const base = (word & 1) * this.slotLines;
+    const words = this.#header((word & 1) === 0 ? 0 : 1);
     // The first five 32-bit words of an image have the same meaning in every layout version. So this code can
     // also read the image of an earlier build.
-    return this.#mapped(base, 1, (words) => {
-      const [magic, , lines = 0] = words;
-      if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
-      return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
-    });
+    const [magic, , lines = 0] = words;
+    if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
+    const base = (word & 1) * this.slotLines;
+    return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
   }
+}
+
+type MappedLines = { readonly memory: MappedMemory; readonly words: Uint32Array };
+
+/** Maps cache lines of the map `program` into memory. A mapping begins at a page. */
+function mapLines(fd: number, line: number, lines: number): MappedLines {
+  const from = line * LINE_BYTES;
+  const before = from % PAGE_BYTES;
+  const memory = new MappedMemory('program', fd, before + lines * LINE_BYTES, { offset: from - before });
+  return { memory, words: memory.words.subarray(before / 4) };
 }
 
 function generationIn(header: Uint32Array): number {

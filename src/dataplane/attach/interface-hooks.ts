@@ -17,9 +17,12 @@ class UnsupportedInterface extends Error {
   override readonly name = 'UnsupportedInterface';
   readonly code = 'unsupported_interface';
   constructor(readonly interfaceName: string) {
-    super(`${interfaceName} is not an Ethernet interface; the datapath supports only Ethernet`);
+    super(notEthernet(interfaceName));
   }
 }
+
+export const notEthernet = (name: string): string =>
+  `${name} is not an Ethernet interface; the datapath supports only Ethernet`;
 
 /** File descriptors of the BPF programs for the ingress hook and for the egress hook. */
 export type HookPrograms = Readonly<Record<Direction, number>>;

@@ -1,12 +1,11 @@
 import { readFileSync, statSync } from 'node:fs';
-
-export type LockHolder = { readonly pid: number; readonly command: string };
+import { type Process, processOf } from '#libc/proc-sockets.js';
 
 /**
  * Returns the process that holds a `flock` lock on the file at `path`; undefined if no process holds a lock,
  * or `/proc/locks` does not show the process.
  */
-export function lockHolder(path: string): LockHolder | undefined {
+export function lockHolder(path: string): Process | undefined {
   const { dev, ino } = statSync(path);
   const major = (dev >> 8) & 0xfff;
   const minor = (dev & 0xff) | ((dev >> 12) & 0xf_ff00);
@@ -15,16 +14,8 @@ export function lockHolder(path: string): LockHolder | undefined {
   for (const line of readFileSync('/proc/locks', 'utf8').split('\n')) {
     const [, kind, , , pid = '', locked] = line.trim().split(/\s+/);
     if (kind === 'FLOCK' && locked === file && Number(pid) > 0) {
-      return { pid: Number(pid), command: commandOf(Number(pid)) };
+      return processOf(Number(pid));
     }
   }
   return undefined;
-}
-
-function commandOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
-  } catch {
-    return '';
-  }
 }

@@ -1,6 +1,9 @@
 import { closeSync, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
+import { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
+import type { Process } from '#libc/proc-sockets.js';
 import { lockHolder } from './lock-holder.js';
+import { NamespaceLock, namespaceLockHolder } from './namespace-lock.js';
 
 const LOCK_EXCLUSIVE = 2;
 const LOCK_NONBLOCKING = 4;
@@ -27,13 +30,20 @@ export function networkNamespace(): string {
 }
 
 /**
- * Two `flock` locks, on the file of the network namespace and on the pin folder. With them, no other Weir
+ * Two locks: one of the network namespace, and a `flock` lock on the pin folder. With them, no other Weir
  * process polices the namespace or uses the pin path. The kernel releases the locks when the process ends.
  */
 export class Ownership {
-  readonly #fds = new Map<string, number>();
+  readonly #namespace: NamespaceLock;
+  #fd: number | undefined;
 
-  constructor(readonly pinPath: string) {}
+  /** `descriptors` gets the descriptor of the lock that Node does not close at the end of a thread. */
+  constructor(
+    readonly pinPath: string,
+    descriptors = new Descriptors(),
+  ) {
+    this.#namespace = new NamespaceLock(descriptors);
+  }
 
   /**
    * Locks the network namespace, calls `prepare`, which must create the pin folder, and locks the pin folder.
@@ -41,11 +51,11 @@ export class Ownership {
    * the last call, locks the new folder.
    */
   take(prepare: () => void): void {
-    const isNew = this.#fds.size === 0;
+    const isNew = !this.#namespace.isHeld;
     try {
-      this.#lock(NETWORK_NAMESPACE, 'polices this network namespace');
+      if (!this.#namespace.take()) throw otherProcess(namespaceLockHolder(), 'polices this network namespace');
       prepare();
-      this.#lock(this.pinPath, `uses the pins in ${this.pinPath}`);
+      this.#lockPins();
     } catch (error) {
       if (isNew) this.release();
       throw error;
@@ -53,29 +63,32 @@ export class Ownership {
   }
 
   release(): void {
-    for (const fd of this.#fds.values()) closeSync(fd);
-    this.#fds.clear();
+    this.#namespace.release();
+    this.#closePins();
   }
 
-  #lock(path: string, does: string): void {
-    const held = this.#fds.get(path);
-    if (held !== undefined) {
-      if (isSame(held, path)) return;
-      closeSync(held);
-      this.#fds.delete(path);
-    }
-    const fd = openSync(path, 'r');
-    this.#fds.set(path, fd);
-    if (libc.flock(fd, LOCK_EXCLUSIVE | LOCK_NONBLOCKING) === 0) return;
-    closeSync(fd);
-    this.#fds.delete(path);
-    const holder = lockHolder(path);
-    const [who, how] =
-      holder === undefined
-        ? ['another process', '']
-        : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
-    throw new OtherProcess(`${who} ${does}: stop that process first${how}`);
+  #lockPins(): void {
+    const { pinPath } = this;
+    if (this.#fd !== undefined && isSame(this.#fd, pinPath)) return;
+    this.#closePins();
+    this.#fd = openSync(pinPath, 'r');
+    if (libc.flock(this.#fd, LOCK_EXCLUSIVE | LOCK_NONBLOCKING) === 0) return;
+    this.#closePins();
+    throw otherProcess(lockHolder(pinPath), `uses the pins in ${pinPath}`);
   }
+
+  #closePins(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+}
+
+function otherProcess(holder: Process | undefined, does: string): OtherProcess {
+  const [process, how] =
+    holder === undefined
+      ? ['another process', '']
+      : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
+  return new OtherProcess(`${process} ${does}: stop that process first${how}`);
 }
 
 function isSame(fd: number, path: string): boolean {

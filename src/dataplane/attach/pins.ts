@@ -31,7 +31,8 @@ export class Pins {
         throw new Error(`${this.path} is not in a BPF file system`);
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
-    mkdirSync(this.links, { recursive: true });
+    // Another user that can open the folder can take its lock.
+    mkdirSync(this.links, { recursive: true, mode: 0o700 });
     // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface index
     // alone. Rename such pins to the present form.
     for (const name of readdirSync(this.links)) {

@@ -73,16 +73,22 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
 
 /**
  * Returns true if only the kernel can describe the layout of the pinned maps in force, because they have no
- * map `layouts`. Builds up to layout version 5 did not pin this map.
+ * map `layouts`. Builds up to layout version 5 did not pin this map. False for pins of another user: the unit
+ * of a node gives them to its user at the start.
  */
 function lacksLayouts(pinPath: string): boolean {
-  return mapSetsIn(pinPath).some((set) => {
-    try {
-      return set.word() !== 0 && !set.has('layouts');
-    } finally {
-      set.close();
-    }
-  });
+  try {
+    return mapSetsIn(pinPath).some((set) => {
+      try {
+        return set.word() !== 0 && !set.has('layouts');
+      } finally {
+        set.close();
+      }
+    });
+  } catch (failure) {
+    if ((failure as NodeJS.ErrnoException).code === 'EACCES') return false;
+    throw failure;
+  }
 }
 
 function loads(load: () => unknown): boolean {

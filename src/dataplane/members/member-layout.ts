@@ -1,9 +1,13 @@
+import { CLOSED_MEMBER } from '#contracts/membership.js';
+
 /**
  * Constants of the BPF maps `members` and `member_sets`; they must equal those in `bpf/classify/members.h`. A
  * test compares the struct sizes and field offsets with the BTF of the BPF object.
  */
 export const MEMBER_LINE = { words: 16, longs: 8 } as const;
+/** Members in one cache line. */
 export const MEMBER_PLACES = 7;
+/** Cache lines that a search reads, from the home line. */
 export const MEMBER_PROBES = 8;
 /**
  * Offsets of the fields of `struct member_line` in a cache line: in 32-bit words, but `members` in 64-bit
@@ -19,7 +23,7 @@ export const INCOMPLETE = 5;
 export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
 
 /** The number that no set has. A member with this number has no allow rule of a group with selectors. */
-export const CLOSED_SET = 0xffff_ffff;
+export const CLOSED_SET = CLOSED_MEMBER.number;
 
 /** The number of addresses for which the map `members` has room in any case. */
 const MEMBER_CAPACITY = 1 << 17;

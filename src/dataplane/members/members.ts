@@ -126,7 +126,8 @@ export class Members {
     this.#leaving.delete(address);
     const set = this.#named.get(named);
     const before = this.#table.numberOf(address);
-    // No change names `CLOSED_MEMBER`. Any other set without a name is a fault of the sender: closed too.
+    // `#named` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is a
+    // fault of the sender. Both are closed.
     const number = named === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.numberOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
     if (set !== undefined && number === CLOSED_SET) this.#beginWait(address, set);

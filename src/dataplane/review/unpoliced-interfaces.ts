@@ -3,11 +3,8 @@ import type { Interface } from '#dataplane/attach/interfaces.js';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
 import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
-
-/**
- * Maximum number of interface names in one warning; the warning gives only the count of further interfaces.
- */
-const MOST_NAMES = 5;
+import { listed } from './listed-names.js';
+import { isCutOff } from './tagged-frames.js';
 
 /**
  * Returns a list with at most one warning. The warning names the interfaces that Weir does not police
@@ -15,19 +12,19 @@ const MOST_NAMES = 5;
  */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
   const candidates = links.filter(
-    ({ name, ifindex, master, isUp, isLoopback }) =>
-      isUp && !isLoopback && master === 0 && !policed.some((found) => found.ifindex === ifindex) && forwards(name),
+    (link) =>
+      link.isUp &&
+      !link.isLoopback &&
+      link.master === 0 &&
+      !policed.some(({ ifindex }) => ifindex === link.ifindex) &&
+      !isCutOff(link, policed) &&
+      forwards(link.name),
   );
   if (candidates.length === 0) return [];
   const addressed = interfaceAddresses();
-  const names = candidates
-    .filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex))
-    .map(({ name }) => name)
-    .toSorted();
+  const names = candidates.filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex)).map(({ name }) => name);
   if (names.length === 0) return [];
-  const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
-  const listed = `${names.slice(0, MOST_NAMES).join(', ')}${more}`;
-  return [`the node forwards packets from ${listed} without a policy: dataplane.interfaces does not contain it`];
+  return [`the node forwards packets from ${listed(names)} without a policy: dataplane.interfaces does not contain it`];
 }
 
 function forwards(name: string): boolean {

@@ -3,7 +3,7 @@ import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath.js'
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
 import { matchesInterface } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { type LockHolder, lockHolder } from '#dataplane/attach/lock-holder.js';
+import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
@@ -16,6 +16,7 @@ import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
 import { guardOf } from '#dataplane/translation/translation.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
+import type { Process } from '#libc/proc-sockets.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 
 /**
@@ -28,7 +29,7 @@ export type DataplaneStatus = {
    * The Weir process that uses the pin path; null if no process runs. Without a process, the datapath still
    * enforces the last policy.
    */
-  readonly owner: LockHolder | null;
+  readonly owner: Process | null;
   readonly hooks: readonly HookStatus[];
   /**
    * Configured interface names that no interface has, and interfaces that match a configured name but have

@@ -6,17 +6,19 @@ import {
   type EventsWanted,
   type FlowFilter,
   type FlowQuery,
+  type MachineCheck,
   NO_EVENTS,
 } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { EventSource } from '#contracts/event-source.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import {
   DatapathFailure,
   type DatapathRequests,
+  deserializeError,
   type FromDatapath,
-  receive,
   type SentError,
   type WorkerInput,
 } from './datapath-messages.js';
@@ -35,6 +37,11 @@ export type BegunDatapath = Datapath & {
    * is none, or if the datapath could not be opened.
    */
   readonly found: Promise<Adoption['inForce']>;
+  /**
+   * Returns what keeps this machine from enforcing the options. Loads the BPF programs, and frees them again.
+   * Attaches and pins nothing, so a running node is not disturbed.
+   */
+  check(): Promise<MachineCheck>;
 };
 
 /**
@@ -74,7 +81,8 @@ class DatapathThread implements BegunDatapath {
   begin(): void {
     const thread = this.#running();
     const begun = { probed: thread.request('probe', []), opened: thread.request('openIfSupported', []) };
-    // `probe` and `open` return these failures. Without this line, a failure before would end the process.
+    // `probe` and `open` return these failures. Without this line, an earlier failure would be an unhandled
+    // rejection, which ends the process.
     for (const done of Object.values(begun)) done.catch(() => this.#resolveFound(null));
     this.#begun = begun;
   }
@@ -87,6 +95,7 @@ class DatapathThread implements BegunDatapath {
     return begun?.opened ?? this.#running().request('open', []);
   }
 
+  check = (): Promise<MachineCheck> => this.#running().request('check', []);
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
   review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
   flip = (): ReturnType<Datapath['flip']> => this.#running().request('flip', []);
@@ -154,7 +163,7 @@ class DatapathThread implements BegunDatapath {
     // Request a new event source: the previous consumer of events may have ended, and then the ports of its
     // source are closed. If the thread dies during the request, the next thread sends a new source without a
     // request.
-    void this.#thread?.request('tellEvents', []).catch(() => {});
+    void this.#thread?.request('renewEventSource', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
@@ -184,9 +193,11 @@ class DatapathThread implements BegunDatapath {
   }
 
   #begin(): Thread {
+    const descriptors = new Descriptors();
     const workerData: WorkerInput = {
       options: this.#options,
       eventsWanted: this.#eventsWanted,
+      descriptors: descriptors.shared,
     };
     const given = {
       entry: 'node/datapath.worker.cjs',
@@ -208,7 +219,9 @@ class DatapathThread implements BegunDatapath {
         this.#drop();
         this.#tell({ type: 'worker_died', reason });
       },
-      requestError: (sent) => receive(sent as SentError),
+      // The lock of a thread that died would refuse the next thread.
+      exited: () => descriptors.closeAll(),
+      requestError: (sent) => deserializeError(sent as SentError),
       terminationError: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
     });
   }

@@ -12,17 +12,18 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { WorkerServer } from '#threads/worker-server.js';
-import { type DatapathRequests, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
+import { type DatapathRequests, type FromDatapath, serializeError, type WorkerInput } from './datapath-messages.js';
 import { LocalDatapath } from './local-datapath.js';
 
 const WATCH_INTERVAL_MS = 1_000;
 const SWEEP_INTERVAL_MS = 1_000;
 
 const parent = new WorkerServer<DatapathRequests, never, FromDatapath>('the datapath');
-const { options, eventsWanted } = workerData as WorkerInput;
-const datapath = new LocalDatapath(options);
+const { options, eventsWanted, descriptors } = workerData as WorkerInput;
+const datapath = new LocalDatapath(options, new Descriptors(descriptors));
 datapath.setEventsWanted(eventsWanted);
 let kernelWatch: KernelWatch | undefined;
 /**
@@ -63,7 +64,7 @@ function attach(): readonly Attachment[] {
   try {
     return datapath.attach();
   } finally {
-    look({ links: true, guard: false, others: false });
+    look({ links: true, guard: false, thirdPartyHooks: false });
   }
 }
 
@@ -71,11 +72,11 @@ function police(interfaces: readonly string[]): readonly Attachment[] | null {
   try {
     return datapath.police(interfaces);
   } finally {
-    look({ links: true, guard: false, others: false });
+    look({ links: true, guard: false, thirdPartyHooks: false });
   }
 }
 
-function tellEvents(): void {
+function renewEventSource(): void {
   if (kernelWatch === undefined) return;
   endKernelWatch();
   beginKernelWatch();
@@ -171,6 +172,7 @@ parent.serve(
     probe,
     open,
     openIfSupported,
+    check: () => datapath.check(),
     attach,
     police,
     review: () => datapath.review(),
@@ -191,7 +193,7 @@ parent.serve(
     flows: (query) => datapath.flows(query),
     cutFlows: (query) => datapath.cutFlows(query),
     setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),
-    tellEvents,
+    renewEventSource,
     close: () => {
       endKernelWatch();
       // Read the messages that still wait in the ports, so that the hits that other threads sent before
@@ -202,13 +204,13 @@ parent.serve(
   },
   undefined,
   {
-    failureOf: send,
+    failureOf: serializeError,
     urgent: {
       changeMembers: (reply, change) => datapath.memberChanges.change(change, reply),
       replaceMembers: (reply, list) => datapath.memberChanges.replace(list, reply),
     },
     replied: (what) => {
-      if (what === 'flip') datapath.settle();
+      if (what === 'flip') datapath.flushAfterFlip();
     },
   },
 );

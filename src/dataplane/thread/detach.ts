@@ -23,6 +23,7 @@ export type Detached = {
 /**
  * Removes Weir's hooks, pins, guard and routing rule, and empties the boot file of the guard, so that no
  * policy applies on the node any more (D20). Throws `OtherProcess` while a Weir process uses the pin path.
+ * `deploy/debian/postrm` does the same in shell after the package was removed: change both.
  */
 export function detach(pinPath: string, bootFile?: string): Detached {
   const pins = new Pins(pinPath);

@@ -6,6 +6,7 @@ import { Forwarding } from '#dataplane/forwarding/forwarding.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { Translation } from '#dataplane/translation/translation.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
+import type { Descriptors } from '#libc/descriptors.js';
 import { objectOptions } from './object-options.js';
 
 /** The parts of the kernel's state that a datapath changes, also before it is open. */
@@ -19,7 +20,7 @@ export type KernelParts = {
   readonly translation: Translation;
 };
 
-export function kernelParts(options: DatapathOptions): KernelParts {
+export function kernelParts(options: DatapathOptions, descriptors: Descriptors): KernelParts {
   const pins = new Pins(options.pinPath);
   const hooks = new Hooks(options, pins);
   const guard = new Guard(options);
@@ -27,7 +28,7 @@ export function kernelParts(options: DatapathOptions): KernelParts {
   return {
     objectOptions: objectOptions(options),
     pins,
-    ownership: new Ownership(options.pinPath),
+    ownership: new Ownership(options.pinPath, descriptors),
     hooks,
     guard,
     forwarding,

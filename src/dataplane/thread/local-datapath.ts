@@ -12,6 +12,7 @@ import {
   type HitQuery,
   type HitReport,
   type Learned,
+  type MachineCheck,
   type Missing,
   NO_EVENTS,
   ProofFailed,
@@ -27,6 +28,8 @@ import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { DestinationTranslation } from '#contracts/translation.js';
+import { notEthernet } from '#dataplane/attach/interface-hooks.js';
+import { isEthernet } from '#dataplane/attach/interfaces.js';
 import { probe } from '#dataplane/attach/probe.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
@@ -35,13 +38,16 @@ import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 import { Lines } from '#dataplane/image/cache-lines.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+
 import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
+import { refusalOf } from '#dataplane/object/trial-load.js';
 import { arrivalOf } from '#dataplane/review/arrival.js';
 import { destinationTranslationOf, withTranslations } from '#dataplane/translation/shown-translation.js';
 import { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
+import { Descriptors } from '#libc/descriptors.js';
 import { InterfacePolicing } from './interface-policing.js';
 import { KernelChanges } from './kernel-changes.js';
 import { type KernelParts, kernelParts } from './kernel-parts.js';
@@ -86,9 +92,10 @@ export class LocalDatapath {
    */
   announce: (placed: FlippedRuleNames) => void = () => {};
 
-  constructor(options: DatapathOptions) {
+  /** `descriptors` gets the descriptors that another thread must close if this thread dies. */
+  constructor(options: DatapathOptions, descriptors = new Descriptors()) {
     this.#options = options;
-    this.#kernel = kernelParts(options);
+    this.#kernel = kernelParts(options, descriptors);
     this.#changes = new KernelChanges(this.#kernel, options);
     this.#policing = new InterfacePolicing(this.#kernel, this.#changes, options.markMask);
     const { countedGroups = 0 } = options;
@@ -97,6 +104,21 @@ export class LocalDatapath {
 
   probe(): Missing[] {
     return probe(this.#kernel.objectOptions.objectPath, this.#kernel.pins.path);
+  }
+
+  /** See `BegunDatapath.check`. */
+  check(): MachineCheck {
+    const missing = this.probe();
+    if (missing.length > 0) return { missing, faults: [], warnings: [] };
+    const { objectOptions, forwarding, hooks } = this.#kernel;
+    const refused = refusalOf(objectOptions, forwarding.translates());
+    if (refused !== null) {
+      const sentence = `The kernel refuses the programs of the datapath: ${refused}.`;
+      return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
+    }
+    const { faults, warnings } = this.review();
+    const unsupported = hooks.interfaces().policed.flatMap(({ name }) => (isEthernet(name) ? [] : notEthernet(name)));
+    return { missing, faults: [...unsupported, ...faults], warnings };
   }
 
   open(): Adoption {
@@ -192,14 +214,14 @@ export class LocalDatapath {
     const open = this.#opened();
     const { upgrade, trafficStatistics } = open;
     const { slots, grants, members } = upgrade.loaded;
-    const changesHands = upgrade.awaitsFlip;
-    if (slots.epoch === 0 && !changesHands) {
+    const isTakeover = upgrade.awaitsFlip;
+    if (slots.epoch === 0 && !isTakeover) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
     const flipped = flipProgram({ slots, grants, members, trafficStatistics }, upgrade.enforced());
-    if (changesHands) this.#policing.completeTakeover(open);
+    if (isTakeover) this.#policing.completeTakeover(open);
     return flipped;
   }
 
@@ -207,7 +229,7 @@ export class LocalDatapath {
    * Waits for grace periods and flushes counters after a flip. Otherwise the next `stage` would have to do
    * this while a client waits for its policy write.
    */
-  settle(): void {
+  flushAfterFlip(): void {
     try {
       this.#open?.trafficStatistics.flushIdleSlot();
       this.#open?.loaded.routes.look();
@@ -323,7 +345,7 @@ export class LocalDatapath {
   }
 
   /** Reads the given kinds of kernel state, and returns the changes since the last call. */
-  look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
+  look(at: KernelNotifications = { links: true, guard: true, thirdPartyHooks: true }): DatapathChange[] {
     return this.#open === undefined ? [] : this.#changes.look(this.#open, at);
   }
 

@@ -20,12 +20,12 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     servicePlane: options.servicePlane,
     direct: isDirect,
     fibFlags: fibFlags(),
-    // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
-    // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
-    // copy is made if that check is off.
     translated: options.translated ?? [],
     readsConntrack: options.readsConntrack ?? hasConntrackLookup(),
     judges: hasNetfilterPrograms(),
+    // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
+    // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no
+    // copy is made if that check is off.
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,

@@ -1,14 +1,13 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { End, Translation } from '#contracts/translation.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { attributesIn, NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST, viewOf } from '#libc/netlink.js';
+import { attribute, attributesIn, NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST, viewOf } from '#libc/netlink.js';
 
 const SUBSYSTEM = 1 << 8; // NFNL_SUBSYS_CTNETLINK
 const NEW = SUBSYSTEM | 0; // IPCTNL_MSG_CT_NEW
 const GET = SUBSYSTEM | 1; // IPCTNL_MSG_CT_GET
 /** A `struct nfgenmsg` for IPv4: family, version, and two bytes of resource id. */
 const HEADER = Uint8Array.of(2, 0, 0, 0);
-const NLA_F_NESTED = 0x8000;
 const CTA = { original: 1, reply: 2, status: 3 } as const;
 const CTA_TUPLE = { ip: 1, protocol: 2 } as const;
 const CTA_IP = { source: 1, destination: 2 } as const;
@@ -159,16 +158,6 @@ function tupleIn(tuple: Uint8Array | undefined): Tuple | null {
     destination: { address: viewOf(destination).getUint32(0), port: port(CTA_PROTO.destinationPort) },
     icmpType: l4.get(CTA_PROTO.icmpType)?.at(0) ?? 0,
   };
-}
-
-/** Encodes a netlink attribute. With several parts, the attribute is nested. */
-function attribute(type: number, ...parts: readonly Uint8Array[]): Buffer {
-  const value = Buffer.concat(parts);
-  const encoded = Buffer.alloc(4 + ((value.length + 3) & ~3));
-  encoded.writeUInt16LE(4 + value.length, 0);
-  encoded.writeUInt16LE(parts.length > 1 ? type | NLA_F_NESTED : type, 2);
-  encoded.set(value, 4);
-  return encoded;
 }
 
 function number16(value: number): Buffer {

@@ -40,6 +40,11 @@ export class Upgrade {
   #present: Successor;
   #inheritance: Inheritance;
   /**
+   * The generation of the datapath that was in force when this object was created; null if there was none.
+   * Read at once, because a flip must not map memory.
+   */
+  readonly #enforcedBefore: Enforced | null;
+  /**
    * The copy of the hits of the earlier datapath. At the end of the takeover, its method `finish` adds the
    * hits that were counted after the copy.
    */
@@ -61,6 +66,7 @@ export class Upgrade {
     this.#inheritance = inheritance;
     this.#isNew = isNew;
     this.adopted = inheritance.inForce !== undefined;
+    this.#enforcedBefore = inheritance.inForce?.inspect((slots) => slots.enforced()) ?? null;
     if (bridge !== undefined) {
       this.#hits = this.#inheritHits();
       this.#inheritGrants();
@@ -94,8 +100,7 @@ export class Upgrade {
 
   /** Returns the generation by which the datapath classifies packets now; null if no policy is in force. */
   enforced(): Enforced | null {
-    if (!this.awaitsFlip) return this.loaded.slots.enforced();
-    return this.#inheritance.inForce?.inspect((slots) => slots.enforced()) ?? null;
+    return this.awaitsFlip ? this.#enforcedBefore : this.loaded.slots.enforced();
   }
 
   /** Like `enforced`, with the digest of the image. */

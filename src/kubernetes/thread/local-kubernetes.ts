@@ -58,7 +58,7 @@ export class LocalKubernetes {
   #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
   #isBegun = false;
-  /** Undefined until the first call of `use`. */
+  /** Undefined until the first call of `setIntegrations`. */
   #used: readonly WatchedIntegration[] | undefined;
   /** The selectors of the policy in force, and of the last call of `membership`. Undefined before. */
   #inForce: readonly Selector[] | undefined;
@@ -80,7 +80,7 @@ export class LocalKubernetes {
   }
 
   /** Takes a part of the objects in the store. */
-  store(records: readonly StoredObject[]): void {
+  restorePart(records: readonly StoredObject[]): void {
     this.#stored.add(records);
   }
 
@@ -90,20 +90,26 @@ export class LocalKubernetes {
     this.#begin();
   }
 
-  use(integrations: readonly WatchedIntegration[]): void {
+  setIntegrations(integrations: readonly WatchedIntegration[]): void {
     this.#used = integrations;
     if (this.#isBegun) this.#useNow(integrations);
     else this.#begin();
   }
 
-  name(selectors: readonly Selector[]): void {
+  setSelectors(selectors: readonly Selector[]): void {
     this.#inForce = selectors;
-    this.#rename();
+    this.#selectorsChanged();
   }
 
-  propose(selectors: readonly Selector[]): void {
+  setProposedSelectors(selectors: readonly Selector[]): void {
     this.#proposed = selectors;
-    this.#rename();
+    this.#selectorsChanged();
+  }
+
+  release(): void {
+    if (this.#proposed === undefined) return;
+    this.#proposed = undefined;
+    this.#selectorsChanged();
   }
 
   taken(): void {
@@ -111,9 +117,9 @@ export class LocalKubernetes {
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
-    this.propose(selectors);
+    this.setProposedSelectors(selectors);
     await this.#resolved(selectors, withinMs);
-    // Without the integrations, a first message would take all members of an earlier process.
+    // Before the integrations are known, a first message would remove all members of an earlier process.
     if (!this.#isBegun) return NOTHING_LISTED;
     // After this time, members of other integrations must not wait for an integration without a list.
     this.#messages.open();
@@ -170,7 +176,7 @@ export class LocalKubernetes {
     this.#restore(name, integration);
     integration.subscription = watchIntegration<KubernetesObject>(
       integration.targets,
-      (kind) => (value) => this.#reader.read(`${kind}s`, value),
+      (resource) => (value) => this.#reader.read(resource, value),
       this.#options.times,
     ).subscribe({
       next: (event) => {
@@ -216,8 +222,8 @@ export class LocalKubernetes {
     return [...new Map(all.map((selector) => [selector.key, selector])).values()];
   }
 
-  #rename(): void {
-    this.#memberships.name(this.#selectors());
+  #selectorsChanged(): void {
+    this.#memberships.setSelectors(this.#selectors());
     if (this.#isBegun) this.#retarget();
     this.#changed();
   }
@@ -244,7 +250,7 @@ export class LocalKubernetes {
   }
 
   #changed(): void {
-    if (this.#isNamed) {
+    if (this.#hasInputs) {
       if (this.#areListed()) this.#messages.open();
       else
         this.#firstMessage ??= setTimeout(
@@ -257,15 +263,14 @@ export class LocalKubernetes {
   }
 
   /** Whether the integrations and the selectors are known. */
-  get #isNamed(): boolean {
+  get #hasInputs(): boolean {
     return this.#isBegun && (this.#inForce ?? this.#proposed) !== undefined;
   }
 
   /**
-   * Whether the objects of each integration are known, so that the first message replaces no member too
-   * early. Otherwise addresses would lose their owners, and deny rules by selectors that the program in force
-   * has resolved would no longer match them. But an integration that never has a list must not keep the
-   * changes of the others from the kernel.
+   * Whether each integration has its objects. A first message without them would remove members that deny
+   * rules of the program in force still need. `FIRST_MESSAGE_MS` bounds the wait for an integration that
+   * never has a list.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import type { ApiServer } from '../api-client.js';
 import type { IntegrationTarget } from '../integration-watch.js';
 
@@ -9,8 +9,9 @@ import type { IntegrationTarget } from '../integration-watch.js';
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /**
- * Returns the API server of an integration. The key of the cluster is a digest of the address and the CA: two
- * clusters can have the same address, and a cluster has other versions after it was made again.
+ * Returns the API server of an integration. `cluster` is a digest of the address and the CA, or of the
+ * address alone with `in_cluster`. Two clusters can have the same address. A cluster that was created again
+ * counts its resource versions from the start.
  */
 export function watchedServer(
   { access }: WatchedIntegration,
@@ -35,8 +36,8 @@ function inCluster(folder: string): ApiServer {
     credentials: async () => {
       if (host === undefined) throw new Error('KUBERNETES_SERVICE_HOST is not set: Weir does not run in a cluster');
       const [ca, token] = await Promise.all([
-        readBounded(join(folder, 'ca.crt'), MOST_BYTES.certificates),
-        readBounded(join(folder, 'token'), MOST_BYTES.secret),
+        readBounded(join(folder, 'ca.crt'), MAX_BYTES.certificates),
+        readBounded(join(folder, 'token'), MAX_BYTES.secret),
       ]);
       return { caPem: ca.toString('utf8'), token: token.toString('utf8').trim() };
     },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fieldSelectorOf, nameOf, pathOf, scopesOf, type Wanted } from '#kubernetes/scopes.js';
+import { fieldSelectorOf, nameOf, pathOf, scopesOf, type Wanted } from '#kubernetes/watch-scopes.js';
 
 const wanted = (more: Partial<Wanted>): Wanted => ({
   ...{ pods: new Set<string>(), nodes: false, namespaces: false, node: null },

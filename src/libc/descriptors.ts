@@ -1,4 +1,4 @@
-import { libc } from '#libc/libc.js';
+import { libc } from './libc.js';
 
 /**
  * The size of the array of recorded descriptors: one byte for each descriptor that a process can have

@@ -1,0 +1,91 @@
+import { readFileSync } from 'node:fs';
+import { lacking } from '#libc/capabilities.js';
+import type { Descriptors } from '#libc/descriptors.js';
+import { KernelFailure } from '#libc/kernel-failure.js';
+import { attribute, NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
+import { netlinkSockets, type Process, processOf, processOfSocket } from '#libc/proc-sockets.js';
+
+/** The number of the group. Weir's routing rule and routing table have the same number. */
+const GROUP = 8353;
+const CONFIGURE = (4 << 8) | 1; // NFNL_SUBSYS_ULOG, NFULNL_MSG_CONFIG
+const CFG_CMD = 1; // NFULA_CFG_CMD
+const BIND = 1; // NFULNL_CFG_CMD_BIND
+const GROUPS = '/proc/thread-self/net/netfilter/nfnetlink_log';
+const [EPERM, EINVAL] = [1, 22];
+
+/**
+ * The lock of a network namespace: the group 8353 of netfilter's packet log (nfnetlink_log), to which no rule
+ * logs. The kernel binds a group to one socket, requires CAP_NET_ADMIN for it, and frees the group when that
+ * socket is closed. So any end of the process releases the lock. A lock on the file of the namespace in /proc
+ * would not do: any process of the namespace can open the file, and so take the lock.
+ */
+export class NamespaceLock {
+  #socket: NetlinkSocket | undefined;
+
+  constructor(private readonly descriptors: Descriptors) {}
+
+  get isHeld(): boolean {
+    return this.#socket !== undefined;
+  }
+
+  /** Returns false if another process has the lock. */
+  take(): boolean {
+    if (this.isHeld) return true;
+    const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+    const errno = socket.request(CONFIGURE, bindRequest());
+    if (errno === 0) {
+      this.#socket = socket;
+      this.descriptors.hold(socket.fd);
+      return true;
+    }
+    socket.close();
+    if (errno === EPERM && !lacking(['CAP_NET_ADMIN']).includes('CAP_NET_ADMIN')) return false;
+    const module = errno === EINVAL ? ' by nfnetlink_log, which this kernel lacks' : '';
+    throw new KernelFailure(`lock the network namespace${module}`, errno);
+  }
+
+  release(): void {
+    if (this.#socket === undefined) return;
+    this.descriptors.release(this.#socket.fd);
+    this.#socket.close();
+    this.#socket = undefined;
+  }
+}
+
+/** A `struct nfgenmsg` with the number of the group in network byte order, and the command. */
+function bindRequest(): Buffer {
+  const header = Buffer.alloc(4);
+  header.writeUInt16BE(GROUP, 2);
+  return Buffer.concat([header, attribute(CFG_CMD, Uint8Array.of(BIND))]);
+}
+
+/**
+ * Returns the process that has the lock of this thread's network namespace; undefined if there is none, or if
+ * it cannot be found.
+ */
+export function namespaceLockHolder(): Process | undefined {
+  const sockets = netlinkSockets(NETLINK_NETFILTER);
+  const portId = boundPortId();
+  const bound = portId === null ? undefined : sockets.find((socket) => socket.portId === portId);
+  const holder = bound && processOfSocket(bound.inode);
+  if (holder !== undefined) return holder;
+  // Only root may read the groups and the sockets of all processes. The port id of the first socket of a
+  // process is its process id, in the PID namespace of that process. So accept only the same command.
+  const { command } = processOf(process.pid);
+  const ids = (bound === undefined ? sockets : [bound]).map((socket) => socket.portId);
+  return ids
+    .filter((id) => id !== process.pid)
+    .map(processOf)
+    .find((each) => each.command === command);
+}
+
+/** Returns the port id of the socket that has the group; null if this process may not read it. */
+function boundPortId(): number | undefined | null {
+  try {
+    const rows = readFileSync(GROUPS, 'utf8').split('\n');
+    const found = rows.map((row) => row.trim().split(/\s+/)).find(([group]) => group === String(GROUP));
+    return found && Number(found[1]);
+  } catch {
+    return null;
+  }
+}
