@@ -32,8 +32,8 @@ export type DataplaneStatus = {
   readonly owner: Process | null;
   readonly hooks: readonly HookStatus[];
   /**
-   * Configured interface names that no interface has, and interfaces that match a configured name but have
-   * no hook.
+   * Configured interface names without `*` that no interface has, and interfaces that match a configured name
+   * but have no hook.
    */
   readonly unpoliced: readonly string[];
   /**
