@@ -1,5 +1,5 @@
-# The packet counters of the tests in virtual machines, for source: in a namespace, the echo requests, which the
-# policies of the tests allow, and the datagrams to port 9, which they deny.
+# The packet counters of the tests in virtual machines, for source: in a namespace, the echo requests, which
+# the policies of the tests allow, and the datagrams to port 9, which they deny.
 
 # Usage: count_packets NAMESPACE HOOK: makes the counters. HOOK is output or input.
 count_packets() {

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
@@ -175,7 +175,7 @@ function tokenOf(file: string | undefined, environment: Terminal['environment'])
 
 function readToken(file: string): string {
   try {
-    return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
+    return readPipeOrFile(file, MAX_BYTES.secret).toString().trim();
   } catch (cause) {
     const absent = 'the node writes its admin.token when it starts';
     const instead = isAbsent(cause) ? absent : 'the user of the node may read its admin.token';

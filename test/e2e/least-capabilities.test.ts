@@ -92,7 +92,8 @@ describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) =
       await expect.poll(() => flows.every(({ pongs }, at) => pongs() > (seen[at] ?? 0) + 5), soon).toBe(true);
       const now = await opened();
       for (const [proto, at] of Object.entries(before)) expect(Math.abs((now[proto] ?? 0) - at)).toBeLessThanOrEqual(1);
-      expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+      const dug = await dig(rig, ELSEWHERE, 'api.example.com');
+      expect(data(dug), dug.text).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
       expect(await rig.tcp(PORTS.named)).toBe('open');
       expect(await rig.tcp(82)).toBe('refused ETIMEDOUT');
       await talkers.joined();
