@@ -127,7 +127,8 @@ test('weir dataplane status exits with 3 while a configured interface has no BPF
   try {
     expect(await naming('lan0', 'wan*')).toEqual({ code: 0, unpoliced: [] });
     expect(await naming('lan*', 'wan0')).toEqual({ code: 3, unpoliced: ['lan1'] });
-    expect(await naming('lan0', 'wan0', 'dmz*')).toEqual({ code: 3, unpoliced: ['dmz*'] });
+    expect(await naming('lan0', 'wan0', 'dmz*')).toEqual({ code: 0, unpoliced: [] });
+    expect(await naming('lan0', 'wan0', 'dmz0')).toEqual({ code: 3, unpoliced: ['dmz0'] });
   } finally {
     await node.must('ip', 'link', 'del', 'lan1');
   }
