@@ -144,7 +144,7 @@ module.exports = {
       '^src/dns/',
       [
         ...['^src/contracts/', '^src/policy/(model|evaluate)/', '^src/sockets/', '^src/threads/'],
-        '^src/dataplane/grants/',
+        ...['^src/dataplane/grants/', '^src/libc/descriptors[.]ts$'],
       ],
       'The DNS proxy writes a learned address to the datapath before it sends the answer.',
     ),
