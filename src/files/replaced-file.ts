@@ -17,9 +17,9 @@ const { O_RDONLY, O_DIRECTORY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constan
 type Owner = { readonly mode: number; readonly uid?: number; readonly gid?: number };
 
 /**
- * Replaces a file by rename, and waits until the disk has stored it. A crash leaves the old or the new content.
- * The folder may belong to another user: a symbolic link at `path` is replaced, and one at the path of the
- * draft does not lead to another file.
+ * Replaces a file by rename, and waits until the disk has stored it. A crash leaves the old or the new
+ * content. The folder may belong to another user: a symbolic link at `path` is replaced, and one at the path
+ * of the draft does not lead to another file.
  */
 export function replaceDurably(path: string, text: string, { mode, uid, gid }: Owner): void {
   const draft = `${path}.new`;
