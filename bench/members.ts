@@ -148,7 +148,7 @@ function walkRows(): Row[] {
     let best = Number.POSITIVE_INFINITY;
     for (let turn = 0; turn < 20; turn++) {
       const started = performance.now();
-      renewal.judgeAgain(sources);
+      renewal.reclassify(sources);
       best = Math.min(best, performance.now() - started);
     }
     return best;

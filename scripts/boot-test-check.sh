@@ -4,6 +4,7 @@
 # a pause, `before` runs directly before Weir starts, and `check` runs after it.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+source "$(dirname "$0")/packet-counters.sh"
 say() { echo "boot-test: $*"; }
 fail() {
   say "FAILED: $*"
@@ -12,8 +13,6 @@ fail() {
   exit 1
 }
 weir() { node "$FOLDER/bin/weir.js" "$@" --config /etc/weir/weir.yaml; }
-# Usage: count NAMESPACE NAME: prints the number of packets of a counter.
-count() { ip netns exec "$1" nft list counter inet seen "$2" | sed -n 's/.*packets \([0-9]*\) .*/\1/p'; }
 # Prints the packets that were sent and received, by whether the policy allows them: routed, and switched.
 counts() {
   local way from to
@@ -73,18 +72,7 @@ network() {
     ip link set "$port" up
     ip -n "$name" link set eth0 up
     [[ $name == @(left|right) ]] || ip -n "$name" route add default via "$net.1"
-    hook=$([[ $name == @(client|left) ]] && echo output || echo input)
-    ip netns exec "$name" nft -f - <<END
-table inet seen {
-  counter allowed { }
-  counter denied { }
-  chain packets {
-    type filter hook $hook priority 0;
-    icmp type echo-request counter name allowed
-    udp dport 9 counter name denied
-  }
-}
-END
+    count_packets "$name" "$([[ $name == @(client|left) ]] && echo output || echo input)"
   done
   sysctl -q net.ipv4.ip_forward=1
 }

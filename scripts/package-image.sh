@@ -76,7 +76,7 @@ make_root() {
   rm -f "$root"/etc/apt/sources.list.d/*
   # An interrupted test is not continued, so nothing is lost without a sync of each file.
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/package-test"
-  install -m 755 scripts/package-test-guest.sh scripts/package-test-traffic.mjs "$root/srv"
+  install -m 755 scripts/package-test-guest.sh scripts/packet-counters.sh scripts/package-test-traffic.mjs "$root/srv"
   mkdir -p "$root/etc/sysctl.d"
   printf 'net.ipv4.ip_forward=1\nnet.core.rmem_max=16777216\n' >"$root/etc/sysctl.d/package-test.conf"
   echo gateway >"$root/etc/hostname"

@@ -5,6 +5,7 @@
 # `install`, `change` and `boot` are the tests of the three boots.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
+source /srv/packet-counters.sh
 cd /srv/packages
 say() { echo "package-test: $(cut -d. -f1 /proc/uptime) s: $*"; }
 fail() {
@@ -39,7 +40,6 @@ start_time() {
   to=$(systemctl show -P ActiveEnterTimestampMonotonic weir.service)
   echo "$(((to - from) / 1000)) ms"
 }
-count() { ip netns exec "$1" nft list counter inet seen "$2" | sed -n 's/.*packets \([0-9]*\) .*/\1/p'; }
 counts() { echo "sent $(count client allowed)+$(count client denied), received $(count server allowed)+$(count server denied)"; }
 
 network() {
@@ -57,24 +57,6 @@ network() {
   done
 }
 
-# Counts echo requests, which the policy allows, and datagrams to port 9, which it denies, on both sides.
-counters() {
-  local name hook
-  for side in 'client output' 'server input'; do
-    read -r name hook <<<"$side"
-    ip netns exec "$name" nft -f - <<END
-table inet seen {
-  counter allowed { }
-  counter denied { }
-  chain packets {
-    type filter hook $hook priority 0;
-    icmp type echo-request counter name allowed
-    udp dport 9 counter name denied
-  }
-}
-END
-  done
-}
 # Sends packets of both kinds until it is stopped.
 packets() {
   client ping -q -n -i 0.02 10.77.2.2 >/dev/null &
@@ -84,7 +66,8 @@ packets() {
 # systemd ends all processes of ExecStartPre= before it starts the node, so another unit sends the packets.
 hold() {
   if [ -e /run/package-test.before ]; then return; fi
-  counters
+  count_packets client output
+  count_packets server input
   systemd-run --quiet --unit=package-test-packets /srv/package-test-guest.sh packets
   until_true 120 sent_enough || true
   counts >/run/package-test.before

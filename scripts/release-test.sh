@@ -39,13 +39,6 @@ fits() { [ "$(stat -c %s "$1")" -le "$2" ] || { ls -l "$1" && false; }; }
 export WEIR_IMAGE_BASE=$work/debian WEIR_SIGNING_KEY=$work/key
 first=$work/first second=$work/second
 minisign -G -W -p "$work/key.pub" -s "$WEIR_SIGNING_KEY" >/dev/null
-# Usage: copy_sources FOLDER
-copy_sources() {
-  mkdir "$1"
-  git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory="$1"
-  cp -al node_modules "$1" 2>/dev/null || cp -a node_modules "$1"
-  ln -s "$PWD/.node" "$1/.node"
-}
 # Usage: finished FUNCTION: ends the test with the output of the function if it fails.
 finished() {
   "$1" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" && exit 1; }
@@ -53,8 +46,7 @@ finished() {
 base() { bash scripts/release/debian.sh trixie "$WEIR_IMAGE_BASE"; }
 release_one() { bash "$work/one/scripts/release.sh" "$first"; }
 release_other() { (umask 077 && TZ=Pacific/Auckland bash "$work/other/scripts/release.sh" "$second"); }
-copy_sources "$work/one"
-copy_sources "$work/other"
+for copy in one other; do bash scripts/release/copy-sources.sh "$work/$copy"; done
 mkdir -p "$work/one/dist/node"
 touch "$work/one/dist/node/removed.worker.cjs" "$work/one/dist/.built"
 finished base

@@ -12,7 +12,7 @@ node -e '
   let r = {};
   try { r = JSON.parse(fs.readFileSync(process.argv[1], "utf8")); } catch {}
   const skipped = (r.numPendingTests ?? 0) + (r.numTodoTests ?? 0);
-  const failed = (r.numFailedTests ?? 0) + (r.testResults ?? []).filter((f) => f.status === "failed" && f.assertionResults.length === 0).length;
+  const failed = (r.numFailedTests ?? 0) + (r.testResults ?? []).filter((f) => f.status === "failed" && !f.assertionResults.some((each) => each.status === "failed")).length;
   console.log(`${r.numPassedTests ?? 0} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`);
 ' "$report"
 exit "$status"

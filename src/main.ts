@@ -14,6 +14,7 @@ import type { Detached } from '#dataplane/thread/detach.js';
 import { mapLargeBlocks } from '#libc/memory-release.js';
 import { servicePlaneOptions } from './node-options.js';
 
+export type { MachineCheck } from '#contracts/datapath.js';
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
 /**
@@ -24,6 +25,7 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
  */
 export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = null): Promise<number> {
   mapLargeBlocks();
+  silenceWarningOfEd25519();
   // To open the datapath takes longest, so its thread begins while this thread loads the other code.
   const datapath = beginDatapath(read.config);
   try {
@@ -32,6 +34,17 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   } finally {
     await datapath?.close();
   }
+}
+
+/**
+ * Node.js 20.19.2 of Debian 13 warns that Ed25519 of Web Crypto is experimental, when the node reads its
+ * first token. Later versions do not warn. The warning would stand in the log of each start.
+ */
+function silenceWarningOfEd25519(): void {
+  const emit = process.emitWarning.bind(process) as (warning: string | Error, ...rest: unknown[]) => void;
+  process.emitWarning = (warning: string | Error, ...rest: unknown[]) => {
+    if (!String(warning).startsWith('The Ed25519 Web Crypto API algorithm')) emit(warning, ...rest);
+  };
 }
 
 function beginDatapath(config: Config): BegunDatapath | null {

@@ -11,7 +11,7 @@ import type { Config } from '#config/config.js';
 import type { DnsSettings, ServicePlaneSettings } from '#contracts/config-reload.js';
 import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { parseHostname } from '#policy/model/hostname.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
@@ -176,6 +176,6 @@ export function apiOptions(api: () => Config['api'], version: string, log: Logge
 }
 
 const passwordIn = ({ passwordFile }: { readonly passwordFile: string }): string =>
-  readBoundedSync(passwordFile, MOST_BYTES.secret).toString().trim();
+  readBoundedSync(passwordFile, MAX_BYTES.secret).toString().trim();
 const textIn = (path: string): string => pemIn(path).toString();
-const pemIn = (path: string): Buffer => readBoundedSync(path, MOST_BYTES.certificates);
+const pemIn = (path: string): Buffer => readBoundedSync(path, MAX_BYTES.certificates);

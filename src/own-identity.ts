@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { statSync } from 'node:fs';
 import type { NextIdentity } from '#cluster/peers/peer-certificate.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
 import { writeDurably } from '#store/durable-file.js';
 
@@ -46,7 +46,7 @@ export class OwnIdentity {
 /** Returns the kept identity and the time when it was made; null if the file does not have a usable one. */
 function read(file: string): { readonly identity: PeerIdentity; readonly madeMs: number } | null {
   try {
-    const pem = readBoundedSync(file, MOST_BYTES.secret);
+    const pem = readBoundedSync(file, MAX_BYTES.secret);
     if (!new X509Certificate(pem).checkPrivateKey(createPrivateKey(pem))) return null;
     return { identity: { cert: pem, key: pem, ca: null }, madeMs: statSync(file).mtimeMs };
   } catch {

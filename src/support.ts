@@ -26,10 +26,10 @@ export type SupportSources = {
   findings(query: FindingQuery): Promise<FindingPage>;
 };
 
-const MOST_FLOWS = 10_000;
-const MOST_FINDINGS = 10_000;
+const MAX_FLOWS = 10_000;
+const MAX_FINDINGS = 10_000;
 const FINDINGS_AT_ONCE = 1_000;
-const MOST_GRANTS = 100_000;
+const MAX_GRANTS = 100_000;
 const HITS_AT_ONCE = 10_000;
 const LARGE = { timeoutMs: 60_000, maxBytes: 64 << 20 } as const;
 
@@ -60,7 +60,7 @@ export function createSupport(sources: SupportSources): Sysdumps {
 }
 
 async function* findingsOf(sources: Pick<SupportSources, 'findings' | 'running'>): AsyncGenerator<readonly unknown[]> {
-  let left = MOST_FINDINGS;
+  let left = MAX_FINDINGS;
   for (let cursor: string | null | undefined; cursor !== null && left > 0; ) {
     const limit = Math.min(left, FINDINGS_AT_ONCE);
     const page = await sources.findings({ filter: EVERY_FINDING, limit, cursor: cursor ?? null });
@@ -118,7 +118,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
       }
     }),
     linesFile('dataplane/flows.jsonl', async function* () {
-      const { items } = await resultOf(traffic.flows({ filter: anyFlow(), after: null, limit: MOST_FLOWS }));
+      const { items } = await resultOf(traffic.flows({ filter: anyFlow(), after: null, limit: MAX_FLOWS }));
       yield items.map((flow) => ({
         ...flow,
         key: Buffer.from(flow.key).toString('base64url'),
@@ -128,7 +128,7 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
     }),
     linesFile('dataplane/grants.jsonl', async function* () {
       const now = process.hrtime.bigint();
-      let left = MOST_GRANTS;
+      let left = MAX_GRANTS;
       for (const { pattern, addresses, expiresAtNs } of await resultOf(traffic.learned())) {
         if (left === 0) break;
         const shown = [...addresses.subarray(0, left)];

@@ -3,7 +3,7 @@ import type { Fact, Message, Needs } from '#bus/bus-messages.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { ClusterInput } from './cluster.chart.js';
-import type { DataplaneInput } from './dataplane.chart.js';
+import type { DataplaneInput } from './dataplane.setup.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { backoffMs, notProvided, sentenceOf } from './failure.js';
 import type { PendingChangeInput } from './pending-change.chart.js';

@@ -3,10 +3,12 @@ import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { Refused } from '#bus/refused.js';
 import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#contracts/datapath.js';
+import { matchesInterface } from '#contracts/datapath-options.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
-import { type Adopted, dataplaneChart } from '#statecharts/dataplane.chart.js';
+import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import type { Adopted } from '#statecharts/dataplane.setup.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
@@ -42,10 +44,12 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     return ports.datapath;
   };
   let interfaces = ports?.interfaces ?? [];
-  const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => ({
-    missing: withoutInterface(interfaces, attachments),
-    ...(await datapath().review()),
-  });
+  const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => {
+    const { missing, unmatched } = withoutInterface(interfaces, attachments);
+    const { faults, warnings } = await datapath().review();
+    const noInterface = unmatched.map((pattern) => `no interface has a name like ${pattern} now`);
+    return { missing, faults, warnings: [...warnings, ...noInterface] };
+  };
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async (names) => {
     const former = interfaces;
@@ -125,13 +129,18 @@ const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']
   unstage: fromPromise(() => datapath().unstage()),
 });
 
-/** Returns the configured interface names that match no attached interface. */
-export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]): string[] {
-  return patterns.filter((pattern) => !attachments.some(({ interface: name }) => matches(pattern, name)));
-}
-
-function matches(pattern: string, name: string): boolean {
-  return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+/**
+ * Returns the configured names that match no attached interface. `missing`: names of one interface.
+ * `unmatched`: names with `*`, which need no interface, as on a node of Kubernetes without pods.
+ */
+export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]) {
+  const without = patterns.filter(
+    (pattern) => !attachments.some(({ interface: name }) => matchesInterface([pattern], name)),
+  );
+  return {
+    missing: without.filter((name) => !name.endsWith('*')),
+    unmatched: without.filter((name) => name.endsWith('*')),
+  };
 }
 
 class CapacityRefused extends Refused {

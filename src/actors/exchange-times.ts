@@ -12,7 +12,7 @@ export type ExchangeDone = {
  * The maximum number of pending requests with a recorded start time. At this number, all start times are
  * discarded. So the memory is bounded even if responses get lost.
  */
-const MOST_UNDER_WAY = 1_000;
+const MAX_UNDER_WAY = 1_000;
 
 /**
  * Calls `onDone` for each response on the bus, with the number of seconds since its request was published.
@@ -21,7 +21,7 @@ export function timeExchanges({ messages }: Bus<Message>, onDone: (done: Exchang
   const begun = new Map<string, number>();
   messages.subscribe((message) => {
     if (isRequest(message)) {
-      if (begun.size >= MOST_UNDER_WAY) begun.clear();
+      if (begun.size >= MAX_UNDER_WAY) begun.clear();
       begun.set(message.id, performance.now());
     } else if (isAnswer(message)) {
       const at = begun.get(message.id);

@@ -18,8 +18,8 @@ import { MemberFollower, type MemberTaker } from './member-follower.js';
 const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
-const MOST_WAIT_MS = 30_000;
-const MOST_SCOPE_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 30_000;
+const MAX_SCOPE_WAIT_MS = 2_000;
 /** How long a change waits for the store, which can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
@@ -40,7 +40,7 @@ export class MemberDistribution {
   readonly #ports: DistributionPorts;
   readonly #datapath: MemberFollower<MembersChanged> | null;
   /** The DNS proxy and the service plane. */
-  readonly #others: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
+  readonly #userSpaceParts: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #outdated = new Subject<void>();
@@ -52,7 +52,7 @@ export class MemberDistribution {
   /** The scope of the policy in force; null while no policy with selectors is in force. */
   #scopeInForce: SelectorScope | null = null;
   /** Whether the two scopes differ. Kept, because a scope can have thousands of selectors. */
-  #isScopeOld = false;
+  #isScopeOutdated = false;
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
   /** The number of compilations after which the policy is still outdated. */
@@ -68,7 +68,7 @@ export class MemberDistribution {
     const follower = <R>(taker: MemberTaker<R> | null, noted: (result: R) => void = () => {}) =>
       taker === null ? null : new MemberFollower(taker, record, { trouble, noted });
     this.#datapath = follower(datapath, (changed) => this.#noteChanged(changed));
-    this.#others = [follower(dns), follower(servicePlane)].filter((of) => of !== null);
+    this.#userSpaceParts = [follower(dns), follower(servicePlane)].filter((of) => of !== null);
   }
 
   /** Emits when the policy in force must be compiled again for its members. */
@@ -86,7 +86,7 @@ export class MemberDistribution {
     // restore a removed member.
     if (changes.length > 0) await this.#storedOrLate(storing);
     // The names come first, so that they are known when the first packet passes by the new members.
-    this.#name(replaces !== null, owners);
+    this.#applyOwners(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
     if (scope !== undefined) {
@@ -165,10 +165,10 @@ export class MemberDistribution {
 
   close(): void {
     clearTimeout(this.#timer);
-    for (const follower of [this.#datapath, ...this.#others]) follower?.close();
+    for (const follower of [this.#datapath, ...this.#userSpaceParts]) follower?.close();
   }
 
-  #name(replaces: boolean, changes: readonly OwnerChange[]): void {
+  #applyOwners(replaces: boolean, changes: readonly OwnerChange[]): void {
     const isChange = changes.length > 0 || (replaces && this.#owners.size > 0);
     if (!isChange) return;
     if (replaces) this.#owners.clear();
@@ -181,7 +181,7 @@ export class MemberDistribution {
 
   async #replace(list: MemberList): Promise<void> {
     this.#ports.record.replace(list);
-    await Promise.all([this.#datapath?.replace(), ...this.#others.map((follower) => follower.replace())]);
+    await Promise.all([this.#datapath?.replace(), ...this.#userSpaceParts.map((follower) => follower.replace())]);
   }
 
   /**
@@ -192,15 +192,15 @@ export class MemberDistribution {
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
     if (last === undefined) return;
-    for (const change of changes.slice(0, -1)) await this.#changeOthers(change);
+    for (const change of changes.slice(0, -1)) await this.#changeUserSpaceParts(change);
     this.#ports.record.change(last);
     await this.#datapath?.change(joined(changes));
-    await Promise.all(this.#others.map((follower) => follower.change(last)));
+    await Promise.all(this.#userSpaceParts.map((follower) => follower.change(last)));
   }
 
-  async #changeOthers(change: MembershipChange): Promise<void> {
+  async #changeUserSpaceParts(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
-    await Promise.all(this.#others.map((follower) => follower.change(change)));
+    await Promise.all(this.#userSpaceParts.map((follower) => follower.change(change)));
   }
 
   /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
@@ -255,16 +255,16 @@ export class MemberDistribution {
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
     if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isScopeOld ? MOST_SCOPE_WAIT_MS : MOST_WAIT_MS;
+    const mostMs = this.#isScopeOutdated ? MAX_SCOPE_WAIT_MS : MAX_WAIT_MS;
     return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
   }
 
   #compareScopes(): void {
-    this.#isScopeOld = this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
+    this.#isScopeOutdated = this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
   }
 
   #isOutdated(): boolean {
-    return this.#isScopeOld || (this.#scopeInForce !== null && this.#uncompiled > 0);
+    return this.#isScopeOutdated || (this.#scopeInForce !== null && this.#uncompiled > 0);
   }
 }
 

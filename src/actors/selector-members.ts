@@ -101,8 +101,8 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   /** Tells the thread which selectors the policy in force has. */
-  name(selectors: readonly Selector[]): void {
-    this.#ports.source.name(selectors);
+  setSelectors(selectors: readonly Selector[]): void {
+    this.#ports.source.setSelectors(selectors);
   }
 
   async close(): Promise<void> {
@@ -142,7 +142,7 @@ export class SelectorMembers implements SupervisedPart {
     if (inCluster !== null) all.push({ name: inCluster, access: { by: 'in_cluster' } });
     this.#names.next(all.map(({ name }) => name));
     if (all.length === 0 && this.#open === null) return;
-    source.use(all);
+    source.setIntegrations(all);
     this.#open ??= source.open(this.#ports.stored, {
       members: async (message) => {
         await distribution.take(message);

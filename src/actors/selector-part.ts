@@ -57,7 +57,7 @@ export function selectorPart(
     members,
     distribution,
     activated: ({ generation, selectors, inspection }) => {
-      members.name(selectors);
+      members.setSelectors(selectors);
       distribution.activated(generation, selectors.length === 0 ? null : inspection.scope);
     },
     close: async () => {

@@ -35,7 +35,7 @@ import { describePolicy } from '#requests/policy-description.js';
 import { readGroup } from '#requests/read-group.js';
 import { readPolicy } from '#requests/read-policy.js';
 import { servicePlaneStateOver } from '#requests/service-plane-state.js';
-import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
+import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';

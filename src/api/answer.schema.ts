@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { ERRORS, type ErrorCode, typeOf } from './errors.js';
+import { ERRORS, type ErrorCode } from './error-table.js';
+import { typeOf } from './errors.js';
 
 /** The schema of every error response: problem details (RFC 9457) with the additional members of D28. */
 const ProblemSchema = z

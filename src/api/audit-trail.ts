@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Api } from './api.js';
-import { ApiError, ERRORS } from './errors.js';
+import { ERRORS } from './error-table.js';
+import { ApiError } from './errors.js';
 import type { Management } from './management.js';
 
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];

@@ -84,11 +84,11 @@ const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.
 );
 
 /** Ids of a request fit into the line of an HTTP request. */
-export const MOST_IDS = 200;
+export const MAX_IDS = 200;
 const ids = listOf(
   (text) => (/^[0-9a-f]{32}$/.test(text) ? text : undefined),
   'Must be the `id` of a finding: 32 hexadecimal digits.',
-).refine((values) => (values?.length ?? 0) <= MOST_IDS, { error: `Must be given at most ${MOST_IDS} times.` });
+).refine((values) => (values?.length ?? 0) <= MAX_IDS, { error: `Must be given at most ${MAX_IDS} times.` });
 
 export const findingsQuery = z.strictObject({
   id: ids,

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
-import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+import type { ErrorCode } from './error-table.js';
+import { ApiError, PROBLEM_TYPE, problemDocument } from './errors.js';
 
 /**
  * Responds to input that the HTTP parser rejects: input that is not HTTP, has too large headers, or arrives

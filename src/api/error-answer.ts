@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Refusal } from '#bus/policy-requests.js';
-import { ApiError, type ErrorCode, PROBLEM_TYPE, problemDocument } from './errors.js';
+import type { ErrorCode } from './error-table.js';
+import { ApiError, PROBLEM_TYPE, problemDocument } from './errors.js';
 import { isLastAnswer } from './last-request.js';
 import { withRemedy } from './preconditions.js';
 

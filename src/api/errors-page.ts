@@ -1,6 +1,7 @@
 import { CONFIG_PROBLEM_CODES } from '#contracts/config-problem-codes.js';
 import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
-import { ERRORS, PARAMETER_CODES, typeOf } from './errors.js';
+import { ERRORS } from './error-table.js';
+import { PARAMETER_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors
 

@@ -4,7 +4,7 @@ import { ApiError } from './errors.js';
 import type { Management } from './management.js';
 
 const HEADER = 'weir-min-generation';
-const MOST_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 2_000;
 
 /**
  * Makes each read with the header `Weir-Min-Generation: N` wait until the node enforces generation N or a
@@ -15,7 +15,7 @@ export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'pol
   api.addHook('preHandler', async (request) => {
     if (!isRead(request)) return;
     const wanted = minGenerationOf(request);
-    if (wanted === null || (await policies.reaches(wanted, MOST_WAIT_MS))) return;
+    if (wanted === null || (await policies.reaches(wanted, MAX_WAIT_MS))) return;
     throw new ApiError(
       'generation_not_reached',
       `the node enforces generation ${policies.generation()}, and ${wanted} was demanded`,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/policy-schema.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from './answer.schema.js';
-import type { ErrorCode } from './errors.js';
+import type { ErrorCode } from './error-table.js';
 import { pendingQuery } from './pending-terms.js';
 import { dryRunQuery, flag } from './query-parameters.js';
 

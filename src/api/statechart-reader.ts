@@ -7,8 +7,8 @@ import type { Inspection, Statecharts } from '#bus/statecharts.js';
  */
 const WAITING_BYTES = 1 << 20;
 /** A reader that lost more than this many messages in a row is disconnected. */
-const MOST_DROPPED = 1_000;
-const MOST_READERS = 32;
+const MAX_DROPPED = 1_000;
+const MAX_READERS = 32;
 const POLICY_VIOLATION = 1008;
 const TRY_AGAIN_LATER = 1013;
 
@@ -31,7 +31,7 @@ export class StatechartReaders {
 
   constructor(
     readonly statecharts: Statecharts,
-    readonly limits: Limits = { waitingBytes: WAITING_BYTES, mostDropped: MOST_DROPPED, mostReaders: MOST_READERS },
+    readonly limits: Limits = { waitingBytes: WAITING_BYTES, mostDropped: MAX_DROPPED, mostReaders: MAX_READERS },
   ) {}
 
   get counts(): ReaderCounts {

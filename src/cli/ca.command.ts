@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { createClient } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
@@ -104,7 +104,7 @@ function inOwnWords(refused: unknown): never {
 
 function read(file: string): string {
   try {
-    return readPipeOrFile(file, MOST_BYTES.certificates).toString();
+    return readPipeOrFile(file, MAX_BYTES.certificates).toString();
   } catch (cause) {
     throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
   }

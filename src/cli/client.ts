@@ -2,7 +2,7 @@ import { lstatSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
-import { MOST_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { checkListener, type TokenFile, unknownListener } from './api-listener.js';
 import { refusalOf } from './api-refusal.js';
@@ -201,7 +201,7 @@ function tokenOf(given: string | undefined, ofNode: string | undefined, environm
 function readToken(path: string, isOfNode: boolean): Token {
   try {
     const read = isOfNode ? readUnlinkedSync : readPipeOrFile;
-    const token = read(path, MOST_BYTES.secret).toString().trim();
+    const token = read(path, MAX_BYTES.secret).toString().trim();
     return { token, file: { path, uid: (isOfNode ? lstatSync : statSync)(path).uid } };
   } catch (cause) {
     const absent = 'the node writes its admin.token when it starts';

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { loadConfig, parseConfig } from '#config/load.js';
-import type { MachineCheck } from '#contracts/datapath.js';
-import type { DataplaneStatus } from '#main.js';
+import type { DataplaneStatus, MachineCheck } from '#main.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
 import { type Form, print, printing } from './remote.js';

@@ -36,7 +36,7 @@ type Options = Output & {
 
 const PAGE = 1_000;
 const POLL_MS = 1_000;
-const MOST_IN_A_ROUND = 10_000;
+const MAX_IN_A_ROUND = 10_000;
 
 /** Adds the command `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
@@ -128,7 +128,7 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     const { items, errors } = await read(client, path, { ...filters, since }, most);
     if (most > options.limit && items.length === most)
       terminal.err(`more than ${most} findings were seen in one request; the others are not shown\n`);
-    most = MOST_IN_A_ROUND;
+    most = MAX_IN_A_ROUND;
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
     // Print absolute times: the printed lines remain on the screen, where relative times would become wrong.
     for (const item of fresh)

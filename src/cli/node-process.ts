@@ -50,7 +50,14 @@ type Reply = {
 };
 
 export const program = (name: 'relay' | 'tour-traffic' | 'tour-web'): string => built(`node/${name}.js`);
-const weir = built('../bin/weir.js');
+
+const installed = process.env.WEIR_COMMAND;
+/**
+ * The words of the command `weir`: of this build, or the program in WEIR_COMMAND. So the end-to-end tests run
+ * an installed Weir as its unit does.
+ */
+export const weirCommand: readonly [string, ...string[]] =
+  installed === undefined ? [process.execPath, built('../bin/weir.js')] : [installed];
 
 const REQUEST_TIMEOUT_MS = 60_000;
 const POLL_TIMEOUT_MS = 3_000;
@@ -58,7 +65,7 @@ const POLL_TIMEOUT_MS = 3_000;
 export type NodeOptions = {
   /** The id of the node; `node-a` by default. */
   readonly id?: string;
-  /** The path of the `bin/weir.js` to run. The default is `bin/weir.js` of this build. */
+  /** The path of the `bin/weir.js` to run. The default is `weirCommand`. */
   readonly command?: string | undefined;
   readonly port?: number;
   /** Members of the configuration section `dataplane`, besides the interfaces and the pin path. */
@@ -118,8 +125,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
     const bound = launched.cpu === undefined ? '' : `taskset -c ${launched.cpu} `;
     const { socketPath, stored } = launched.serviceManager ?? { stored: new Map<string, number>() };
     const passed = `export LISTEN_PID=$$ LISTEN_FDS=${stored.size} LISTEN_FDNAMES=${[...stored.keys()].join(':')}; `;
-    const shell = `${stored.size > 0 ? passed : ''}exec ${bound}${privileges(launched)}"$0" "$1" run --config "$2" >>"$3" 2>&1`;
-    const words = ['-c', shell, process.execPath, launched.command ?? weir, configFile, logFile];
+    const shell = `${stored.size > 0 ? passed : ''}exec ${bound}${privileges(launched)}"$@" >>"$0" 2>&1`;
+    const command = launched.command === undefined ? weirCommand : [process.execPath, launched.command];
+    const words = ['-c', shell, logFile, ...command, 'run', '--config', configFile];
     const environment = socketPath === undefined ? process.env : { ...process.env, NOTIFY_SOCKET: socketPath };
     child = topology.node.start('sh', words, environment, [...stored.values()]);
   };

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises';
-import { MOST_BYTES } from '#files/bounded-file.js';
+import { MAX_BYTES } from '#files/bounded-file.js';
 
 /** The environment, inputs and outputs of a command. Tests pass their own `Terminal`. */
 export type Terminal = {
@@ -57,7 +57,7 @@ function ofProcess(): Terminal {
       stdin.setEncoding('utf8');
       for await (const chunk of stdin) {
         text += String(chunk);
-        if (text.length > MOST_BYTES.policy) throw new Error(`it is larger than ${MOST_BYTES.policy / 1024} KiB`);
+        if (text.length > MAX_BYTES.policy) throw new Error(`it is larger than ${MAX_BYTES.policy / 1024} KiB`);
       }
       return text;
     },

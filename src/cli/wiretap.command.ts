@@ -25,7 +25,7 @@ type Options = Output & {
 };
 
 const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 10_000;
+const MAX_PAUSE_MS = 10_000;
 
 /** Adds the command `weir wiretap`. */
 export function addWiretapCommand(program: Command, terminal: Terminal): void {
@@ -79,11 +79,11 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
       if (!hasBegun || !isPassing(error)) throw error;
     }
     if (interruption.aborted) return;
-    if (performance.now() - beganMs > LONGEST_PAUSE_MS) waitMs = FIRST_PAUSE_MS;
+    if (performance.now() - beganMs > MAX_PAUSE_MS) waitMs = FIRST_PAUSE_MS;
     if (waitMs === FIRST_PAUSE_MS)
       terminal.err(style.lost(`the stream from ${client.origin} ended; connecting again\n`));
     await pause(waitMs, interruption);
-    waitMs = Math.min(waitMs * 2, LONGEST_PAUSE_MS);
+    waitMs = Math.min(waitMs * 2, MAX_PAUSE_MS);
   }
 }
 

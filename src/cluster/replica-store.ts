@@ -6,7 +6,7 @@ import { createTurns } from '#store/write-queue.js';
 /** How often a write that the disk refused is tried again. */
 const RETRY_MS = 5_000;
 /** The size of all values that may wait in memory for the disk. */
-const MOST_UNKEPT_BYTES = 256 * 1024 * 1024;
+const MAX_UNKEPT_BYTES = 256 * 1024 * 1024;
 
 /**
  * The local store of a node in a cluster. etcd has each change before this store has it. So if the disk
@@ -41,7 +41,7 @@ export class ReplicaStore implements KvStore {
         await this.#write(operations);
       } catch (failure) {
         if (!(failure instanceof StoreError) || failure.code === 'store_closed') throw failure;
-        if (this.#bytesWith(operations) > MOST_UNKEPT_BYTES) throw failure;
+        if (this.#bytesWith(operations) > MAX_UNKEPT_BYTES) throw failure;
         for (const operation of operations)
           this.#unkept.set(operation.key, operation.type === 'put' ? Uint8Array.from(operation.value) : null);
         this.#fault.next(failure.message);

@@ -1,7 +1,7 @@
 import { statfsSync } from 'node:fs';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { z } from 'zod';
-import { checkBounded, MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { checkBounded, MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type Config, configOf } from './config.js';
 import { ConfigError, type ConfigProblem } from './config-problem.js';
@@ -32,7 +32,7 @@ export function loadConfig(file: string, environment: Environment = process.env)
 export function readConfig(file: string, environment: Environment = process.env): ReadConfig {
   let yaml: string;
   try {
-    yaml = readBoundedSync(file, MOST_BYTES.config).toString();
+    yaml = readBoundedSync(file, MAX_BYTES.config).toString();
   } catch (cause) {
     throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }]);
   }
@@ -151,8 +151,8 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
  */
 function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
   if (tls === null) return [];
-  const cert = readBoundedSync(tls.cert, MOST_BYTES.certificates);
-  const key = readBoundedSync(tls.key, MOST_BYTES.certificates);
+  const cert = readBoundedSync(tls.cert, MAX_BYTES.certificates);
+  const key = readBoundedSync(tls.key, MAX_BYTES.certificates);
   const refused = (name: 'cert' | 'key', message: string) =>
     problem('invalid_value', ['api', 'tls', name], message, source);
   const problems = [
@@ -190,7 +190,7 @@ function missingFiles({ api, findings, servicePlane, cluster }: Config, source: 
   return named.flatMap(([key, file]) => {
     if (file === null || file === undefined) return [];
     try {
-      checkBounded(file, MOST_BYTES.certificates);
+      checkBounded(file, MAX_BYTES.certificates);
       return [];
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);

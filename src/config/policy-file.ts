@@ -1,5 +1,5 @@
 import { type Stats, unwatchFile, watchFile } from 'node:fs';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type PolicyText, readPolicyText } from './policy-text.js';
 
@@ -12,7 +12,7 @@ class PolicyFileError extends Error {
 /** Reads the text of a policy file. Throws a `PolicyFileError` if it cannot be read. */
 export async function readPolicyFile(path: string): Promise<PolicyText> {
   try {
-    return readPolicyText((await readBounded(path, MOST_BYTES.policy)).toString());
+    return readPolicyText((await readBounded(path, MAX_BYTES.policy)).toString());
   } catch (cause) {
     throw new PolicyFileError(`read the policy file ${path}: ${reasonOf(cause)}`, { cause });
   }

@@ -84,20 +84,20 @@ export type KubernetesListener = {
 export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
-   * first message to the listener follows after `use`, and after `name` or `membership`: at once if the store
-   * has the objects of each integration, otherwise when their first lists are complete. After five seconds,
-   * or after the time of a call of `membership`, it waits no longer.
+   * first message to the listener follows after `setIntegrations`, and after `setSelectors` or `membership`:
+   * at once if the store has the objects of each integration, otherwise when their first lists are complete.
+   * After five seconds, or after the time of a call of `membership`, it waits no longer.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
-  use(integrations: readonly WatchedIntegration[]): void;
+  setIntegrations(integrations: readonly WatchedIntegration[]): void;
   /** Sets the selectors of the policy in force. */
-  name(selectors: readonly Selector[]): void;
+  setSelectors(selectors: readonly Selector[]): void;
   /**
    * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
    * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call, or until `release`. Without `use`, no selector is
-   * resolved.
+   * resolves. The selectors stay named until the next call, or until `release`. Without `setIntegrations`, no
+   * selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**

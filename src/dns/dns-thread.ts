@@ -4,7 +4,7 @@ import type { Lookups } from '#contracts/dns-lookups.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import { Descriptors } from '#libc/descriptors.js';
-import { ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
+import { ListeningSockets, MAX_WAIT_MS } from '#sockets/listening-sockets.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './dns-messages.js';
 import type { DnsOptions } from './dns-options.js';
@@ -50,7 +50,7 @@ class DnsThread implements DnsProxy {
     if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });
     thread.send({ kind: 'lookups_wanted', wanted: this.#lookupsWanted });
     try {
-      await thread.request('open', [descriptors, awaitsGrants && isKept ? LONGEST_WAIT_MS : 0]);
+      await thread.request('open', [descriptors, awaitsGrants && isKept ? MAX_WAIT_MS : 0]);
     } catch (failure) {
       await this.#end();
       throw failure;

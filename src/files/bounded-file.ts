@@ -8,7 +8,7 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 
 /** The maximum size in bytes for each kind of file. */
-export const MOST_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
+export const MAX_BYTES = { secret: 64 * KIB, config: MIB, certificates: 16 * MIB, policy: 64 * MIB } as const;
 
 /**
  * The error for a file that is not a regular file, or that is too large. System errors such as ENOENT keep

@@ -18,9 +18,9 @@ export type Deadlines = {
   readonly silenceMs: number;
 };
 
-const MOST_BODY_BYTES = 64 * 1024 * 1024;
-const MOST_LINE_LENGTH = 16 * 1024 * 1024;
-const MOST_STATUS_BYTES = 64 * 1024;
+const MAX_BODY_BYTES = 64 * 1024 * 1024;
+const MAX_LINE_LENGTH = 16 * 1024 * 1024;
+const MAX_STATUS_BYTES = 64 * 1024;
 const KEEP_ALIVE_MS = 10_000;
 /**
  * The time between two reads of a watch. A change that comes alone is read at once; changes of a busy cluster
@@ -91,7 +91,7 @@ export class ApiSession {
     const deadline = setTimeout(() => response?.destroy(late), this.deadlines.bodyMs);
     try {
       response = await this.#open(path);
-      const text = await textOf(response, MOST_BODY_BYTES);
+      const text = await textOf(response, MAX_BODY_BYTES);
       this.received += text.length;
       return parsed(text);
     } catch (failure) {
@@ -129,7 +129,7 @@ export class ApiSession {
       for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {
         deadline.refresh();
         yield linesOf(text);
-        if (rest.length > MOST_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
+        if (rest.length > MAX_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
         if (rest === '') await pause(BETWEEN_READS_MS);
       }
       if (rest !== '') throw new ApiFault('failed', 'the server ended the watch within a line');
@@ -207,7 +207,7 @@ function parsed(text: string): unknown {
 async function messageOf(response: IncomingMessage, withinMs: number): Promise<string> {
   const deadline = setTimeout(() => response.destroy(), withinMs);
   try {
-    const text = await textOf(response, MOST_STATUS_BYTES);
+    const text = await textOf(response, MAX_STATUS_BYTES);
     try {
       const { message } = JSON.parse(text) as { readonly message?: unknown };
       return typeof message === 'string' ? message : '';

@@ -25,8 +25,8 @@ export class ApiFault extends Error {
   }
 }
 
-const LONGEST_MESSAGE = 300;
-const LONGEST_RETRY_AFTER_MS = 300_000;
+const MAX_MESSAGE_LENGTH = 300;
+const MAX_RETRY_AFTER_MS = 300_000;
 
 export function faultOf(failure: unknown): ApiFault {
   if (failure instanceof ApiFault) return failure;
@@ -51,10 +51,10 @@ export function faultOfStatus(code: number, message: string, retryAfter?: string
 function millisecondsOf(retryAfter: string | undefined): number {
   if (retryAfter === undefined) return 0;
   const wait = /^\d+$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - Date.now();
-  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), LONGEST_RETRY_AFTER_MS);
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), MAX_RETRY_AFTER_MS);
 }
 
 function oneLine(text: string): string {
   const line = text.replace(/[\p{C}\s]+/gu, ' ').trim();
-  return line.length > LONGEST_MESSAGE ? `${line.slice(0, LONGEST_MESSAGE)}…` : line;
+  return line.length > MAX_MESSAGE_LENGTH ? `${line.slice(0, MAX_MESSAGE_LENGTH)}…` : line;
 }

@@ -53,7 +53,7 @@ export class Claims {
    * Ends the claims of an object to addresses that `after` does not claim any more, and updates the others.
    * `after` is undefined if the object is deleted.
    */
-  keep(before: KubernetesObject, after: KubernetesObject | undefined): void {
+  releaseLost(before: KubernetesObject, after: KubernetesObject | undefined): void {
     const kept = after === undefined ? [] : claimedAddresses(after);
     for (const address of claimedAddresses(before)) {
       const claim = this.#owners.get(address);

@@ -141,7 +141,7 @@ export class IntegrationObjects {
         if (contains(scope, object)) this.#remove(object);
       } else if ((after.version < object.version && !isRestored) || isSameRecord(object, after)) {
         listed.delete(object.uid);
-      } else this.claims.keep(object, after);
+      } else this.claims.releaseLost(object, after);
     }
     if (isRestored) this.#forgetVersions();
     const first = before === 0 || isRestored ? 0 : before + 1;
@@ -167,7 +167,7 @@ export class IntegrationObjects {
       if (before !== undefined) this.#remove(before);
       return;
     }
-    if (before !== undefined) this.claims.keep(before, message.object);
+    if (before !== undefined) this.claims.releaseLost(before, message.object);
     this.#put(message.object, { earliest: version, latest: version });
   }
 
@@ -185,7 +185,7 @@ export class IntegrationObjects {
 
   #remove(object: KubernetesObject): void {
     this.#objects[object.resource].delete(object.uid);
-    this.claims.keep(object, undefined);
+    this.claims.releaseLost(object, undefined);
     this.#tell(object, undefined);
   }
 

@@ -57,12 +57,12 @@ export class Memberships implements Members {
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
   #scope: SelectorScope = NO_MEMBERSHIP.scope;
-  #isScopeOld = false;
+  #isScopeDirty = false;
   /**
    * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
    * again, so `former` does not have them.
    */
-  #isRenamed = false;
+  #haveSelectorsChanged = false;
 
   constructor(options: MembershipOptions = {}) {
     this.#options = options;
@@ -70,17 +70,17 @@ export class Memberships implements Members {
   }
 
   /** Sets the selectors that policies name: those of the policy in force, and of a proposed policy. */
-  name(selectors: Iterable<Selector>): void {
+  setSelectors(selectors: Iterable<Selector>): void {
     const byKey = new Map<string, Selector>();
     for (const selector of selectors) byKey.set(selector.key, selector);
     const known = new Set(this.#selectors.map(({ key }) => key));
     if (byKey.size !== known.size || [...byKey.keys()].some((key) => !known.has(key))) {
       this.#sets.forgetLast();
-      this.#isRenamed = true;
+      this.#haveSelectorsChanged = true;
     }
     this.#selectors = [...byKey.values()].map(parseSelector);
     for (const [name, integration] of this.#integrations) this.#select(name, integration);
-    this.#isScopeOld = true;
+    this.#isScopeDirty = true;
   }
 
   /** Takes a message from a list or a watch of an integration. */
@@ -115,7 +115,7 @@ export class Memberships implements Members {
     if (integration === undefined) return;
     this.#integrations.delete(name);
     this.#touch(integration);
-    this.#isScopeOld = true;
+    this.#isScopeDirty = true;
   }
 
   /**
@@ -135,14 +135,14 @@ export class Memberships implements Members {
         this.#members.set(address, after);
         this.#sets.use(after);
       }
-      if (before !== undefined) this.#sets.release(before, this.#isRenamed ? undefined : address);
+      if (before !== undefined) this.#sets.release(before, this.#haveSelectorsChanged ? undefined : address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
       const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
     this.#changed.clear();
-    this.#isRenamed = false;
+    this.#haveSelectorsChanged = false;
     this.#renewScope();
     const added = this.#sets.takeAdded();
     const dropped = this.#sets.drop();
@@ -195,7 +195,7 @@ export class Memberships implements Members {
 
   /** Whether the next `take` may change members or the scope. */
   get isChanged(): boolean {
-    return this.#changed.size > 0 || this.#isScopeOld;
+    return this.#changed.size > 0 || this.#isScopeDirty;
   }
 
   /** Whether all objects are known on which these selectors depend, also before the next `take`. */
@@ -250,11 +250,11 @@ export class Memberships implements Members {
   }
 
   #renewScope(): void {
-    if (!this.#isScopeOld) return;
+    if (!this.#isScopeDirty) return;
     const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
     const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
     if (!isSameScope(scope, this.#scope)) this.#scope = scope;
-    this.#isScopeOld = false;
+    this.#isScopeDirty = false;
   }
 
   #integration(name: string): Integration {
@@ -273,7 +273,7 @@ export class Memberships implements Members {
         objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
         namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
         scopeChanged: () => {
-          this.#isScopeOld = true;
+          this.#isScopeDirty = true;
         },
       },
       this.#options.maxObjects ?? MAX_OBJECTS,

@@ -24,7 +24,7 @@ export type Wanted = {
  * With more namespaces than this, one watch of all pods replaces one watch for each namespace. A service
  * account that may read few namespaces needs only a Role in each.
  */
-const MOST_NAMESPACES = 8;
+const MAX_NAMESPACES = 8;
 
 /**
  * A pod that has completed has no address. With this selector, the server sends `DELETED` when a pod
@@ -33,7 +33,7 @@ const MOST_NAMESPACES = 8;
 const NOT_COMPLETED = 'status.phase!=Succeeded,status.phase!=Failed';
 
 export function scopesOf({ pods, nodes, namespaces, node }: Wanted): readonly WatchScope[] {
-  const named = pods === 'all' || pods.size > MOST_NAMESPACES ? [null] : [...pods].sort();
+  const named = pods === 'all' || pods.size > MAX_NAMESPACES ? [null] : [...pods].sort();
   const all = { namespace: null, node: null };
   return [
     ...named.map((namespace): WatchScope => ({ resource: 'pods', namespace, node })),

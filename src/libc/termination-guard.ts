@@ -16,7 +16,7 @@ const LOOK_MS = 2;
  * The maximum time in milliseconds for which the parent waits for the guard. After this time the parent
  * terminates the thread, because the thread is considered hung.
  */
-const MOST_MS = 10_000;
+const MAX_MS = 10_000;
 
 /** The termination guard of one worker thread, as its parent thread uses it. */
 export class TerminationGuard {
@@ -36,11 +36,11 @@ export class TerminationGuard {
   }
 
   /**
-   * Resolves when the parent may terminate the thread: immediately if the guard is free, and after `MOST_MS`
+   * Resolves when the parent may terminate the thread: immediately if the guard is free, and after `MAX_MS`
    * milliseconds at the latest. `isGone` returns whether the thread has already ended.
    */
   async ended(isGone: () => boolean): Promise<void> {
-    const until = performance.now() + MOST_MS;
+    const until = performance.now() + MAX_MS;
     while (Atomics.compareExchange(this.#word, 0, FREE, ENDING) === HELD && !isGone() && performance.now() < until) {
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }

@@ -39,7 +39,7 @@ import { inRecord } from './stored-text.js';
 const KEPT_POLICIES = 2;
 /** The thread keeps one policy if its text is larger: it has more than about 40,000 rules. */
 const LARGE_TEXT_BYTES = 4 * 1024 * 1024;
-const MOST_WAITING = 4;
+const MAX_WAITING = 4;
 
 /**
  * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
@@ -162,7 +162,7 @@ class PolicyTaskRunner {
     const selectors = groups.flatMap((group) => group.selectors);
     if (!work.compile || selectors.length === 0) return finish(NOTHING_LISTED);
     // A client that went away leaves its task here.
-    for (const id of this.#waiting.keys()) if (this.#waiting.size >= MOST_WAITING) this.#waiting.delete(id);
+    for (const id of this.#waiting.keys()) if (this.#waiting.size >= MAX_WAITING) this.#waiting.delete(id);
     this.#waiting.set(++this.#lastWaiting, finish);
     return { kind: 'needs_members', id: this.#lastWaiting, selectors } as const;
   }

@@ -6,7 +6,7 @@ type Wait = 'quorum' | 'all';
 type Enforcing = { readonly id: string; readonly generation: number };
 
 const POLL_MS = 50;
-const MOST_WAIT_MS = 10_000;
+const MAX_WAIT_MS = 10_000;
 
 /**
  * Waits until members of a cluster enforce the generation of a write. The write is committed, so that late
@@ -17,7 +17,7 @@ export async function enforcedBy(
   outcome: PolicyOutcome,
   wait: Wait,
   members: () => Promise<readonly Enforcing[] | null>,
-  mostMs: number = MOST_WAIT_MS,
+  mostMs: number = MAX_WAIT_MS,
 ): Promise<PolicyOutcome> {
   if (outcome.kind !== 'written' && outcome.kind !== 'deleted') return outcome;
   let atFirst: readonly Enforcing[] = [];

@@ -64,7 +64,7 @@ export type InterceptCaSetting = {
  */
 const LIFE_DAYS = 3650;
 /** The maximum length of a common name (`ub-common-name` in RFC 5280). */
-const LONGEST_COMMON_NAME = 64;
+const MAX_COMMON_NAME_LENGTH = 64;
 
 /**
  * Creates the setting of the intercept CA. Resolves after the stored CA was read, so that a subscriber of
@@ -115,7 +115,7 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
       }),
     generate: (write) =>
       orRefusal(() => {
-        const commonName = `Weir intercept CA ${nodeId}`.slice(0, LONGEST_COMMON_NAME);
+        const commonName = `Weir intercept CA ${nodeId}`.slice(0, MAX_COMMON_NAME_LENGTH);
         return keep(generateCa({ commonName, days: LIFE_DAYS }), write, []);
       }),
     remove: ({ expectedRevision }) =>

@@ -5,7 +5,7 @@ import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
-import { descriptorIn, type ListeningSocket, ListeningSockets, LONGEST_WAIT_MS } from '#sockets/listening-sockets.js';
+import { descriptorIn, type ListeningSocket, ListeningSockets, MAX_WAIT_MS } from '#sockets/listening-sockets.js';
 import { canAssignToShared } from '#sockets/socket-options.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';
@@ -81,7 +81,7 @@ class ServicePlaneThreads implements ServicePlane {
     });
     const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketOf(number));
     const { descriptors, isKept } = this.sockets.open('plane', wanted);
-    const waitMs = awaitsGrants && isKept ? LONGEST_WAIT_MS : 0;
+    const waitMs = awaitsGrants && isKept ? MAX_WAIT_MS : 0;
     if (!isBegun) this.#start();
     this.#isBegun = false;
     const threads = this.#threads;

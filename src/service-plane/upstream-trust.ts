@@ -8,7 +8,7 @@ import {
   rootCertificates,
   type SecureContext,
 } from 'node:tls';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { withPath } from '#files/system-failure.js';
 import { SYSTEM_FILE } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
@@ -94,7 +94,7 @@ function contextOf(authorities: string | readonly string[]): SecureContext {
 }
 
 function authoritiesIn(path: string): string {
-  const pem = readBoundedSync(path, MOST_BYTES.certificates).toString();
+  const pem = readBoundedSync(path, MAX_BYTES.certificates).toString();
   // Check this, because Node uses its own list of root certificates if `ca` contains no certificate.
   if (!isCertificate(pem)) throw new Error(`read ${path}: the file contains no readable PEM certificate`);
   return pem;

@@ -32,7 +32,7 @@ export type DescriptorStore = {
  * The longest time for which packets and connections wait in the sockets of an earlier process: after it, the
  * node chart regards the start as over (`startDeadline`).
  */
-export const LONGEST_WAIT_MS = 30_000;
+export const MAX_WAIT_MS = 30_000;
 
 /** A removed socket is closed after this time, so that a change back finds it, and not an address in use. */
 const REMOVED_FOR_MS = 3_000;

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { calculateJwkThumbprint, errors, exportJWK, type JWTHeaderParameters, jwtVerify, SignJWT } from 'jose';
 import { Subscription } from 'rxjs';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import type { SharedTokens } from './shared-tokens.js';
@@ -211,7 +211,7 @@ export async function createAuthority(
 function revocationFile(path: string) {
   return {
     async read(): Promise<readonly string[]> {
-      const text = await readIfThere(path, MOST_REVOCATION_BYTES);
+      const text = await readIfThere(path, MAX_REVOCATION_BYTES);
       return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
     },
     write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
@@ -274,9 +274,9 @@ async function signingKey(path: string): Promise<KeyObject> {
  * The size limit of the revocation file in bytes. Only the node writes this file, with one line for each
  * revoked token.
  */
-const MOST_REVOCATION_BYTES = MOST_BYTES.policy;
+const MAX_REVOCATION_BYTES = MAX_BYTES.policy;
 
-async function readIfThere(path: string, maxBytes: number = MOST_BYTES.secret): Promise<string | undefined> {
+async function readIfThere(path: string, maxBytes: number = MAX_BYTES.secret): Promise<string | undefined> {
   try {
     return (await readBounded(path, maxBytes)).toString();
   } catch (cause) {

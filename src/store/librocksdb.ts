@@ -248,7 +248,7 @@ export function closeWithThread(database: Address): () => void {
  * calls, and each call has its own stack. More calls would gain no speed: the libuv thread pool has four
  * threads.
  */
-const MOST_CALLS = 8;
+const MAX_CALLS = 8;
 let calls = 0;
 const queued: (() => void)[] = [];
 /**
@@ -271,7 +271,7 @@ export function beside<Given extends readonly unknown[], Result>(
   used?: unknown,
 ): Promise<Result> {
   return guardedUntilDone(async () => {
-    if (calls >= MOST_CALLS) await new Promise<void>((resolve) => queued.push(resolve));
+    if (calls >= MAX_CALLS) await new Promise<void>((resolve) => queued.push(resolve));
     else calls++;
     const kept = { given, used };
     inUse.add(kept);

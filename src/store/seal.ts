@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { stat } from 'node:fs/promises';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
 import { StoreError } from './store-error.js';
@@ -78,7 +78,7 @@ async function readKey(path: string): Promise<Buffer | null> {
     const { mode } = await stat(path);
     if ((mode & 0o077) !== 0)
       throw new StoreError('seal_key_exposed', `read ${path}: other users can read this key; run chmod 600 ${path}`);
-    text = (await readBounded(path, MOST_BYTES.secret)).toString();
+    text = (await readBounded(path, MAX_BYTES.secret)).toString();
   } catch (cause) {
     if (cause instanceof StoreError) throw cause;
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;

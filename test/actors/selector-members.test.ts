@@ -61,11 +61,11 @@ function fakeSource() {
       source.log.push(`open ${(await restored()).map(({ key }) => key).join()}`);
       listener = to;
     },
-    use: (integrations) =>
+    setIntegrations: (integrations) =>
       void source.log.push(
         `use ${integrations.map(({ name, access: { by } }) => (by === 'token' ? name : `${name} by ${by}`)).join()}`,
       ),
-    name: (selectors) => void named.push(selectors),
+    setSelectors: (selectors) => void named.push(selectors),
     membership: async (selectors, withinMs) => {
       source.log.push(`membership ${selectors.length} ${withinMs}`);
       return source.membershipNow;

@@ -74,7 +74,7 @@ const LOST_RESPONSES = [
 /** The chance of a compaction, and the same for a collection. */
 const WHOLE_CHANCE = 0.05;
 
-const LONGEST_MS: Readonly<Record<Fault['kind'], number>> = {
+const MAX_MS: Readonly<Record<Fault['kind'], number>> = {
   kill_member: 3_000,
   stop_member: 4_000,
   cut_client: 4_000,
@@ -138,7 +138,7 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
     const isWaiting = (kind: Fault['kind']): boolean => kind.endsWith('_at');
     const lengthOf = (kind: Fault['kind']): number => {
       const shortest = kind === 'lose_commit_at' ? SHORTEST_LOSS_MS : SHORTEST_MS;
-      return Math.min(random.between(shortest, LONGEST_MS[kind]), left - (isWaiting(kind) ? STEP_WAIT_MS : 0));
+      return Math.min(random.between(shortest, MAX_MS[kind]), left - (isWaiting(kind) ? STEP_WAIT_MS : 0));
     };
     const freeAfter = ({ kind, forMs }: Fault, recoveryMs: number): number =>
       at + (isWaiting(kind) ? STEP_WAIT_MS : 0) + forMs + recoveryMs;

@@ -57,7 +57,7 @@ describe('a change of members', () => {
     ['by itself', () => {}],
     ['during other work', () => changes.finishNow()],
   ])('fails if it cannot judge the flows %s, and the next list judges them', async (_when, meanwhile) => {
-    vi.spyOn(flows, 'judgeAgain').mockImplementationOnce(() => {
+    vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
       throw new Error('no flow table');
     });
     const reply = replyTo((given) => changes.change(removal, given));

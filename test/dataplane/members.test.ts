@@ -287,7 +287,7 @@ describe('a flow of an address whose members changed', () => {
     const changed = kernel.members.change(given);
     awaitGracePeriod();
     const renewal = new FlowRenewal(() => kernel.object);
-    const count = renewal.judgeAgain(changed);
+    const count = renewal.reclassify(changed);
     renewal.unmap();
     return count;
   };

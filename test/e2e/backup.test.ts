@@ -1,6 +1,7 @@
 import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
 const PORT = 8_001;
@@ -53,7 +54,7 @@ test('a restored data folder is in force at once if the kernel has no policy', a
   const data = join(node.folder, 'data');
   await node.end('SIGTERM');
   const detach = ['dataplane', 'detach', '--config', join(node.folder, 'weir.yaml')];
-  const detached = await rig.topology.node.run(process.execPath, 'bin/weir.js', ...detach);
+  const detached = await rig.topology.node.run(...weirCommand, ...detach);
   expect(detached.code, detached.stderr).toBe(0);
   await rm(data, { recursive: true });
   await cp(join(node.folder, 'backup'), data, { recursive: true });

@@ -1,14 +1,12 @@
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/rig.js';
 import { createRig, policyOf, type Rig } from './rig.js';
-
-const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 
 let rig: Rig;
 beforeAll(async () => {
@@ -156,7 +154,14 @@ test('bash completion offers the policies, source groups and rules of the node',
   const env = { ...process.env, WEIR_TOKEN: await rig.node.token() };
   const offered = async (...words: string[]): Promise<string[]> => {
     const asking = `${script}\nCOMP_WORDS=("$@"); COMP_LINE="$*"; COMP_CWORD=$(( $# - 1 )); _weir; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const line = [weir, words[0] ?? '', words[1] ?? '', '--server', rig.node.url, ...words.slice(2)];
+    const line = [
+      weirCommand.at(-1) ?? '',
+      words[0] ?? '',
+      words[1] ?? '',
+      '--server',
+      rig.node.url,
+      ...words.slice(2),
+    ];
     const { stdout } = await promisify(execFile)('bash', ['--norc', '-c', asking, 'bash', ...line], { env });
     return stdout.trimEnd().split('\n');
   };

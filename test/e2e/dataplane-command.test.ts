@@ -1,13 +1,11 @@
 import { once } from 'node:events';
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { createRig, policyOf, type Rig } from './rig.js';
-
-const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 
 let rig: Rig;
 beforeAll(async () => {
@@ -18,7 +16,7 @@ afterAll(() => rig?.remove());
 
 async function command(...words: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
   const config = ['--config', join(rig.node.folder, 'weir.yaml')];
-  return rig.topology.node.run(process.execPath, weir, 'dataplane', ...words, ...config);
+  return rig.topology.node.run(...weirCommand, 'dataplane', ...words, ...config);
 }
 type Status = {
   readonly owner: { readonly pid: number } | null;
@@ -120,8 +118,8 @@ test('weir dataplane status exits with 3 while a configured interface has no BPF
   };
   const naming = async (...interfaces: string[]) => {
     await writeFile(config, JSON.stringify({ ...written, dataplane: { ...written.dataplane, interfaces } }));
-    const words = [weir, 'dataplane', 'status', '--output', 'json', '--config', config];
-    const { code, stdout } = await rig.topology.node.run(process.execPath, ...words);
+    const words = ['dataplane', 'status', '--output', 'json', '--config', config];
+    const { code, stdout } = await rig.topology.node.run(...weirCommand, ...words);
     return { code, unpoliced: (JSON.parse(stdout) as Status).unpoliced };
   };
   const { node } = rig.topology;
@@ -129,7 +127,8 @@ test('weir dataplane status exits with 3 while a configured interface has no BPF
   try {
     expect(await naming('lan0', 'wan*')).toEqual({ code: 0, unpoliced: [] });
     expect(await naming('lan*', 'wan0')).toEqual({ code: 3, unpoliced: ['lan1'] });
-    expect(await naming('lan0', 'wan0', 'dmz*')).toEqual({ code: 3, unpoliced: ['dmz*'] });
+    expect(await naming('lan0', 'wan0', 'dmz*')).toEqual({ code: 0, unpoliced: [] });
+    expect(await naming('lan0', 'wan0', 'dmz0')).toEqual({ code: 3, unpoliced: ['dmz0'] });
   } finally {
     await node.must('ip', 'link', 'del', 'lan1');
   }
@@ -139,8 +138,8 @@ test('a second `weir run` in the same network namespace exits with an error, and
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;
   for (const pinPath of [rig.topology.pinPath, other]) {
-    const words = [weir, 'run', '--config', await secondNode(pinPath)];
-    const { code, stderr } = await rig.topology.node.run(process.execPath, ...words);
+    const words = ['run', '--config', await secondNode(pinPath)];
+    const { code, stderr } = await rig.topology.node.run(...weirCommand, ...words);
     expect({ code, stderr }).toEqual({
       code: 1,
       stderr: expect.stringMatching(
@@ -155,13 +154,15 @@ test('a second `weir run` in the same network namespace exits with an error, and
     maps: maps.map(({ name, capacity }) => ({ name, capacity })),
   });
   expect(kept(await status())).toEqual(kept(before));
-  expect(existsSync(other)).toBe(false);
+  // The unit makes the folder before the node starts.
+  expect(existsSync(other) ? readdirSync(other) : []).toEqual([]);
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 }, 60_000);
 
 test('a node process that starts while an earlier process still runs takes over the datapath after the earlier process is killed', async () => {
-  const words = [weir, 'run', '--config', await secondNode(rig.topology.pinPath)];
-  const second = rig.topology.node.start(process.execPath, words);
+  const [command, ...words] = weirCommand;
+  const config = await secondNode(rig.topology.pinPath);
+  const second = rig.topology.node.start(command, [...words, 'run', '--config', config]);
   let log = '';
   second.stdout?.setEncoding('utf8').on('data', (text: string) => {
     log += text;

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
@@ -27,7 +27,9 @@ afterAll(() => rig?.remove());
  * call can raise the soft limit.
  */
 async function limit(soft: number | 'unlimited'): Promise<void> {
-  await must('prlimit', [`--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
+  const { uid, gid } = statSync(`/proc/${rig.node.pid}`);
+  const asUser = ['--reuid', String(uid), '--regid', String(gid), '--clear-groups'];
+  await must('setpriv', [...asUser, 'prlimit', `--pid=${rig.node.pid}`, `--nofile=${soft}:`]);
 }
 
 async function lines(word: string): Promise<number> {

@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
@@ -42,7 +43,7 @@ it('a node without CAP_NET_BIND_SERVICE for its API port ends with an error that
     config,
     JSON.stringify({ version: 1, node, api: { listen: '127.0.0.1:83' }, log: { level: 'silent' } }),
   );
-  const words = [process.execPath, join(repository, 'bin/weir.js'), 'run', '--config', config];
+  const words = [...weirCommand, 'run', '--config', config];
   const without = ['--bounding-set', '-net_bind_service', '--inh-caps', '-net_bind_service'];
   const { status, stdout, stderr } = spawnSync('setpriv', [...without, ...words], {
     encoding: 'utf8',
@@ -63,7 +64,10 @@ it('if the store cannot be opened, the threads of the service plane end and the 
   mkdirSync(dataDir, { mode: 0o700 });
   writeFileSync(join(dataDir, 'store'), 'no folder');
   writeFileSync(config, JSON.stringify({ version: 1, node: { data_dir: dataDir }, service_plane: { workers: 2 } }));
-  const words = [join(repository, 'bin/weir.js'), 'run', '--config', config];
-  const { status, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 15_000 });
+  const [command, ...words] = weirCommand;
+  const { status, stderr } = spawnSync(command, [...words, 'run', '--config', config], {
+    encoding: 'utf8',
+    timeout: 15_000,
+  });
   expect([status, stderr]).toEqual([1, expect.stringContaining(`open the store in ${dataDir}/store: EEXIST`)]);
 });

@@ -10,12 +10,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 
-const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const UNSEEN_PORT = '81';
 
 let topology: Topology;
@@ -31,7 +30,7 @@ beforeEach(async () => {
 afterAll(() => topology?.remove());
 
 const file = () => join(folder, 'weir.yaml');
-const command = (...words: string[]) => topology.node.run(process.execPath, weir, ...words);
+const command = (...words: string[]) => topology.node.run(...weirCommand, ...words);
 const init = (...words: string[]) => command('init', '--config', file(), '--interfaces', ...words);
 const read = (name: string): unknown => parse(readFileSync(join(folder, name), 'utf8'));
 
@@ -259,14 +258,16 @@ describe('weir init', () => {
   });
 
   it('names a missing capability, and refuses a user other than root', async () => {
-    const words = [process.execPath, weir, 'init', '--config', file(), '--interfaces', 'lan0,wan0'];
-    const caps = '-all,+net_admin,+perfmon,+sys_admin,+dac_override';
+    const words = [...weirCommand, 'init', '--config', file(), '--interfaces', 'lan0,wan0'];
+    const caps = '-all,+net_admin,+perfmon,+sys_admin,+sys_chroot,+dac_override';
     const weak = await topology.node.run('setpriv', '--bounding-set', caps.replace(',+net_admin', ''), ...words);
     expect([weak.code, weak.stderr]).toEqual([
       1,
       'weir: The capability CAP_NET_ADMIN is missing: run as root, or grant it\n',
     ]);
-    const other = await topology.node.run('setpriv', '--reuid', '65534', '--clear-groups', ...words);
+    // The command of an installed Weir needs CAP_SYS_CHROOT.
+    const chroot = ['--inh-caps', '+sys_chroot', '--ambient-caps', '+sys_chroot'];
+    const other = await topology.node.run('setpriv', '--reuid', '65534', '--clear-groups', ...chroot, ...words);
     expect([other.code, other.stderr]).toEqual([1, 'weir: weir init needs root\n  → run it with sudo\n']);
     expect(readdirSync(folder)).toEqual([]);
   });
@@ -276,7 +277,8 @@ describe('weir init', () => {
     writeFileSync(file(), JSON.stringify({ version: 1, ...keys }));
     for (const mode of ['audit', 'enforce']) {
       expect((await init('lan0,wan0', '--mode', mode, '--force')).code).toBe(0);
-      const node = topology.node.start(process.execPath, [weir, 'run', '--config', file()]);
+      const [program, ...words] = weirCommand;
+      const node = topology.node.start(program, [...words, 'run', '--config', file()]);
       const ended = new Promise((resolve) => node.once('exit', resolve));
       const config = ['--config', file()];
       try {

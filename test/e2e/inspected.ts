@@ -1,5 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { NodeOptions } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
@@ -57,7 +58,7 @@ export async function createInspectedRig(
   options: NodeOptions = {},
 ): Promise<InspectedRig> {
   const certificates = makeCertificates();
-  const rootFile = `/tmp/weir-${process.pid}-${tag}-root.pem`;
+  const rootFile = join(tmpdir(), `weir-${process.pid}-${tag}-root.pem`);
   await writeFile(rootFile, certificates.rootPem);
   const rig = await createRig(tag, [80], {
     ...options,

@@ -7,11 +7,9 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { DNS_SECTION, data, dig, startUpstream } from './names.js';
-import { policyOf } from './rig.js';
+import { isInstalled, leastPrivileges, policyOf } from './rig.js';
 import { Talkers } from './tcp-peers.js';
 
-/** The capabilities that docs/capabilities.md lists, without the prefix CAP_. */
-const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
 /** No host has this address, so only the DNS proxy of the node can answer a DNS query to this address. */
 const ELSEWHERE = '198.51.100.53';
 const PORTS = { steady: 80, named: 81, inspected: 443 } as const;
@@ -40,10 +38,10 @@ function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Stea
   return { pongs: () => pongs, others: () => others };
 }
 
-describe.each([
-  ['root', undefined],
-  ['another user', 65_534],
-])('a node that runs as %s without CAP_SYS_ADMIN', (_, user) => {
+// An installed Weir runs as another user than root in any case.
+const USERS: [string, number | undefined][] = [['another user', 65_534]];
+if (!isInstalled) USERS.unshift(['root', undefined]);
+describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) => {
   let rig: InspectedRig;
   afterEach(() => rig?.remove());
 
@@ -65,8 +63,7 @@ describe.each([
       `least${user ?? ''}`,
       {},
       {
-        only: LEAST,
-        ...(user === undefined ? {} : { user }),
+        ...leastPrivileges([], user),
         sections: { dns: { ...DNS_SECTION, transparent: true } },
       },
     );
@@ -95,7 +92,8 @@ describe.each([
       await expect.poll(() => flows.every(({ pongs }, at) => pongs() > (seen[at] ?? 0) + 5), soon).toBe(true);
       const now = await opened();
       for (const [proto, at] of Object.entries(before)) expect(Math.abs((now[proto] ?? 0) - at)).toBeLessThanOrEqual(1);
-      expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+      const dug = await dig(rig, ELSEWHERE, 'api.example.com');
+      expect(data(dug), dug.text).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
       expect(await rig.tcp(PORTS.named)).toBe('open');
       expect(await rig.tcp(82)).toBe('refused ETIMEDOUT');
       await talkers.joined();
@@ -136,7 +134,7 @@ describe('readiness names the missing capability', () => {
     'that the datapath needs: %j',
     async (missing) => {
       topology = await createTopology('lacks');
-      node = await startNode(topology, { only: LEAST.filter((name) => !missing.includes(name)) });
+      node = await startNode(topology, leastPrivileges(missing));
       const sentences = missing.map((name) => ` The capability CAP_${name} is missing: run as root, or grant it.`);
       await expect
         .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
@@ -152,7 +150,7 @@ describe('readiness names the missing capability', () => {
     await topology.node.must('bpftool', 'map', 'create', join(set, 'active'), ...words);
     const update = 'key 0 0 0 0 value 5 0 0 0 0 0 0 0'.split(' ');
     await topology.node.must('bpftool', 'map', 'update', 'pinned', join(set, 'active'), ...update);
-    node = await startNode(topology, { only: LEAST });
+    node = await startNode(topology, leastPrivileges());
     await expect
       .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
       .toContain(`An earlier build pinned the maps in ${topology.pinPath}`);
@@ -161,8 +159,8 @@ describe('readiness names the missing capability', () => {
 
   test('CAP_NET_BIND_SERVICE, which the DNS proxy needs to listen on a port below 1024', async () => {
     topology = await createTopology('lacks');
-    const only = LEAST.filter((name) => name !== 'NET_BIND_SERVICE');
-    node = await startNode(topology, { only, sections: { dns: { ...DNS_SECTION, transparent: true } } });
+    const sections = { dns: { ...DNS_SECTION, transparent: true } };
+    node = await startNode(topology, { ...leastPrivileges(['NET_BIND_SERVICE']), sections });
     await expect.poll(() => detailOf('dns_allowlist'), { timeout: 15_000 }).toContain('CAP_NET_BIND_SERVICE missing');
   });
 });

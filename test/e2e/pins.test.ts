@@ -1,10 +1,8 @@
-import { chmodSync, chownSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, isInstalled, leastPrivileges, policyOf, type Rig } from './rig.js';
 
-const USER = 65_534;
-const ONLY = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW'];
 /** Options for polls: a node must restore lost pins within five seconds (F10). */
 const soon = { timeout: 5_000, interval: 20 };
 
@@ -13,7 +11,7 @@ let pinPath: string;
 let pinned: readonly string[];
 beforeAll(async () => {
   // The node does not run as root. So a test can prevent new pins: it makes root the owner of the pin folder.
-  rig = await createRig('lost', [80, 81], { user: USER, only: ONLY });
+  rig = await createRig('lost', [80, 81], leastPrivileges([], 65_534));
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   await rig.node.ready();
   ({ pinPath } = rig.topology);
@@ -40,27 +38,33 @@ async function config(): Promise<string> {
   return `${state}: ${detail}`;
 }
 
-test.each([
+const LOSSES: [string, () => void][] = [
   ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
   ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
-  ['every pin', () => rmSync(pinPath, { recursive: true })],
-])('a node restores its BPF pins within five seconds after the test has removed %s', async (_, remove) => {
-  expect(pinned).toContain('flows');
-  remove();
-  expect(pins()).not.toContain('flows');
-  await expect.poll(pins, soon).toEqual(pinned);
-  await rig.node.ready();
-  await isEnforced();
-  // The restarted node must take over the policy in force from the restored pins.
-  await rig.node.restart();
-  await rig.node.ready();
-  expect(pins()).toEqual(pinned);
-  await isEnforced();
-  const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
-  expect(log.at(-1)).toContain('"flows"');
-});
+];
+// The user of an installed Weir may not write to /sys/fs/bpf.
+if (!isInstalled) LOSSES.push(['every pin', () => rmSync(pinPath, { recursive: true })]);
+test.each(LOSSES)(
+  'a node restores its BPF pins within five seconds after the test has removed %s',
+  async (_, remove) => {
+    expect(pinned).toContain('flows');
+    remove();
+    expect(pins()).not.toContain('flows');
+    await expect.poll(pins, soon).toEqual(pinned);
+    await rig.node.ready();
+    await isEnforced();
+    // The restarted node must take over the policy in force from the restored pins.
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(pins()).toEqual(pinned);
+    await isEnforced();
+    const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
+    expect(log.at(-1)).toContain('"flows"');
+  },
+);
 
 test('GET /ready names the BPF pins that the node cannot restore', async () => {
+  const { uid, gid } = statSync(pinPath);
   chownSync(pinPath, 0, 0);
   chmodSync(pinPath, 0o755);
   try {
@@ -68,8 +72,21 @@ test('GET /ready names the BPF pins that the node cannot restore', async () => {
     await expect.poll(config, soon).toMatch(/^reattach_failed: .*make the pins flows again: .*EACCES/);
     await isEnforced();
   } finally {
-    chownSync(pinPath, USER, USER);
+    chownSync(pinPath, uid, gid);
   }
   await expect.poll(pins, soon).toEqual(pinned);
   await rig.node.ready();
 });
+
+if (isInstalled)
+  test('if the pin folder was removed, forwarded packets are dropped and GET /ready names the folder, until root has made it', async () => {
+    const { uid, gid } = statSync(pinPath);
+    rmSync(pinPath, { recursive: true });
+    await expect.poll(config, soon).toMatch(new RegExp(`^reattach_failed: .*EACCES.*${pinPath}`));
+    expect(await rig.tcp(80)).toBe('refused ETIMEDOUT');
+    mkdirSync(pinPath, 0o700);
+    chownSync(pinPath, uid, gid);
+    await expect.poll(pins, soon).toEqual(pinned);
+    await rig.node.ready();
+    await isEnforced();
+  });

@@ -11,11 +11,10 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
@@ -35,7 +34,8 @@ function nodeWith(make: (path: string) => unknown) {
     policy: { fallback: 'deny', file: path },
   };
   writeFileSync(join(folder, 'weir.yaml'), JSON.stringify(config));
-  const child = spawn(process.execPath, [weir, 'run', '--config', join(folder, 'weir.yaml')]);
+  const [command, ...words] = weirCommand;
+  const child = spawn(command, [...words, 'run', '--config', join(folder, 'weir.yaml')]);
   onTestFinished(() => void child.kill('SIGKILL'));
   const ended = once(child, 'exit');
   let log = '';

@@ -4,13 +4,14 @@ import { readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { beforeAll, expect, test } from 'vitest';
-import { built } from '#threads/built-file.js';
+import { weirCommand } from '#cli/node-process.js';
 
 type Ended = { readonly code: number; readonly output: string; readonly left: readonly string[] };
 
 /** Runs `weir start` to its end. `left` has the namespaces, pinned programs and folders that it leaves. */
 async function quickStart(env: NodeJS.ProcessEnv = {}): Promise<Ended> {
-  const tour = spawn(process.execPath, [built('../bin/weir.js'), 'start'], {
+  const [command, ...words] = weirCommand;
+  const tour = spawn(command, [...words, 'start'], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...env },
   });

@@ -1,14 +1,12 @@
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { program } from '#cli/node-process.js';
+import { program, weirCommand } from '#cli/node-process.js';
 import { ADDRESSES, type Namespace, namespaceOf } from '#cli/topology.js';
 import { DNS_SECTION, dig } from './names.js';
 import { createRig, policyOf, type Rig } from './rig.js';
 
-const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const soon = { timeout: 15_000, interval: 50 };
 const PATH = '/api/v1/config/reload';
 const RESOLVERS = [ADDRESSES.server, '10.77.2.3'];
@@ -42,7 +40,8 @@ const metric = async (name: string): Promise<string | undefined> => {
 const cli = (...words: string[]) => {
   const to = ['--server', rig.node.url, '--token-file', join(rig.node.folder, 'data', 'admin.token')];
   return new Promise<{ status: number; stdout: string; stderr: string }>((resolve) => {
-    execFile(process.execPath, [weir, ...words, ...to], (error, stdout, stderr) =>
+    const [command, ...first] = weirCommand;
+    execFile(command, [...first, ...words, ...to], (error, stdout, stderr) =>
       resolve({ status: Number(error?.code ?? 0), stdout, stderr }),
     );
   });

@@ -4,9 +4,9 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
-import { built } from '#threads/built-file.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { DNS_SECTION, data, dig, startUpstream } from './names.js';
 import { type Handshake, handshakes, type Lookup, lookups, pairs } from './new-traffic.js';
@@ -115,7 +115,8 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s with a servic
 /** The time that a plain start of Node.js with the code of the command takes now. It measures the machine. */
 async function plainStart(): Promise<number> {
   const began = performance.now();
-  await once(spawn(process.execPath, [built('../bin/weir.js'), '--version'], { stdio: 'ignore' }), 'exit');
+  const [command, ...words] = weirCommand;
+  await once(spawn(command, [...words, '--version'], { stdio: 'ignore' }), 'exit');
   return performance.now() - began;
 }
 

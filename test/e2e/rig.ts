@@ -26,6 +26,18 @@ type DataplaneStats = {
 
 const TIMEOUT_MS = '500';
 
+/** Whether the tests run an installed Weir, whose nodes have the user and the capabilities of its unit. */
+export const isInstalled = process.env.WEIR_COMMAND !== undefined;
+
+/** The capabilities that docs/capabilities.md lists, without the prefix CAP_. */
+const LEAST = ['NET_ADMIN', 'BPF', 'PERFMON', 'NET_RAW', 'NET_BIND_SERVICE'];
+
+/** Options of a node that has only the capabilities in LEAST, without those in `missing`. */
+export function leastPrivileges(missing: readonly string[] = [], user?: number): NodeOptions {
+  if (isInstalled) return { without: missing };
+  return { only: LEAST.filter((name) => !missing.includes(name)), ...(user === undefined ? {} : { user }) };
+}
+
 export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<Rig> {
   const topology = await createTopology(tag);
   let node: NodeProcess | undefined;

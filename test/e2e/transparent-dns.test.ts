@@ -137,12 +137,11 @@ describe('the routing of redirected DNS queries', () => {
 
 test('while the node process is suspended and the routing rule is missing, a DNS query is not forwarded to the resolver', async () => {
   const { node } = rig.topology;
-  const process = `weir.js run --config ${rig.node.folder}`;
-  await node.must('pkill', '-STOP', '-f', process);
+  process.kill(rig.node.pid, 'SIGSTOP');
   try {
     await node.must('ip', 'rule', 'del', 'pref', '8353');
     expect(await unanswered()).toEqual(['none', 'none']);
   } finally {
-    await node.must('pkill', '-CONT', '-f', process);
+    process.kill(rig.node.pid, 'SIGCONT');
   }
 });

@@ -9,7 +9,7 @@ const PORTS = 300;
  * Maximum number of floods. The slow reader loses messages only after the buffers on its path are full: two
  * relays, and socket buffers that the kernel lets grow to 32 MiB.
  */
-const MOST_FLOODS = 5;
+const MAX_FLOODS = 5;
 /**
  * Returns a Node.js program that sends one datagram from each of 200 sources to each of 300 ports. Each
  * datagram opens a flow.
@@ -77,7 +77,7 @@ test('for a slow and for a fast wiretap reader, the received messages plus the m
   let after = before;
   let floods = 0;
   const lostBySlow = (): number => after.tooSlow - before.tooSlow - told(fast.messages, 'reader');
-  while (lostBySlow() === 0 && floods < MOST_FLOODS) {
+  while (lostBySlow() === 0 && floods < MAX_FLOODS) {
     await rig.topology.client.must(process.execPath, '-e', flood(10_000 + floods++ * PORTS));
     const asked = floods * SOURCES * PORTS;
     await expect

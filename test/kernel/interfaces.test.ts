@@ -366,7 +366,8 @@ test('no packet passes without a verdict while an interface is re-created fifty 
       await expect.poll(() => isLinked(ifindex), soon).toBe(true);
       waits.push(performance.now() - from);
       await node.must('ip', 'link', 'del', 'lan0');
-      await expect.poll(config, soon).toEqual(missing('lan*, dmz0'));
+      await expect.poll(() => comings().at(-1)?.type, soon).toBe('interface_vanished');
+      await expect.poll(config, soon).toEqual(missing('dmz0'));
     }
     const counted = await server.must('nft', 'list', 'chain', 'inet', 'seen', 'in');
     expect(counted).toContain('counter packets 0 bytes 0');

@@ -34,7 +34,7 @@ async function quiet(): Promise<void> {
 }
 const QUIET_MS = 1_500;
 
-const NOTHING: KernelNotifications = { links: false, guard: false, others: false };
+const NOTHING: KernelNotifications = { links: false, guard: false, thirdPartyHooks: false };
 /**
  * Runs a shell command. Returns the kernel notifications that the command causes, and whether the
  * notification sockets became readable.
@@ -53,31 +53,39 @@ function heard(command: string, input?: string): KernelNotifications & { readonl
 }
 
 test.each([
-  ['a new interface', 'ip link add v0 type veth peer name v1', { links: true, guard: false, others: true }],
-  ['a renamed interface', 'ip link set v0 name v2', { links: true, guard: false, others: true }],
-  ['a deleted interface', 'ip link del v2', { links: true, guard: false, others: true }],
-  ['a new guard', 'nft add table inet weir', { links: false, guard: true, others: true }],
-  ['a new chain of the guard', 'nft add chain inet weir guard', { links: false, guard: true, others: true }],
-  ['a new rule of the guard', 'nft add rule inet weir guard accept', { links: false, guard: true, others: true }],
-  ['a deleted guard', 'nft delete table inet weir', { links: false, guard: true, others: true }],
+  ['a new interface', 'ip link add v0 type veth peer name v1', { links: true, guard: false, thirdPartyHooks: true }],
+  ['a renamed interface', 'ip link set v0 name v2', { links: true, guard: false, thirdPartyHooks: true }],
+  ['a deleted interface', 'ip link del v2', { links: true, guard: false, thirdPartyHooks: true }],
+  ['a new guard', 'nft add table inet weir', { links: false, guard: true, thirdPartyHooks: true }],
+  ['a new chain of the guard', 'nft add chain inet weir guard', { links: false, guard: true, thirdPartyHooks: true }],
+  [
+    'a new rule of the guard',
+    'nft add rule inet weir guard accept',
+    { links: false, guard: true, thirdPartyHooks: true },
+  ],
+  ['a deleted guard', 'nft delete table inet weir', { links: false, guard: true, thirdPartyHooks: true }],
   [
     'a ruleset that is flushed',
     'nft add table inet weir; nft flush ruleset',
-    { links: false, guard: true, others: true },
+    { links: false, guard: true, thirdPartyHooks: true },
   ],
   [
     'a new and deleted clsact qdisc',
     'tc qdisc add dev lan0 clsact; tc qdisc del dev lan0 clsact',
-    { links: false, guard: false, others: true },
+    { links: false, guard: false, thirdPartyHooks: true },
   ],
-  ['an ip rule', 'ip rule add fwmark 1 table 9; ip rule del fwmark 1', { links: false, guard: false, others: true }],
+  [
+    'an ip rule',
+    'ip rule add fwmark 1 table 9; ip rule del fwmark 1',
+    { links: false, guard: false, thirdPartyHooks: true },
+  ],
 ] as const)('the kernel notifies the node of %s (the guard is the table weir)', (_, command, notifications) => {
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
 test("a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the guard's name", () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
-  expect(heard(command)).toEqual({ ...NOTHING, others: true, readable: true });
+  expect(heard(command)).toEqual({ ...NOTHING, thirdPartyHooks: true, readable: true });
 });
 
 test('the notification sockets receive nothing while nothing changes', () => {
@@ -86,7 +94,7 @@ test('the notification sockets receive nothing while nothing changes', () => {
 
 test('lost netlink messages count as a change of everything that the socket reports', () => {
   const flood = Array.from({ length: 2_000 }, (_, index) => `link set lan0 alias n${index}`).join('\n');
-  expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, others: true, readable: true });
+  expect(heard('ip -batch -', flood)).toEqual({ links: true, guard: false, thirdPartyHooks: true, readable: true });
   const tables = Array.from({ length: 3_000 }, (_, index) => `add table inet other${index}`).join('\n');
-  expect(heard('nft -f -', tables)).toEqual({ links: false, guard: true, others: true, readable: true });
+  expect(heard('nft -f -', tables)).toEqual({ links: false, guard: true, thirdPartyHooks: true, readable: true });
 });

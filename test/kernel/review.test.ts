@@ -1,13 +1,16 @@
 import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { reviewNat } from '#dataplane/review/nat.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
+import { compileRefusedJudge } from './variants.js';
 
 const BOTH = ['lan0', 'wan0'];
 const INSIDE = ['lan0'];
@@ -40,6 +43,42 @@ const faults = (interfaces: readonly string[]): string[] =>
   review(interfaces, policeLocal).faults.map((text) =>
     text.replace(/ translates addresses at (.*), which is not .*/, ': $1'),
   );
+
+describe('the check of a machine before the start of a node', () => {
+  const check = (more: Partial<DatapathOptions>) => {
+    const datapath = new LocalDatapath(datapathOptions(topology.pinPath, { interfaces: BOTH, ...more }));
+    try {
+      return datapath.check();
+    } finally {
+      datapath.close();
+    }
+  };
+
+  test('finds nothing on a machine that can enforce, and attaches and pins nothing', () => {
+    expect(check({})).toEqual({ missing: [], faults: [], warnings: [] });
+    expect(existsSync(topology.pinPath) ? readdirSync(topology.pinPath) : []).toEqual([]);
+    expect(execFileSync('ip', ['-j', '-d', 'link', 'show', 'lan0'], { encoding: 'utf8' })).not.toContain('prog');
+  });
+
+  test.runIf(hasNetfilterPrograms())('names the program that the kernel refuses, and reviews nothing then', () => {
+    const refused = compileRefusedJudge();
+    expect(check({ objectPath: refused.path }).missing).toEqual([]);
+    sh(nft('oifname "wan0" masquerade'));
+    const found = check({ objectPath: refused.path });
+    sh('nft flush ruleset');
+    refused.remove();
+    expect(found).toEqual({
+      missing: [
+        {
+          what: 'programs',
+          sentence: expect.stringMatching(/^The kernel refuses the programs .*: load .*EACCES.*[.]$/),
+        },
+      ],
+      faults: [],
+      warnings: [],
+    });
+  });
+});
 
 describe('the review of a node reports unsupported NAT on a policed outside interface as a fault', () => {
   afterEach(() => {

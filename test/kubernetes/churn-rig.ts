@@ -5,6 +5,7 @@ import { DNS_SECTION } from '#test/e2e/names.js';
 import { createRig, type Rig } from '#test/e2e/rig.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { Churn, NODE_ADDRESSES, POD_ADDRESSES, podAddress } from '#test/kubernetes/churn.js';
+import { ChurnConnections } from '#test/kubernetes/churn-connections.js';
 import {
   CANARY,
   CHURN_GROUPS,
@@ -43,8 +44,10 @@ const portOf = (group: ChurnGroup | null): number =>
   group === null ? BASE_PORT : FIRST_PORT + ALL_GROUPS.indexOf(group);
 const nameOf = (group: ChurnGroup | null): string => `${group?.id ?? BASE}.example.com`;
 
-function groupConfig(group: ChurnGroup | null): object {
+/** `tlsPort`: the port of the TLS server. */
+function groupConfig(group: ChurnGroup | null, tlsPort: number): object {
   const allow = (id: string, match: object) => ({ id, action: 'allow', match });
+  const to = (port: number, proto: string) => ({ proto, dst_ips: [ADDRESSES.server], dst_ports: [port] });
   return {
     id: group?.id ?? BASE,
     mode: 'enforce',
@@ -53,8 +56,9 @@ function groupConfig(group: ChurnGroup | null): object {
       group === QUARANTINE
         ? []
         : [
-            allow('packets', { proto: 'udp', dst_ips: [ADDRESSES.server], dst_ports: [portOf(group)] }),
+            allow('packets', to(portOf(group), 'udp')),
             allow('name', { dns_hostname: nameOf(group), proto: 'tcp', dst_ports: [443] }),
+            allow('tls', { ...to(tlsPort, 'tcp'), tls: { sni: [nameOf(group)] } }),
           ],
     ...(group === QUARANTINE ? { default_action: 'deny' } : {}),
   };
@@ -75,11 +79,12 @@ export class ChurnRig {
     readonly kube: KubeApi,
     readonly proxy: CutProxy,
     readonly packets: ChurnPackets,
+    readonly connections: ChurnConnections,
     readonly others: { readonly churn: Churn; readonly sentinels: Sentinels; readonly leave: () => void },
   ) {}
 
   static async start(random: Random): Promise<ChurnRig> {
-    const rig = await createRig('churn', [], { sections: { dns: DNS_SECTION } });
+    const rig = await createRig('churn', [], { sections: { dns: DNS_SECTION, service_plane: {} } });
     const { client, node, server } = rig.topology;
     await client.must('ip', 'route', 'add', 'local', '10.244.0.0/15', 'dev', 'lo');
     await node.must('ip', 'route', 'add', '10.244.0.0/15', 'via', ADDRESSES.client);
@@ -100,11 +105,12 @@ export class ChurnRig {
       [null, ...ALL_GROUPS].map(portOf),
       (source, port, number) => sentinels.take(source, port, number),
     );
+    const connections = await ChurnConnections.open({ client: client.name, server: server.name });
     const leave = enterNamespace(node.name);
     const kube = await KubeApi.start();
     const proxy = await CutProxy.start(Number(new URL(kube.url).port));
     const churn = new Churn(kube, random);
-    const started = new ChurnRig(random, rig, kube, proxy, packets, { churn, sentinels, leave });
+    const started = new ChurnRig(random, rig, kube, proxy, packets, connections, { churn, sentinels, leave });
     await churn.begin();
     await churn.addFixedPod('allowed', { app: 'web' }, ALLOWED);
     await churn.addFixedPod('denied', { app: 'web', quarantine: 'true' }, DENIED);
@@ -143,6 +149,7 @@ export class ChurnRig {
 
   async remove(): Promise<void> {
     this.packets.close();
+    this.connections.close();
     await this.proxy.close();
     await this.kube.remove();
     this.others.leave();
@@ -218,7 +225,7 @@ export class ChurnRig {
   }
 
   async #putPolicy(): Promise<void> {
-    const groups = [QUARANTINE, ...this.#groups, null].map(groupConfig);
+    const groups = [QUARANTINE, ...this.#groups, null].map((group) => groupConfig(group, this.connections.port));
     await this.#api('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: groups });
   }
 
@@ -230,6 +237,7 @@ export class ChurnRig {
     this.#longestMs = Math.max(this.#longestMs, performance.now() - from);
     await until(PARTS_MS, `${what}: datagrams`, () => this.#packetFaults(cluster));
     await until(PARTS_MS, `${what}: explain, lookups`, () => this.#sampleFaults(cluster));
+    await until(PARTS_MS, `${what}: TLS connections`, () => this.#connectionFaults(cluster));
     this.#comparisons++;
     this.#sample();
   }
@@ -282,6 +290,18 @@ export class ChurnRig {
       }
     }
     return faults;
+  }
+
+  /** Compares the service plane for some addresses: the names of its groups are allowed. */
+  async #connectionFaults(cluster: PrintedCluster): Promise<readonly string[]> {
+    const sources = Array.from({ length: 6 }, () => this.random.pick(PODS_AND_NODES));
+    const tried = sources.flatMap((from) => this.#inForce.map((group) => ({ from, group, name: nameOf(group) })));
+    const completed = await this.connections.completed(tried);
+    return tried.flatMap((connection) => {
+      const { from, group, name } = connection;
+      const [isComplete, isAllowed] = [completed.includes(connection), cluster.allows(group, from)];
+      return isComplete === isAllowed ? [] : [`TLS from ${from} to ${name}: ${isComplete}, not ${isAllowed}`];
+    });
   }
 
   #sample(): void {

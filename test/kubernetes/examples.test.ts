@@ -38,7 +38,7 @@ const OBJECTS: readonly KubernetesObject[] = [
 function sourcesOf({ source_groups: groups = [] }: PolicyConfig) {
   const memberships = new Memberships();
   const selectors = groups.map(({ sources }) => (sources.kubernetes ?? []).map(selectorOf));
-  memberships.name(selectors.flat());
+  memberships.setSelectors(selectors.flat());
   for (const resource of ['namespaces', 'pods', 'nodes'] as const) {
     const objects = OBJECTS.filter((object) => object.resource === resource);
     memberships.objects('prod', scope(resource), { type: 'listed', objects, version: 1 });

@@ -20,7 +20,7 @@ class Prod {
   readonly #feeds = new Feeds('prod', this.memberships);
 
   constructor() {
-    this.memberships.name([podSelector({})]);
+    this.memberships.setSelectors([podSelector({})]);
   }
 
   begin(feed: number, ...scopes: readonly WatchScope[]): void {

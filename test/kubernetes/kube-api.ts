@@ -23,6 +23,8 @@ const MACHINERY_BIN = builtBy('api-machinery');
 const ADMIN_TOKEN = 'admin-token';
 const ETCD_ENV = { ...process.env, ETCDCTL_API: '3' };
 const READY_MS = 40_000;
+/** Without a controller manager, no namespace has a service account, and a node keeps its taint. */
+const WITHOUT_CONTROLLERS = ['--disable-admission-plugins=ServiceAccount,TaintNodesByCondition'];
 /** `api-machinery` responds with 429 to more requests at the same time. Watches do not count. */
 export const MACHINERY_REQUESTS = 4;
 
@@ -46,9 +48,9 @@ export type PodOptions = {
 };
 
 /**
- * A real kube-apiserver with RBAC and an etcd of its own, on loopback. No kubelet and no controller runs:
- * tests create pods with a node name, and write their status. The namespaces have no watch cache, the pods
- * have one.
+ * A real kube-apiserver with RBAC and an etcd of its own, on loopback. No kubelet and no controller runs
+ * (`KubeNode` has them): tests create pods with a node name, and write their status. The namespaces have no
+ * watch cache, the pods have one.
  */
 export class KubeApi {
   readonly folder = mkdtempSync(join(tmpdir(), 'weir-kube-'));
@@ -62,14 +64,18 @@ export class KubeApi {
   private constructor(
     ports: readonly [number, number, number],
     readonly server: KubeServer,
+    readonly args: readonly string[],
   ) {
     this.#ports = ports;
   }
 
-  static async start(server: KubeServer = 'kube-apiserver'): Promise<KubeApi> {
-    const kube = new KubeApi([await freePort(), await freePort(), await freePort()], server);
+  static async start(
+    server: KubeServer = 'kube-apiserver',
+    args: readonly string[] = WITHOUT_CONTROLLERS,
+  ): Promise<KubeApi> {
+    const kube = new KubeApi([await freePort(), await freePort(), await freePort()], server, args);
     try {
-      execFileSync('openssl', 'ecparam -name prime256v1 -genkey -noout -out sa.key'.split(' '), { cwd: kube.folder });
+      kube.makeTokenKey();
       writeFileSync(join(kube.folder, 'tokens.csv'), `${ADMIN_TOKEN},admin,admin,system:masters\n`);
       kube.#startEtcd();
       kube.startApi();
@@ -178,6 +184,11 @@ export class KubeApi {
     return (await promisify(execFile)(KUBECTL, [...access, ...args], options)).stdout;
   }
 
+  /** Makes the key of tokens of service accounts. A server that starts later refuses all former tokens. */
+  makeTokenKey(): void {
+    execFileSync('openssl', 'ecparam -name prime256v1 -genkey -noout -out sa.key'.split(' '), { cwd: this.folder });
+  }
+
   startApi(): void {
     const [port, etcd] = this.#ports;
     if (this.server === 'api-machinery') {
@@ -200,8 +211,7 @@ export class KubeApi {
       '--client-ca-file=ca.pem',
       ...['--service-account-issuer=https://kubernetes.default.svc', '--service-account-key-file=sa.key'],
       ...['--service-account-signing-key-file=sa.key', '--service-cluster-ip-range=10.96.0.0/24'],
-      ...['--disable-admission-plugins=ServiceAccount,TaintNodesByCondition', '--etcd-compaction-interval=0'],
-      ...['--event-ttl=1m', '--watch-cache-sizes=namespaces#0'],
+      ...['--etcd-compaction-interval=0', '--event-ttl=1m', '--watch-cache-sizes=namespaces#0', ...this.args],
     ]);
   }
 

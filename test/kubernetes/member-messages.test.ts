@@ -20,7 +20,7 @@ function opened() {
     const object = pod(address, { addresses: [ip(address)], version: 2 });
     memberships.objects('prod', scope('pods'), { type: 'changed', object });
   };
-  memberships.name([podSelector({})]);
+  memberships.setSelectors([podSelector({})]);
   memberships.objects('prod', scope('pods'), { type: 'listed', objects: [], version: 1 });
   messages.open();
   return { memberships, messages, sent, change };

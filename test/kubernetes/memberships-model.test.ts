@@ -113,7 +113,7 @@ function runSteps(random: Random, steps: number): number {
       model.remove(name);
     } else {
       model.selectors = pool.filter(() => random.chance(0.7));
-      memberships.name(model.selectors);
+      memberships.setSelectors(model.selectors);
     }
     if (random.chance(0.4)) continue;
     consumer.take(memberships.take());

@@ -20,7 +20,7 @@ const all = podSelector({});
 
 function start(selectors: readonly Selector[], options: MembershipOptions = {}): Memberships {
   const memberships = new Memberships(options);
-  memberships.name(selectors);
+  memberships.setSelectors(selectors);
   return memberships;
 }
 
@@ -92,9 +92,9 @@ describe('changes of members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.take();
-    memberships.name([web, all]);
+    memberships.setSelectors([web, all]);
     expect(plain(memberships)).toEqual([[[X, [all.key, web.key].sort()]]]);
-    memberships.name([all]);
+    memberships.setSelectors([all]);
     expect(plain(memberships)).toEqual([[[X, [all.key]]]]);
   });
 
@@ -198,17 +198,17 @@ describe('the numbers of sets', () => {
     list(memberships, PODS, pods);
     memberships.take();
     // The set of `Y` is replaced by another one with the new selector.
-    memberships.name(both);
+    memberships.setSelectors(both);
     memberships.take();
     expect(memberships.former().addresses).toHaveLength(0);
     memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
     memberships.take();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
-    memberships.name(both);
+    memberships.setSelectors(both);
     memberships.take();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
     // A pod of the unused set may have the selector that is new now.
-    memberships.name([...both, all]);
+    memberships.setSelectors([...both, all]);
     memberships.take();
     expect(memberships.former().addresses).toHaveLength(0);
   });
@@ -346,7 +346,7 @@ describe('the scope of selectors', () => {
     const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
-    memberships.name([web]);
+    memberships.setSelectors([web]);
     expect(scopeNow(memberships)).toBe(before);
   });
 });

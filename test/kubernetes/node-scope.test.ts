@@ -22,7 +22,7 @@ describe('with the pods of one node only', () => {
   ])('no selector of pods %s is resolved unless the cluster has the node', (_, namespace, selector) => {
     const memberships = new Memberships();
     const nodes = nodeSelector({});
-    memberships.name([selector, nodes]);
+    memberships.setSelectors([selector, nodes]);
     const resolved = () => {
       memberships.take();
       expect(memberships.knows([selector])).toBe(memberships.scope.resolved.has(selector.key));

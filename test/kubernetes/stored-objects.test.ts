@@ -38,7 +38,7 @@ function restored(store: ReadonlyMap<string, string>, selectors: readonly Select
   const records = new StoredRecords();
   records.add([...store].map(([key, value]): StoredObject => ({ key, value })));
   const memberships = new Memberships();
-  memberships.name(selectors);
+  memberships.setSelectors(selectors);
   for (const name of NAMES) {
     const found = records.objectsOf(name);
     if (found !== undefined) memberships.restore(name, found.objects, found.scopes);
@@ -69,7 +69,7 @@ describe('stored objects', () => {
       const stored = new Stored();
       const clusters = new Map(NAMES.map((name) => [name, new RandomCluster(random)]));
       const selectors = random.some(1, 8, () => randomSelector(random, random.pick(NAMES)));
-      stored.memberships.name(selectors);
+      stored.memberships.setSelectors(selectors);
       for (let step = 0; step < steps; step++) {
         const name = random.pick(NAMES);
         const cluster = clusters.get(name) as RandomCluster;

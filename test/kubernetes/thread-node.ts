@@ -132,8 +132,8 @@ export class Node {
     integrations: readonly WatchedIntegration[],
     selectors: readonly Selector[] | null = [web],
   ): Promise<this> {
-    this.source.use(integrations);
-    if (selectors !== null) this.source.name(selectors);
+    this.source.setIntegrations(integrations);
+    if (selectors !== null) this.source.setSelectors(selectors);
     const listener: KubernetesListener = {
       members: (message) => this.#take(message),
       reflector: (change) => this.reflectors.push(change),

@@ -46,8 +46,8 @@ const selectors = Array.from({ length: APPS }, (_, app) =>
   selectorOf({ integration: 'prod', pod_selector: { match_labels: { app: `app-${app}` } } }),
 );
 const source = createKubernetesSource({ podNetworks: undefined, node: null });
-source.use([{ name: 'prod', access }]);
-source.name(selectors);
+source.setIntegrations([{ name: 'prod', access }]);
+source.setSelectors(selectors);
 const record = new MemberRecord();
 const store = new Map<string, string>();
 let changes: [number, number][] = [];

@@ -87,7 +87,7 @@ describe('the Kubernetes thread', () => {
     node.source.release();
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: ' }));
     expect([...(node.scope?.resolved ?? [])]).toEqual([web.key]);
-    node.source.name([]);
+    node.source.setSelectors([]);
     await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
     await node.source.membership([db], 10_000);
     expect([node.phase('pods'), await cluster.server.connections]).toEqual(['watching', 2]);
@@ -192,7 +192,7 @@ describe('the Kubernetes thread', () => {
     another.isDown = true;
     another.put('x', '10.0.0.1', 'web');
     another.put('y', '10.0.0.2', 'web');
-    node.source.use([another.integration]);
+    node.source.setIntegrations([another.integration]);
     await vi.waitFor(() => expect(node.phase('pods')).toBe('backing_off'));
     cluster.put('b', '10.0.0.3', 'web');
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.3': 'b: web' }));
@@ -206,7 +206,7 @@ describe('the Kubernetes thread', () => {
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
-    node.source.use([]);
+    node.source.setIntegrations([]);
     await vi.waitFor(() => expect(node.members).toEqual({}));
     expect([node.store.size, node.phase('pods'), node.phase('nodes')]).toEqual([0, null, null]);
     await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));

@@ -1,8 +1,8 @@
 import { NEVER } from 'rxjs';
 import { fromEventObservable } from 'xstate';
 import { type ClusterContext, clusterChart } from '#statecharts/cluster.chart.js';
-import type { DataplaneContext } from '#statecharts/dataplane.chart.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
+import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { followChart } from '#statecharts/follow.chart.js';
 import { type IntegrationsContext, integrationsChart } from '#statecharts/integrations.chart.js';

@@ -21,7 +21,7 @@ describe.runIf(HAS_KUBE_API)('a running node that follows a real API server', ()
   }, 120_000);
   afterAll(() => rig?.remove());
 
-  it('has the members that kubectl prints, in the API, in the kernel and in the DNS proxy', {
+  it('has the members that kubectl prints, in the API, in the kernel, in the DNS proxy and in the service plane', {
     timeout: (MINUTES + 5) * 60_000,
   }, async () => {
     const until = Date.now() + MINUTES * 60_000;

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { EVERY_FINDING, type FindingQuery } from '#observe/findings/finding-filter.js';
-import { FindingsSchema, filterOf, type findingsQuery, MOST_IDS, shownPage } from '../audit.schema.js';
+import { FindingsSchema, filterOf, type findingsQuery, MAX_IDS, shownPage } from '../audit.schema.js';
 import { refused } from '../error-answer.js';
 import type { Management } from '../management.js';
 import { askNodes } from './ask-nodes.js';
@@ -51,16 +51,16 @@ export async function findingsOfNodes(
   const ids = merged.takeIds();
   const errors = [...coverage.node_errors];
   if (coverage.nodes_responded > 1) {
-    for (let at = 0; at < ids.length; at += MOST_IDS) {
-      const some = ids.slice(at, at + MOST_IDS);
-      const parameters = new URLSearchParams([['limit', String(MOST_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
+    for (let at = 0; at < ids.length; at += MAX_IDS) {
+      const some = ids.slice(at, at + MAX_IDS);
+      const parameters = new URLSearchParams([['limit', String(MAX_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
       const path = `${LOCAL}?${parameters.toString()}`;
       const options = { without: errors.map(({ node_id: node }) => node), withinMs: SECOND_MS };
       const take = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
       const again = await askNodes(management, path, FindingsSchema, take, options);
       errors.push(...again.node_errors);
       const known = { ...EVERY_FINDING, ids: some, types: filter.types };
-      const { items } = await findingsOfNode(management, { filter: known, limit: MOST_IDS, cursor: null });
+      const { items } = await findingsOfNode(management, { filter: known, limit: MAX_IDS, cursor: null });
       merged.complete(self, items);
     }
   }

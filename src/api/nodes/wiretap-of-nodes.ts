@@ -7,7 +7,7 @@ import { problemOf } from './ask-nodes.js';
 
 const PATH = '/api/v1/wiretap/stream';
 /** How many bytes may wait for the client before the streams of other nodes are read on. */
-const MOST_WAITING = 1 << 20;
+const MAX_WAITING = 1 << 20;
 const ROOM_MS = 20;
 /** How often lost streams are opened again, and how often it is checked which nodes the cluster has. */
 const RETRY_MS = 2_000;
@@ -70,7 +70,7 @@ export function wiretapOfNodes(
         if (reason !== null) return { hasBegun, text: reason };
         sink.send(Buffer.from(named(frame, node)));
         stream.setTimeout(0);
-        while (sink.waiting > MOST_WAITING && !signal.aborted) await pause(ROOM_MS);
+        while (sink.waiting > MAX_WAITING && !signal.aborted) await pause(ROOM_MS);
         stream.setTimeout(SILENT_MS, end);
       }
       return { hasBegun, text: 'the node ended its stream' };

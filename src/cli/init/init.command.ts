@@ -8,7 +8,7 @@ import { notIpv4, readStatus, type Status, statusText } from '#cli/status.comman
 import { styleOf } from '#cli/style.js';
 import type { Config } from '#config/config.js';
 import { parseConfig } from '#config/load.js';
-import { MOST_BYTES, readBoundedSync } from '#files/bounded-file.js';
+import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
@@ -160,7 +160,7 @@ async function check(
 /** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` for a mistake. */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
-  const text = readBoundedSync(path, MOST_BYTES.config).toString();
+  const text = readBoundedSync(path, MAX_BYTES.config).toString();
   return { text, config: parseConfig(text, path, environment).config };
 }
 

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { stringify } from 'yaml';
 import { durationMs } from '#contracts/duration.js';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type Client, createClient } from '../client.js';
 import { CliError } from '../command-error.js';
@@ -152,7 +152,7 @@ async function store(
 
 function tokenIn(file: string): string {
   try {
-    return readPipeOrFile(file, MOST_BYTES.secret).toString().trim();
+    return readPipeOrFile(file, MAX_BYTES.secret).toString().trim();
   } catch (cause) {
     throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
   }

@@ -5,7 +5,7 @@ import { CliError } from '../command-error.js';
 import type { KubeServer, KubeUser } from './kubeconfig.js';
 
 const TIMEOUT_MS = 20_000;
-const MOST_BYTES = 1024 * 1024;
+const MAX_BYTES = 1024 * 1024;
 
 export type KubeAnswer = { readonly status: number; readonly body: unknown };
 
@@ -61,7 +61,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
   let text = '';
   for await (const chunk of response.setEncoding('utf8')) {
     text += String(chunk);
-    if (text.length > MOST_BYTES) throw new Error('the response is too large');
+    if (text.length > MAX_BYTES) throw new Error('the response is too large');
   }
   return text;
 }

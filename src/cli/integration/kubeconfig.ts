@@ -1,7 +1,7 @@
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from '../command-error.js';
 
@@ -65,7 +65,7 @@ export function readKubeconfig(file: string, context: string | undefined): Kubec
 }
 
 function parsed(file: string): unknown {
-  const text = contentOf(file, MOST_BYTES.config);
+  const text = contentOf(file, MAX_BYTES.config);
   try {
     return parse(text) as unknown;
   } catch (cause) {
@@ -129,10 +129,10 @@ function userOf(user: User, folder: string): KubeUser {
 /** Returns the text of a member with base64 data, or of the file that the other member names. */
 function dataOrFile(data: string | undefined, file: string | undefined, folder: string): string | undefined {
   if (data !== undefined) return Buffer.from(data, 'base64').toString();
-  return file === undefined ? undefined : contentOf(resolve(folder, file), MOST_BYTES.certificates);
+  return file === undefined ? undefined : contentOf(resolve(folder, file), MAX_BYTES.certificates);
 }
 
-function contentOf(file: string, maxBytes: number = MOST_BYTES.secret): string {
+function contentOf(file: string, maxBytes: number = MAX_BYTES.secret): string {
   try {
     return readPipeOrFile(file, maxBytes).toString();
   } catch (cause) {

@@ -8,7 +8,7 @@ import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
 import { listPolicies } from './policy-records.js';
 
-const MOST_OF_PAGE = 1_000;
+const MAX_OF_PAGE = 1_000;
 const pageSchema = z.object({
   items: z.array(
     z.object({
@@ -29,7 +29,7 @@ export function addMembersCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('members'))
     .description('list the addresses that the Kubernetes selectors of a source group select, and their objects')
     .argument('<group>', 'a source group of the active policy')
-    .option('--limit <n>', 'at most so many addresses', wholeNumber, MOST_OF_PAGE)
+    .option('--limit <n>', 'at most so many addresses', wholeNumber, MAX_OF_PAGE)
     .action(async (group: string, { limit, ...options }: Output & { readonly limit: number }) => {
       const client = createClient(options, terminal);
       const active = (await listPolicies(client)).find((record) => record.active);
@@ -39,7 +39,7 @@ export function addMembersCommand(policy: Command, terminal: Terminal): void {
       let total = 0;
       let after: string | null = null;
       do {
-        const query = withQuery(path, { limit: Math.min(limit - items.length, MOST_OF_PAGE), after });
+        const query = withQuery(path, { limit: Math.min(limit - items.length, MAX_OF_PAGE), after });
         const page: z.infer<typeof pageSchema> = parseReply(pageSchema, await client.request(query));
         items.push(...page.items);
         total = page.total;

@@ -1,7 +1,7 @@
 import { CliError, type Problem, type RefusedError } from '#cli/command-error.js';
 import type { Terminal } from '#cli/terminal.js';
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
-import { MOST_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 
 /** A policy document that was read from a file or from standard input. */
@@ -14,7 +14,7 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   const label = file === '-' ? 'standard input' : file;
   let text: string;
   try {
-    text = file === '-' ? await terminal.input() : readPipeOrFile(file, MOST_BYTES.policy).toString();
+    text = file === '-' ? await terminal.input() : readPipeOrFile(file, MAX_BYTES.policy).toString();
   } catch (cause) {
     throw new CliError(`${label} cannot be read: ${reasonOf(cause)}`, { cause });
   }

@@ -13,7 +13,7 @@ export type PeerRequest = {
 };
 
 /** The largest JSON response of a peer. A page of 1,000 findings has about 1 MB. */
-const MOST_BYTES = 64 << 20;
+const MAX_BYTES = 64 << 20;
 
 /** Sends requests to the peer listeners of other nodes. */
 export class PeerClient {
@@ -61,7 +61,7 @@ export class PeerClient {
     let size = 0;
     for await (const chunk of response as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > MOST_BYTES) throw new Error(`the response has more than ${MOST_BYTES} bytes`);
+      if (size > MAX_BYTES) throw new Error(`the response has more than ${MAX_BYTES} bytes`);
       chunks.push(chunk);
     }
     return { status: response.statusCode ?? 0, body: JSON.parse(Buffer.concat(chunks).toString()) };

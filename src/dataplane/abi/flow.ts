@@ -28,7 +28,7 @@ export const FLOW_OFFSETS = {
  * word has this bit. The other bits stay, so that the counters of the flow still count for the rule that
  * decided it.
  */
-export const JUDGE_AGAIN = 0x8000_0000;
+export const RECLASSIFY = 0x8000_0000;
 export const FLOW_BYTES = 128;
 /**
  * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are `struct
@@ -137,7 +137,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
     word: u32(FLOW_OFFSETS.judgement),
-    epoch: (u32(FLOW_OFFSETS.judgement + 4) & ~JUDGE_AGAIN) >>> 1,
+    epoch: (u32(FLOW_OFFSETS.judgement + 4) & ~RECLASSIFY) >>> 1,
     hit: u32(FLOW_OFFSETS.hit),
     hitCheck: u32(FLOW_OFFSETS.hit_check),
     packets: [total('packets', 0), total('packets', 1)],

@@ -7,7 +7,7 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 import { sha256 } from './image-digest.js';
 
-/** The largest epoch. The next higher bit is `JUDGE_AGAIN` in the judgement of a flow. */
+/** The largest epoch. The next higher bit is `RECLASSIFY` in the judgement of a flow. */
 const MAX_EPOCH = 0x3fff_ffff;
 /**
  * Offsets of the fields of `struct active` of `bpf/weir.h`, in 32-bit words; `bytes` is the size of the

@@ -3,7 +3,7 @@ import type { FlowFilter } from '#contracts/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath-numbers.js';
 import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
-import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, JUDGE_AGAIN, sinceFlush } from '#dataplane/abi/flow.js';
+import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, RECLASSIFY, sinceFlush } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
@@ -101,7 +101,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
  * always counts as current, because no activation changes how the datapath handles it.
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
-  return (u32At(words, at + STATE) & FOREIGN) !== 0 || (u32At(words, at + ACTIVE_WORD) & ~JUDGE_AGAIN) >>> 1 === epoch;
+  return (u32At(words, at + STATE) & FOREIGN) !== 0 || (u32At(words, at + ACTIVE_WORD) & ~RECLASSIFY) >>> 1 === epoch;
 }
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {

@@ -3,9 +3,9 @@ import {
   FLOW_KEY_OFFSETS,
   FLOW_OFFSETS,
   FLOW_STRUCT_BYTES,
-  JUDGE_AGAIN,
   KEY_USED,
   OPENED_BY_HIGH,
+  RECLASSIFY,
 } from '#dataplane/abi/flow.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
@@ -20,7 +20,7 @@ const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const FLAGS = Math.floor(FLOW_OFFSETS.flags / 4);
 const FLAGS_SHIFT = (FLOW_OFFSETS.flags % 4) * 8;
 const JUDGEMENT = FLOW_OFFSETS.judgement / 8;
-const AGAIN = BigInt(JUDGE_AGAIN) << 32n;
+const RECLASSIFY_BIT = BigInt(RECLASSIFY) << 32n;
 /**
  * The bits of the tag of each way in the two halves of a tag word, without marks; see `EACH_TAG` in the BPF
  * code.
@@ -35,7 +35,7 @@ export class FlowRenewal {
   /** `object` returns the loaded object: growing replaces the object, and keeps the flow table. */
   constructor(private readonly object: () => Pick<BpfObject, 'mapFd'>) {}
 
-  /** Maps the flow table if it is not mapped. A later call of `judgeAgain` then does not fail. */
+  /** Maps the flow table if it is not mapped. A later call of `reclassify` then does not fail. */
   map(): void {
     this.#table();
   }
@@ -45,7 +45,7 @@ export class FlowRenewal {
    * packet is a reply. Returns the number of flows. The caller must wait for a grace period after the rights
    * of the sources have changed.
    */
-  judgeAgain(sources: ReadonlySet<number>): number {
+  reclassify(sources: ReadonlySet<number>): number {
     const table = this.#table();
     const tags = table.tags.words;
     let count = 0;
@@ -55,7 +55,7 @@ export class FlowRenewal {
       if ((low | high) === 0) continue;
       for (let way = 0; way < WAYS; way++) {
         const tag = way < 4 ? low >>> (8 * way) : high >>> (8 * (way - 4));
-        if ((tag & 0x7f) !== 0 && judge(table, way * table.sets + set, sources)) count += 1;
+        if ((tag & 0x7f) !== 0 && markForReclassification(table, way * table.sets + set, sources)) count += 1;
       }
     }
     return count;
@@ -94,7 +94,11 @@ function mapTable(object: Pick<BpfObject, 'mapFd'>): MappedTable {
   }
 }
 
-function judge({ flows, judgements }: MappedTable, line: number, sources: ReadonlySet<number>): boolean {
+function markForReclassification(
+  { flows, judgements }: MappedTable,
+  line: number,
+  sources: ReadonlySet<number>,
+): boolean {
   const { words } = flows;
   const at = line * WORDS;
   if (u32At(words, at + USE) >>> 16 !== KEY_USED) return false;
@@ -103,8 +107,8 @@ function judge({ flows, judgements }: MappedTable, line: number, sources: Readon
   const place = line * LONGS + JUDGEMENT;
   const before = Atomics.load(judgements, place);
   // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
-  if (before >> 32n === 0n || (before & AGAIN) !== 0n) return false;
+  if (before >> 32n === 0n || (before & RECLASSIFY_BIT) !== 0n) return false;
   // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
   // period. If another flow takes the cache line, its next packet classifies it once more.
-  return Atomics.compareExchange(judgements, place, before, before | AGAIN) === before;
+  return Atomics.compareExchange(judgements, place, before, before | RECLASSIFY_BIT) === before;
 }

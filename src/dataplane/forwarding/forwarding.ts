@@ -86,7 +86,7 @@ export class Forwarding {
    * Returns the hooks that forwarded packets pass, including those of the guard (Weir's nftables rules).
    * Empty if the kernel refused the BPF program that lists the hooks.
    */
-  others(): readonly ThirdPartyHook[] {
+  thirdPartyHooks(): readonly ThirdPartyHook[] {
     this.#program ??= loadOthers();
     return this.#program instanceof Error ? [] : this.#program.look();
   }
@@ -97,8 +97,8 @@ export class Forwarding {
    */
   translates(): boolean {
     try {
-      const others = this.others();
-      return this.#program instanceof Error || others.some(({ symbol }) => symbol.startsWith('nf_nat_ipv4_'));
+      const hooks = this.thirdPartyHooks();
+      return this.#program instanceof Error || hooks.some(({ symbol }) => symbol.startsWith('nf_nat_ipv4_'));
     } catch {
       return true;
     }
@@ -110,9 +110,9 @@ export class Forwarding {
    */
   netfilterPrograms(): readonly number[] | undefined {
     try {
-      const others = this.others();
+      const hooks = this.thirdPartyHooks();
       if (this.#program instanceof Error) return undefined;
-      return others.flatMap(({ kind, id }) => (kind === 'forward' && id !== 0 ? id : []));
+      return hooks.flatMap(({ kind, id }) => (kind === 'forward' && id !== 0 ? id : []));
     } catch {
       return undefined;
     }

@@ -1,8 +1,8 @@
 /** Maximum number of interface names in one sentence; the sentence gives only the count of further ones. */
-const MOST_NAMES = 5;
+const MAX_NAMES = 5;
 
 /** Returns the names in alphabetical order as part of a sentence. */
 export function listed(names: readonly string[]): string {
-  const shown = names.toSorted().slice(0, MOST_NAMES).join(', ');
-  return names.length > MOST_NAMES ? `${shown} and ${names.length - MOST_NAMES} more` : shown;
+  const shown = names.toSorted().slice(0, MAX_NAMES).join(', ');
+  return names.length > MAX_NAMES ? `${shown} and ${names.length - MAX_NAMES} more` : shown;
 }

@@ -16,14 +16,14 @@ import { vlanFaults } from './tagged-frames.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
 
 /**
- * The input of `review`. `others` returns the hooks of the kernel that forwarded packets pass; an empty list
- * if the kernel cannot list them.
+ * The input of `review`. `thirdPartyHooks` returns the hooks of the kernel that forwarded packets pass; an
+ * empty list if the kernel cannot list them.
  */
 type Looked = {
   readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
   readonly hooks: Pick<Hooks, 'interfaces'>;
   readonly guard: Pick<Guard, 'warnings' | 'guardsBridges'>;
-  readonly others: () => readonly ThirdPartyHook[];
+  readonly thirdPartyHooks: () => readonly ThirdPartyHook[];
   readonly nat: NatSupport;
   /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
   readonly diverts: boolean;
@@ -33,13 +33,13 @@ type Looked = {
  * Returns the faults that prevent Weir from policing the configured interfaces as D17 requires, and
  * warnings. Throws if the state of the kernel cannot be read.
  */
-export function review({ options, hooks, guard, others, nat, diverts }: Looked): Review {
+export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
   const bridged = policedPorts(policed, links);
   const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
-    ...portFaults(policed, links, others(), guard.guardsBridges() ? bridged : []),
+    ...portFaults(policed, links, thirdPartyHooks(), guard.guardsBridges() ? bridged : []),
     ...vlanFaults(policed, links),
     ...routingBridgeFaults(bridged, forwardsAny),
     ...addressFaults(bridged),

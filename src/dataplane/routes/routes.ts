@@ -23,13 +23,13 @@ const RTA = {
  * address family, a next hop object, or an encapsulation.
  */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
-const MOST_ROUTES = 20_000;
+const MAX_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
  * Returns the IPv4 routes in the routing tables `main` and `local` of this thread's network namespace.
  * Ignores routing rules. Returns null if a route depends on more than the destination address, or if there
- * are more than `MOST_ROUTES` routes. Throws `KernelFailure` if the kernel does not return all routes.
+ * are more than `MAX_ROUTES` routes. Throws `KernelFailure` if the kernel does not return all routes.
  */
 export function readRoutes(): Route[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
@@ -41,7 +41,7 @@ export function readRoutes(): Route[] | null {
     request[0] = AF_INET;
     const routes: Route[] = [];
     const messages = socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request);
-    if (messages.length > MOST_ROUTES) return null;
+    if (messages.length > MAX_ROUTES) return null;
     for (const message of messages) {
       const flags = message.getUint32(HEADER.flags, true);
       const attributes = attributesIn(message, HEADER.bytes);

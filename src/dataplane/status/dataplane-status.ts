@@ -32,8 +32,8 @@ export type DataplaneStatus = {
   readonly owner: Process | null;
   readonly hooks: readonly HookStatus[];
   /**
-   * Configured interface names that no interface has, and interfaces that match a configured name but have
-   * no hook.
+   * Configured interface names without `*` that no interface has, and interfaces that match a configured name
+   * but have no hook.
    */
   readonly unpoliced: readonly string[];
   /**
@@ -176,7 +176,8 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
 function unpolicedOf(patterns: readonly string[], present: readonly string[], policed: readonly string[]): string[] {
   const unpoliced = patterns.flatMap((pattern) => {
     const matching = present.filter((name) => matchesInterface([pattern], name));
-    return matching.length === 0 ? [pattern] : matching.filter((name) => !policed.includes(name));
+    const isMissing = matching.length === 0 && !pattern.endsWith('*');
+    return isMissing ? [pattern] : matching.filter((name) => !policed.includes(name));
   });
   return [...new Set(unpoliced)];
 }

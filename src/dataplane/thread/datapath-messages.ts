@@ -24,15 +24,15 @@ export type WorkerInput = {
 /**
  * The requests that the datapath thread serves: most methods of `Datapath`, and four internal requests.
  * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
- * otherwise. `grantBy` makes the thread serve grant requests from a message port. `tellEvents` makes the
- * thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
+ * otherwise. `grantBy` makes the thread serve grant requests from a message port. `renewEventSource` makes
+ * the thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   openIfSupported(): Adoption;
   check(): MachineCheck;
   grantBy(port: MessagePort): void;
-  tellEvents(): void;
+  renewEventSource(): void;
 };
 
 /**
@@ -69,7 +69,7 @@ export class DatapathFailure extends Error {
   }
 }
 
-export function send(error: unknown): SentError {
+export function serializeError(error: unknown): SentError {
   if (!(error instanceof Error)) {
     return {
       name: 'Error',
@@ -87,7 +87,7 @@ export function send(error: unknown): SentError {
   return { name: error.name, message: error.message, stack: error.stack, code, capacity, mismatch };
 }
 
-export function receive({ name, message, stack, code, capacity, mismatch }: SentError): Error {
+export function deserializeError({ name, message, stack, code, capacity, mismatch }: SentError): Error {
   if (capacity !== undefined) return new CapacityExceeded(capacity.table, capacity.need, capacity.limit);
   if (mismatch !== undefined) return new ProofFailed(mismatch);
   return new DatapathFailure(name, message, code ?? 'datapath_failed', stack);

@@ -17,8 +17,8 @@ import { WorkerClient } from '#threads/worker-client.js';
 import {
   DatapathFailure,
   type DatapathRequests,
+  deserializeError,
   type FromDatapath,
-  receive,
   type SentError,
   type WorkerInput,
 } from './datapath-messages.js';
@@ -163,7 +163,7 @@ class DatapathThread implements BegunDatapath {
     // Request a new event source: the previous consumer of events may have ended, and then the ports of its
     // source are closed. If the thread dies during the request, the next thread sends a new source without a
     // request.
-    void this.#thread?.request('tellEvents', []).catch(() => {});
+    void this.#thread?.request('renewEventSource', []).catch(() => {});
   }
 
   async setEventsWanted(wanted: EventsWanted): Promise<void> {
@@ -221,7 +221,7 @@ class DatapathThread implements BegunDatapath {
       },
       // The lock of a thread that died would refuse the next thread.
       exited: () => descriptors.closeAll(),
-      requestError: (sent) => receive(sent as SentError),
+      requestError: (sent) => deserializeError(sent as SentError),
       terminationError: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),
     });
   }

@@ -15,7 +15,7 @@ import { KernelWatch } from '#dataplane/watch/kernel-watch.js';
 import { Descriptors } from '#libc/descriptors.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { WorkerServer } from '#threads/worker-server.js';
-import { type DatapathRequests, type FromDatapath, send, type WorkerInput } from './datapath-messages.js';
+import { type DatapathRequests, type FromDatapath, serializeError, type WorkerInput } from './datapath-messages.js';
 import { LocalDatapath } from './local-datapath.js';
 
 const WATCH_INTERVAL_MS = 1_000;
@@ -64,7 +64,7 @@ function attach(): readonly Attachment[] {
   try {
     return datapath.attach();
   } finally {
-    look({ links: true, guard: false, others: false });
+    look({ links: true, guard: false, thirdPartyHooks: false });
   }
 }
 
@@ -72,11 +72,11 @@ function police(interfaces: readonly string[]): readonly Attachment[] | null {
   try {
     return datapath.police(interfaces);
   } finally {
-    look({ links: true, guard: false, others: false });
+    look({ links: true, guard: false, thirdPartyHooks: false });
   }
 }
 
-function tellEvents(): void {
+function renewEventSource(): void {
   if (kernelWatch === undefined) return;
   endKernelWatch();
   beginKernelWatch();
@@ -193,7 +193,7 @@ parent.serve(
     flows: (query) => datapath.flows(query),
     cutFlows: (query) => datapath.cutFlows(query),
     setEventsWanted: (wanted) => datapath.setEventsWanted(wanted),
-    tellEvents,
+    renewEventSource,
     close: () => {
       endKernelWatch();
       // Read the messages that still wait in the ports, so that the hits that other threads sent before
@@ -204,13 +204,13 @@ parent.serve(
   },
   undefined,
   {
-    failureOf: send,
+    failureOf: serializeError,
     urgent: {
       changeMembers: (reply, change) => datapath.memberChanges.change(change, reply),
       replaceMembers: (reply, list) => datapath.memberChanges.replace(list, reply),
     },
     replied: (what) => {
-      if (what === 'flip') datapath.settle();
+      if (what === 'flip') datapath.flushAfterFlip();
     },
   },
 );

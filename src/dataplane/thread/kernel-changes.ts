@@ -63,7 +63,7 @@ export class KernelChanges {
       options: { interfaces: hooks.names, markMask: this.options.markMask },
       hooks,
       guard,
-      others: () => forwarding.others(),
+      thirdPartyHooks: () => forwarding.thirdPartyHooks(),
       nat: translation.support(objectOptions),
       diverts: this.diverts,
     });
@@ -77,11 +77,11 @@ export class KernelChanges {
     // Each check stores its changes in `#unreported` before the next check runs. The watcher reports each
     // loss only once, so a loss would go unreported if a later check threw an error.
     if (at.links) this.#lookAtInterfaces(upgrade);
-    if (at.links || at.others) this.#lookAtReview(upgrade);
+    if (at.links || at.thirdPartyHooks) this.#lookAtReview(upgrade);
     this.add(this.#watcher.changesOfRefusals(trafficStatistics.refusing()));
     if (at.links) this.add(this.#watcher.changesOfPins(upgrade.lostPins()));
     if (at.guard) this.add(this.#watcher.changesOfGuard(guard.stands() && translation.stands(upgrade.loaded)));
-    if (at.others) {
+    if (at.thirdPartyHooks) {
       translation.followRules(upgrade);
       this.lookAtForwarding(upgrade);
       if (this.diverts) this.add(this.#watcher.changesOfDiversion(diversionStands(this.options.markMask)));

@@ -214,14 +214,14 @@ export class LocalDatapath {
     const open = this.#opened();
     const { upgrade, trafficStatistics } = open;
     const { slots, grants, members } = upgrade.loaded;
-    const changesHands = upgrade.awaitsFlip;
-    if (slots.epoch === 0 && !changesHands) {
+    const isTakeover = upgrade.awaitsFlip;
+    if (slots.epoch === 0 && !isTakeover) {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
     const { staged } = trafficStatistics.ruleNameHistory;
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
     const flipped = flipProgram({ slots, grants, members, trafficStatistics }, upgrade.enforced());
-    if (changesHands) this.#policing.completeTakeover(open);
+    if (isTakeover) this.#policing.completeTakeover(open);
     return flipped;
   }
 
@@ -229,7 +229,7 @@ export class LocalDatapath {
    * Waits for grace periods and flushes counters after a flip. Otherwise the next `stage` would have to do
    * this while a client waits for its policy write.
    */
-  settle(): void {
+  flushAfterFlip(): void {
     try {
       this.#open?.trafficStatistics.flushIdleSlot();
       this.#open?.loaded.routes.look();
@@ -345,7 +345,7 @@ export class LocalDatapath {
   }
 
   /** Reads the given kinds of kernel state, and returns the changes since the last call. */
-  look(at: KernelNotifications = { links: true, guard: true, others: true }): DatapathChange[] {
+  look(at: KernelNotifications = { links: true, guard: true, thirdPartyHooks: true }): DatapathChange[] {
     return this.#open === undefined ? [] : this.#changes.look(this.#open, at);
   }
 

@@ -22,7 +22,7 @@ type Pending = {
 export class MemberChanges {
   readonly #pending = new Set<Pending>();
   /** Addresses that are stored, and whose flows were not classified again because of a failure. */
-  #unjudged: ReadonlySet<number> = new Set();
+  #unclassified: ReadonlySet<number> = new Set();
   /** When the last call of `finishNow` ended, and how long it took, in milliseconds. */
   #last = { endedAt: 0, tookMs: 0 };
 
@@ -64,8 +64,8 @@ export class MemberChanges {
     // A failure must come before the first store. Nodes without members do not map the table, because the
     // mapping adds to the resident memory of the process.
     if (change.addresses.length > 0 || members.count > 0) this.flows.map();
-    const changed = new Set([...store(members), ...this.#unjudged]);
-    this.#unjudged = new Set();
+    const changed = new Set([...store(members), ...this.#unclassified]);
+    this.#unclassified = new Set();
     const { slotInForce } = slots;
     const uncompiled = slotInForce === undefined ? 0 : members.uncompiled(change, slotInForce);
     const stored = { members: members.count, refused: members.refused, uncompiled };
@@ -86,7 +86,7 @@ export class MemberChanges {
     if (!this.#pending.delete(pending)) return;
     let flows: number;
     try {
-      flows = this.flows.judgeAgain(pending.changed);
+      flows = this.flows.reclassify(pending.changed);
     } catch (failure) {
       this.#fail(pending, failure);
       return;
@@ -99,7 +99,7 @@ export class MemberChanges {
    * of these addresses too.
    */
   #fail({ changed, reply }: Pending, failure: unknown): void {
-    this.#unjudged = new Set([...this.#unjudged, ...changed]);
+    this.#unclassified = new Set([...this.#unclassified, ...changed]);
     reply.failed(failure);
   }
 }

@@ -10,7 +10,7 @@ export type KernelNotifications = {
   readonly links: boolean;
   readonly guard: boolean;
   /** True if third-party hooks for forwarded packets may have changed. */
-  readonly others: boolean;
+  readonly thirdPartyHooks: boolean;
 };
 
 const GROUP = { link: 1 << 0, filters: 1 << 3, rules: 1 << 7, nftables: 1 << 6 } as const;
@@ -50,7 +50,7 @@ export class NotificationSockets {
     return {
       links: links === 'lost' || links.some(isAboutLink),
       guard: tables === 'lost' || tables.some((message) => changedTable(message) === GUARD_TABLE),
-      others: links === 'lost' || tables === 'lost' || links.length > 0 || tables.length > 0,
+      thirdPartyHooks: links === 'lost' || tables === 'lost' || links.length > 0 || tables.length > 0,
     };
   }
 

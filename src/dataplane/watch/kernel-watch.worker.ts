@@ -16,11 +16,11 @@ try {
   const poll = new Poll([bell.fd, ...sockets.fds]);
   // The kernel sent no notification for changes that happened before the sockets were opened. So report all
   // kinds of state as changed once.
-  port.postMessage({ links: true, guard: true, others: true });
+  port.postMessage({ links: true, guard: true, thirdPartyHooks: true });
   while (Atomics.load(shared, KERNEL_WATCH.end) === 0) {
     if (poll.wait(reader.pauseMs)) {
       const notifications = sockets.take();
-      if (notifications.links || notifications.guard || notifications.others) port.postMessage(notifications);
+      if (notifications.links || notifications.guard || notifications.thirdPartyHooks) port.postMessage(notifications);
     }
     reader.read();
   }

@@ -32,10 +32,10 @@ export type ToKubernetesThread =
   | { readonly kind: 'stored'; readonly objects: readonly StoredObject[] }
   /** All objects in the store were sent. */
   | { readonly kind: 'open' }
-  | { readonly kind: 'use'; readonly integrations: readonly WatchedIntegration[] }
-  | { readonly kind: 'name'; readonly selectors: readonly Selector[] }
+  | { readonly kind: 'setIntegrations'; readonly integrations: readonly WatchedIntegration[] }
+  | { readonly kind: 'setSelectors'; readonly selectors: readonly Selector[] }
   /** The selectors of a call of `membership` to a thread before. */
-  | { readonly kind: 'propose'; readonly selectors: readonly Selector[] }
+  | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
   /** The listener has taken the last message with members. */

@@ -18,7 +18,7 @@ import type {
 
 /** The wait before the thread is started again after an error: doubled with each failure. */
 const FIRST_BACKOFF_MS = 200;
-const MOST_BACKOFF_MS = 30_000;
+const MAX_BACKOFF_MS = 30_000;
 /** A thread that lived this long resets the wait. */
 const LIVED_MS = 60_000;
 /** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
@@ -65,14 +65,14 @@ class KubernetesThread implements KubernetesSource {
     await this.#start(opened);
   }
 
-  use(integrations: readonly WatchedIntegration[]): void {
+  setIntegrations(integrations: readonly WatchedIntegration[]): void {
     this.#integrations = integrations;
-    this.#thread?.send({ kind: 'use', integrations });
+    this.#thread?.send({ kind: 'setIntegrations', integrations });
   }
 
-  name(selectors: readonly Selector[]): void {
+  setSelectors(selectors: readonly Selector[]): void {
     this.#selectors = selectors;
-    this.#thread?.send({ kind: 'name', selectors });
+    this.#thread?.send({ kind: 'setSelectors', selectors });
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): ReturnType<KubernetesSource['membership']> {
@@ -156,9 +156,9 @@ class KubernetesThread implements KubernetesSource {
     }
     if (this.#closed.signal.aborted) await thread.end(CLOSED);
     if (thread.isOver) return;
-    if (this.#integrations !== undefined) thread.send({ kind: 'use', integrations: this.#integrations });
-    if (this.#selectors !== undefined) thread.send({ kind: 'name', selectors: this.#selectors });
-    if (this.#proposed !== undefined) thread.send({ kind: 'propose', selectors: this.#proposed });
+    if (this.#integrations !== undefined) thread.send({ kind: 'setIntegrations', integrations: this.#integrations });
+    if (this.#selectors !== undefined) thread.send({ kind: 'setSelectors', selectors: this.#selectors });
+    if (this.#proposed !== undefined) thread.send({ kind: 'setProposedSelectors', selectors: this.#proposed });
     thread.send({ kind: 'open' });
     this.#thread = thread;
     for (const { resolve } of this.#starts.splice(0)) resolve(thread);
@@ -195,7 +195,7 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async #startAgain(): Promise<void> {
-    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MOST_BACKOFF_MS);
+    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MAX_BACKOFF_MS);
     await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
     const opened = this.#opened;
     if (opened === undefined) return;

@@ -23,19 +23,19 @@ const kubernetes = new LocalKubernetes(workerData as KubernetesThreadOptions, {
 function handle(message: ToKubernetesThread): void {
   switch (message.kind) {
     case 'stored':
-      kubernetes.store(message.objects);
+      kubernetes.restorePart(message.objects);
       return;
     case 'open':
       kubernetes.open();
       return;
-    case 'use':
-      kubernetes.use(message.integrations);
+    case 'setIntegrations':
+      kubernetes.setIntegrations(message.integrations);
       return;
-    case 'name':
-      kubernetes.name(message.selectors);
+    case 'setSelectors':
+      kubernetes.setSelectors(message.selectors);
       return;
-    case 'propose':
-      kubernetes.propose(message.selectors);
+    case 'setProposedSelectors':
+      kubernetes.setProposedSelectors(message.selectors);
       return;
     case 'release':
       kubernetes.release();

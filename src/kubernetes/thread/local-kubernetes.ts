@@ -58,7 +58,7 @@ export class LocalKubernetes {
   #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
   #isBegun = false;
-  /** Undefined until the first call of `use`. */
+  /** Undefined until the first call of `setIntegrations`. */
   #used: readonly WatchedIntegration[] | undefined;
   /** The selectors of the policy in force, and of the last call of `membership`. Undefined before. */
   #inForce: readonly Selector[] | undefined;
@@ -80,7 +80,7 @@ export class LocalKubernetes {
   }
 
   /** Takes a part of the objects in the store. */
-  store(records: readonly StoredObject[]): void {
+  restorePart(records: readonly StoredObject[]): void {
     this.#stored.add(records);
   }
 
@@ -90,26 +90,26 @@ export class LocalKubernetes {
     this.#begin();
   }
 
-  use(integrations: readonly WatchedIntegration[]): void {
+  setIntegrations(integrations: readonly WatchedIntegration[]): void {
     this.#used = integrations;
     if (this.#isBegun) this.#useNow(integrations);
     else this.#begin();
   }
 
-  name(selectors: readonly Selector[]): void {
+  setSelectors(selectors: readonly Selector[]): void {
     this.#inForce = selectors;
-    this.#rename();
+    this.#selectorsChanged();
   }
 
-  propose(selectors: readonly Selector[]): void {
+  setProposedSelectors(selectors: readonly Selector[]): void {
     this.#proposed = selectors;
-    this.#rename();
+    this.#selectorsChanged();
   }
 
   release(): void {
     if (this.#proposed === undefined) return;
     this.#proposed = undefined;
-    this.#rename();
+    this.#selectorsChanged();
   }
 
   taken(): void {
@@ -117,7 +117,7 @@ export class LocalKubernetes {
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
-    this.propose(selectors);
+    this.setProposedSelectors(selectors);
     await this.#resolved(selectors, withinMs);
     // Before the integrations are known, a first message would remove all members of an earlier process.
     if (!this.#isBegun) return NOTHING_LISTED;
@@ -222,8 +222,8 @@ export class LocalKubernetes {
     return [...new Map(all.map((selector) => [selector.key, selector])).values()];
   }
 
-  #rename(): void {
-    this.#memberships.name(this.#selectors());
+  #selectorsChanged(): void {
+    this.#memberships.setSelectors(this.#selectors());
     if (this.#isBegun) this.#retarget();
     this.#changed();
   }
@@ -250,7 +250,7 @@ export class LocalKubernetes {
   }
 
   #changed(): void {
-    if (this.#isNamed) {
+    if (this.#hasInputs) {
       if (this.#areListed()) this.#messages.open();
       else
         this.#firstMessage ??= setTimeout(
@@ -263,7 +263,7 @@ export class LocalKubernetes {
   }
 
   /** Whether the integrations and the selectors are known. */
-  get #isNamed(): boolean {
+  get #hasInputs(): boolean {
     return this.#isBegun && (this.#inForce ?? this.#proposed) !== undefined;
   }
 

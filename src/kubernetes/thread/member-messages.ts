@@ -8,7 +8,7 @@ const BATCH_MS = 20;
 /** With this number of changed addresses, a message does not wait. */
 const BATCH_ADDRESSES = 500;
 /** The most owners, and the most objects for the store, in one message: it must not block the main thread. */
-const MOST_RECORDS = 500;
+const MAX_RECORDS = 500;
 
 type Sources = {
   readonly memberships: Memberships;
@@ -115,18 +115,18 @@ export class MemberMessages {
     if (!isFirst && changes.length === 0 && scope === undefined && size === 0) return [];
     this.#isFirst = false;
     this.#scope = memberships.scope;
-    const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MOST_RECORDS));
+    const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MAX_RECORDS));
     // While the store has only some of the objects, it must not call them complete.
-    const storedCount = Math.max(1, Math.ceil(stored.objects.length / MOST_RECORDS));
+    const storedCount = Math.max(1, Math.ceil(stored.objects.length / MAX_RECORDS));
     const incomplete = storedCount === 1 ? [] : stored.complete.map(({ key }) => ({ key, value: null }));
     return Array.from({ length: count }, (_, part) => ({
       replaces: isFirst && part === 0 ? plainChange(memberships.list()) : null,
       changes: isFirst || part > 0 ? [] : changes.map(plainChange),
-      owners: owners.slice(part * MOST_RECORDS, (part + 1) * MOST_RECORDS),
+      owners: owners.slice(part * MAX_RECORDS, (part + 1) * MAX_RECORDS),
       scope: part === 0 ? scope : undefined,
       stored: [
         ...(part === 0 ? incomplete : []),
-        ...stored.objects.slice(part * MOST_RECORDS, (part + 1) * MOST_RECORDS),
+        ...stored.objects.slice(part * MAX_RECORDS, (part + 1) * MAX_RECORDS),
         ...(part === storedCount - 1 ? stored.complete : []),
       ],
     }));

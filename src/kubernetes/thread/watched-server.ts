@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import type { ApiServer } from '../api-client.js';
 import type { IntegrationTarget } from '../integration-watch.js';
 
@@ -36,8 +36,8 @@ function inCluster(folder: string): ApiServer {
     credentials: async () => {
       if (host === undefined) throw new Error('KUBERNETES_SERVICE_HOST is not set: Weir does not run in a cluster');
       const [ca, token] = await Promise.all([
-        readBounded(join(folder, 'ca.crt'), MOST_BYTES.certificates),
-        readBounded(join(folder, 'token'), MOST_BYTES.secret),
+        readBounded(join(folder, 'ca.crt'), MAX_BYTES.certificates),
+        readBounded(join(folder, 'token'), MAX_BYTES.secret),
       ]);
       return { caPem: ca.toString('utf8'), token: token.toString('utf8').trim() };
     },

@@ -9,7 +9,7 @@ import type { Manifest, ManifestEntry } from './manifest.js';
 export type NodeDump = { readonly node: string; readonly open: (signal: AbortSignal) => Promise<Readable> };
 
 /** The largest file of a dump. Collectors write at most 64 MiB. */
-const MOST_BYTES = 65 << 20;
+const MAX_BYTES = 65 << 20;
 /** How long the dump of a node may take. Collectors take at most 60 s each. */
 export const NODE_DUMP_MS = 90_000;
 
@@ -30,7 +30,7 @@ export async function copyDump(
     const reading = (async () => {
       for await (const file of files) {
         const { name, size = 0 } = file.header;
-        if (size > MOST_BYTES) throw new Error(`the file ${name} has ${size} bytes`);
+        if (size > MAX_BYTES) throw new Error(`the file ${name} has ${size} bytes`);
         const bytes = await buffer(file);
         // The path is ARCHIVE/FOLDER/FILE, or ARCHIVE/manifest.json.
         const [, folder, ...path] = name.split('/');

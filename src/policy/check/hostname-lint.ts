@@ -1,6 +1,6 @@
 const NAME_CHARACTER = /[A-Za-z0-9_\-.]/;
-const LONGEST_NAME = 253;
-const LONGEST_LABEL = 63;
+const MAX_NAME_LENGTH = 253;
+const MAX_LABEL_LENGTH = 63;
 
 /**
  * An element of a regular expression that every match contains. It is a literal character, `dot` for a dot,
@@ -23,11 +23,11 @@ export function whyNoNameMatches(expression: string): string | undefined {
     return 'no name has an empty label';
   const begins = expression.startsWith('^') && pieces[0] === 'dot';
   if (begins) return 'no name begins with a dot';
-  if (pieces.length > LONGEST_NAME) return `a name has at most ${LONGEST_NAME} characters`;
+  if (pieces.length > MAX_NAME_LENGTH) return `a name has at most ${MAX_NAME_LENGTH} characters`;
   let label = 0;
   for (const piece of pieces) {
     label = piece === 'dot' || piece === 'any' || piece === 'gap' ? 0 : label + 1;
-    if (label > LONGEST_LABEL) return `a label has at most ${LONGEST_LABEL} characters`;
+    if (label > MAX_LABEL_LENGTH) return `a label has at most ${MAX_LABEL_LENGTH} characters`;
   }
   return undefined;
 }

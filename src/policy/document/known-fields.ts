@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { itemAt } from '#arrays/read.js';
 import type { Path } from '#policy/model/pointer.js';
 
-const LONGEST_KEY = 64;
+const MAX_KEY_LENGTH = 64;
 
 /**
  * Returns the names of the fields that a schema defines for the object at `path`. Returns an empty list if
@@ -29,7 +29,7 @@ export function knownFields(schema: z.core.$ZodType, path: Path): readonly strin
  * key of four letters or more is similar too.
  */
 export function nearest(key: string, known: readonly string[]): string | undefined {
-  if (key.length > LONGEST_KEY) return undefined;
+  if (key.length > MAX_KEY_LENGTH) return undefined;
   const wanted = plain(key);
   const allowed = wanted.length < 4 ? 1 : 2;
   const near = known

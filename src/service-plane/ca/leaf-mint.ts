@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const BACKDATED_MS = HOUR_MS;
 const LIFE_MS = 7 * 24 * HOUR_MS;
 /** The maximum length of a common name, in characters (RFC 5280, ub-common-name). */
-const LONGEST_COMMON_NAME = 64;
+const MAX_COMMON_NAME_LENGTH = 64;
 const DNS_NAME = 2;
 const IP_ADDRESS = 7;
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
@@ -45,7 +45,7 @@ export function createLeafMint(ca: InterceptCa, leafKey: KeyObject): LeafMint {
   return (name, now) => {
     const notBefore = new Date(Math.max(now.getTime() - BACKDATED_MS, ca.notBefore.getTime()));
     const notAfter = new Date(Math.min(now.getTime() + LIFE_MS, ca.notAfter.getTime()));
-    const commonName = name.length > LONGEST_COMMON_NAME ? null : name;
+    const commonName = name.length > MAX_COMMON_NAME_LENGTH ? null : name;
     const names = isIPv4(name)
       ? der.implicit(IP_ADDRESS, Buffer.from(name.split('.').map(Number)))
       : der.implicit(DNS_NAME, Buffer.from(name, 'latin1'));

@@ -12,7 +12,7 @@ export type CaReading =
   | { readonly kind: 'ca'; readonly ca: InterceptCa; readonly warnings: readonly CaWarning[] }
   | { readonly kind: 'faulty'; readonly faults: readonly CaFault[] };
 
-const MOST_CERTIFICATES = 10;
+const MAX_CERTIFICATES = 10;
 const NO_CA = 'Must be the certificate of a CA: basic constraints with CA:TRUE, and keyCertSign if it has a key usage.';
 
 /**
@@ -63,7 +63,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   const blocks = certificatesIn(text);
   if (blocks.length === 0 || outsideCertificates(text).trim() !== '')
     return { fault: 'Must be a certificate in PEM, followed by the certificates of its issuers, and nothing else.' };
-  if (blocks.length > MOST_CERTIFICATES) return { fault: `Must be at most ${MOST_CERTIFICATES} certificates.` };
+  if (blocks.length > MAX_CERTIFICATES) return { fault: `Must be at most ${MAX_CERTIFICATES} certificates.` };
   let certificates: Read[];
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));

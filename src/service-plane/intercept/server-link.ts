@@ -9,7 +9,7 @@ import { untrustedReason } from '../untrusted-reason.js';
 import type { UpstreamTrust } from '../upstream-trust.js';
 
 const HANDSHAKE_MS = 10_000;
-const LONGEST_CHAIN = 10;
+const MAX_CHAIN_LENGTH = 10;
 
 /** Receives the events of an HTTP/1.1 connection to a server. */
 export type LinkListener = {
@@ -143,13 +143,13 @@ export function linkServer(
 }
 
 /**
- * Returns the certificates that the server sent, leaf first, at most `LONGEST_CHAIN`; empty if the socket is
- * closed.
+ * Returns the certificates that the server sent, leaf first, at most `MAX_CHAIN_LENGTH`; empty if the socket
+ * is closed.
  */
 function chainOf(socket: TLSSocket): readonly Uint8Array[] {
   const ders: Uint8Array[] = [];
   let next = socket.getPeerX509Certificate();
-  while (next !== undefined && ders.length < LONGEST_CHAIN) {
+  while (next !== undefined && ders.length < MAX_CHAIN_LENGTH) {
     ders.push(next.raw);
     next = next.issuerCertificate;
   }

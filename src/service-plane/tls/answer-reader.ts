@@ -12,7 +12,7 @@ const LIMIT = 65_536;
  * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
  * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
  */
-const LONGEST_RECORD = 16_384 + 256;
+const MAX_RECORD_LENGTH = 16_384 + 256;
 
 /** The response of a server to a ClientHello. `hello`: the server accepts the ClientHello. */
 export type Answer =
@@ -26,7 +26,7 @@ export type Answer =
  * requests a second ClientHello. The result does not depend on the division of the stream into chunks.
  */
 export class AnswerReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
+  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
   readonly #messages = new MessageReader(LIMIT);
 
   push(chunk: Uint8Array): void {

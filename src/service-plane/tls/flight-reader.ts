@@ -9,7 +9,7 @@ const LIMIT = 262_144;
  * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
  * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
  */
-const LONGEST_RECORD = 16_384 + 256;
+const MAX_RECORD_LENGTH = 16_384 + 256;
 const WARNING = 1;
 const UNRECOGNIZED_NAME = 112;
 
@@ -32,7 +32,7 @@ export type FlightFault =
  * into chunks does not change the result.
  */
 export class FlightReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
+  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
   readonly #messages = new MessageReader(LIMIT);
   #hasHello = false;
   #alertLevel = 0;

@@ -9,7 +9,7 @@ import { CONTENT, HANDSHAKE } from './tls-numbers.js';
  * bytes, the ClientHello is unreadable (`too_long`).
  */
 const LIMIT = 65_536;
-const LONGEST_RECORD = 16_384;
+const MAX_RECORD_LENGTH = 16_384;
 
 /**
  * Types of records that may precede the second ClientHello: early data after the first ClientHello, a
@@ -22,7 +22,7 @@ const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CO
  * changes neither the result nor the byte after which the reader returns the result.
  */
 export class HelloReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: LONGEST_RECORD });
+  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
   readonly #messages = new MessageReader(LIMIT);
   readonly #isSecond: boolean;
   #hasBegun = false;

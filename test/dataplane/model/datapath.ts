@@ -85,7 +85,7 @@ export class Model {
    * Returns the verdict word for a packet of an open flow under the policy in force. Expired grants still
    * count for an open flow.
    */
-  judgeAgain(packet: Headers, asReply: boolean): number {
+  reclassify(packet: Headers, asReply: boolean): number {
     const decided = this.judge(packet, asReply);
     if (refusal(decided) === undefined) return decided;
     const kept = this.judge(packet, asReply, this.ever);
@@ -235,7 +235,7 @@ class FrameRun {
 
   #continue(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
     if (!flow.foreign && flow.epoch !== this.model.epoch) {
-      const decided = this.model.judgeAgain(packet, side === 1);
+      const decided = this.model.reclassify(packet, side === 1);
       const refused = refusal(decided);
       if (refused !== undefined) {
         this.#end(flow);
@@ -341,7 +341,7 @@ class FrameRun {
     const flow = place === undefined ? undefined : this.model.flows.get(place.key);
     if (place === undefined || flow === undefined) return undefined;
     const isJudged = flow.epoch === this.model.epoch;
-    const decided = isJudged || flow.foreign ? flow.word : this.model.judgeAgain(quoted, sideOf(flow, place) === 1);
+    const decided = isJudged || flow.foreign ? flow.word : this.model.reclassify(quoted, sideOf(flow, place) === 1);
     const refused = flow.foreign ? undefined : refusal(decided);
     if (refused !== undefined) return this.#refuse(decided, refused);
     this.model.count('icmp_related', 1);

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { MOST_BYTES, readBounded } from '#files/bounded-file.js';
+import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import type { Sink } from './sink.js';
 
 export type WebhookOptions = {
@@ -48,7 +48,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
 }
 
 async function secretIn(path: string): Promise<string> {
-  const secret = (await readBounded(path, MOST_BYTES.secret)).toString().trim();
+  const secret = (await readBounded(path, MAX_BYTES.secret)).toString().trim();
   if (secret === '') throw new Error(`read ${path}: it is empty`);
   return secret;
 }

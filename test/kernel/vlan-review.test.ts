@@ -1,0 +1,46 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createTopology, type Topology } from '#cli/topology.js';
+import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { datapathOptions } from './datapath-options.js';
+import { enterNamespace } from './namespace.js';
+
+const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
+const VLAN = 'ip link add a0 type veth peer name a1 && ip link add link a0 name a0.1 type vlan id 1';
+const hasVlans = spawnSync('unshare', ['--net', 'sh', '-c', VLAN]).status === 0;
+
+// Debian's kernels have VLAN interfaces: `npm run old-kernel test/kernel/vlan-review.test.ts` runs this test.
+describe.runIf(hasVlans)('the review of a node with a VLAN interface', () => {
+  let topology: Topology;
+  let leave: () => void;
+  beforeAll(async () => {
+    topology = await createTopology('vlan');
+    leave = enterNamespace(topology.node.name);
+    sh('ip link add link lan0 name lan0.10 type vlan id 10; ip addr add 10.77.9.1/24 dev lan0.10');
+    sh('sysctl -qw net.ipv4.ip_forward=1');
+  }, 60_000);
+  afterAll(async () => {
+    leave();
+    await topology.remove();
+  });
+  beforeEach(() => sh('ip link set lan0.10 up'));
+
+  const review = (...interfaces: string[]) =>
+    new LocalDatapath(datapathOptions(topology.pinPath, { interfaces })).review();
+  const fault =
+    'lan0 drops the tagged frames of lan0.10: put lan0.10 into dataplane.interfaces instead of lan0, or remove the VLAN';
+
+  test('reports a fault if its lower interface is policed, and does not report its packets as forwarded', () => {
+    expect(review('lan0', 'wan0')).toEqual({ faults: [fault], warnings: [] });
+    expect(review('lan0', 'lan0.10', 'wan0').faults).toEqual([fault]);
+  });
+
+  test('reports no fault if the VLAN interface is down, or policed without its lower interface', () => {
+    expect(review('lan0.10', 'wan0')).toEqual({
+      faults: [],
+      warnings: ['the node forwards packets from lan0 without a policy: dataplane.interfaces does not contain it'],
+    });
+    sh('ip link set lan0.10 down');
+    expect(review('lan0', 'wan0').faults).toEqual([]);
+  });
+});
