@@ -77,7 +77,8 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
   const tokenFor = async (signal: RequestInit['signal']): Promise<string> => {
     const { token, file } = tokenOf(options.tokenFile, node?.tokenFile, environment);
     if (file === undefined || server.protocol !== 'http:' || checkListener(server, file)) return token;
-    await fetch(new URL('/health', server), { redirect: 'error', signal: signal ?? null });
+    const { body } = await fetch(new URL('/health', server), { redirect: 'error', signal: signal ?? null });
+    await body?.cancel();
     if (!checkListener(server, file)) throw unknownListener(server, file);
     return token;
   };

@@ -177,7 +177,8 @@ test('a restart with another listening address closes the socket of the former a
 });
 
 test('another user cannot take the port of the API while no process of the service runs, and connections wait', async () => {
-  const program = "require('node:net').createServer().on('error', (e) => console.log(e.code)).listen(8080, '127.0.0.1')";
+  const program =
+    "require('node:net').createServer().on('error', (e) => console.log(e.code)).listen(8080, '127.0.0.1')";
   const user = ['--reuid', '65534', '--regid', '65534', '--clear-groups', 'timeout', '5'];
   await rig.node.end('SIGTERM');
   const taken = await rig.topology.node.run('setpriv', ...user, process.execPath, '-e', program);
