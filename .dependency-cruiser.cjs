@@ -54,7 +54,7 @@ module.exports = {
     only(
       'dataplane-knows-the-model',
       '^src/dataplane/',
-      ['^src/contracts/', '^src/policy/model/', '^src/libc/', '^src/threads/'],
+      ['^src/contracts/', '^src/policy/model/', '^src/libc/', '^src/threads/', '^src/files/replaced-file[.]ts$'],
       'The dataplane is driven; it never calls back up.',
     ),
     ...[
@@ -144,7 +144,7 @@ module.exports = {
       '^src/dns/',
       [
         ...['^src/contracts/', '^src/policy/(model|evaluate)/', '^src/sockets/', '^src/threads/'],
-        '^src/dataplane/grants/',
+        ...['^src/dataplane/grants/', '^src/libc/descriptors[.]ts$'],
       ],
       'The DNS proxy writes a learned address to the datapath before it sends the answer.',
     ),
@@ -179,7 +179,12 @@ module.exports = {
       ['^src/libc/termination-guard', '^src/contracts/'],
       'Requests to a worker thread, and the worker side.',
     ),
-    only('files-import-nothing', '^src/files/', [], 'Bounded reading of files that an operator names.'),
+    only(
+      'files-import-nothing',
+      '^src/files/',
+      [],
+      'Bounded reading of files that an operator names, and durable replacement.',
+    ),
     only(
       'config-reads-files',
       '^src/config/',
@@ -240,7 +245,7 @@ module.exports = {
           '^src/main[.]ts$',
           '^src/api/error-table[.]ts$',
         ],
-        ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$'],
+        ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$', '^src/libc/proc-sockets[.]ts$'],
         ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],
       ],
       'The command line is a client of the API. It starts main, and reads the table of errors and the schema of policies.',

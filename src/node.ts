@@ -10,7 +10,6 @@ import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
 import { RunningConfig } from '#config/running-config.js';
-import type { ListenAddress } from '#config/value.js';
 import type { MemberList } from '#contracts/membership.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
@@ -24,12 +23,12 @@ import { MemberRecord } from '#policy/model/member-record.js';
 import { createPolicyThread } from '#policy-thread/policy-thread.js';
 import { interceptCaOver } from '#requests/intercept-ca.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
-import { listenOnceThere } from '#sockets/address-changes.js';
 import { ListeningSockets } from '#sockets/listening-sockets.js';
 import { inheritedDescriptors, serviceManager } from '#sockets/service-manager.js';
 import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
+import { listen } from './node-listen.js';
 import { createLog, logFacts } from './node-log.js';
 import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
@@ -198,26 +197,25 @@ export async function runNode(
       apiIsMade();
       const stopping = new AbortController();
       void stopped.then(() => stopping.abort());
-      const listen = (name: string, server: Api, { host, port }: ListenAddress): Promise<void> =>
-        listenOnceThere(
-          () => server.listen({ host, port }),
-          ({ message }) => log.warn({ host }, `${name} cannot listen until the node has this address: ${message}`),
-          stopping.signal,
-        );
       let peersListen = Promise.resolve();
       if (cluster !== null && config.cluster !== null) {
         const { peer } = config.cluster;
         const { createPeerListener } = await import('./peer-listener.js');
         const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
         made.push(listener);
-        peersListen = listen('the peer listener', listener, peer.listen);
+        peersListen = listen(
+          { name: 'the peer listener', server: listener, at: peer.listen, sockets: null },
+          log,
+          stopping.signal,
+        );
         // The API listens first. A failure is thrown by the later `await`.
         peersListen.catch(() => {});
       }
       // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit
       // that is not ready in time.
       void system.started.then(() => manager?.ready());
-      await listen('the API', api, config.api.listen);
+      const kept = manager === null ? null : sockets;
+      await listen({ name: 'the API', server: api, at: config.api.listen, sockets: kept }, log, stopping.signal);
       const bound = api.server.address() as AddressInfo | null;
       if (bound !== null) {
         const { address, port } = bound;

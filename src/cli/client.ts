@@ -1,8 +1,10 @@
+import { lstatSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
-import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
+import { checkListener, type TokenFile, unknownListener } from './api-listener.js';
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
 import type { Terminal } from './terminal.js';
@@ -10,6 +12,8 @@ import type { Terminal } from './terminal.js';
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_TOKEN_FILE = '/var/lib/weir/admin.token';
 const TIMEOUT_MS = 30_000;
+/** The paths that need no token. */
+const WITHOUT_TOKEN: ReadonlySet<string> = new Set(['/health', '/ready']);
 
 export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };
 
@@ -64,9 +68,19 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
 
   const send = async (path: string, init: RequestInit): Promise<Response> => {
-    const token = tokenOf(options.tokenFile ?? node?.tokenFile, environment);
-    const headers = { ...init.headers, authorization: `Bearer ${token}` };
-    return fetch(new URL(path, server), { ...init, headers, redirect: 'error' });
+    const url = new URL(path, server);
+    const headers = new Headers(init.headers);
+    if (!WITHOUT_TOKEN.has(url.pathname)) headers.set('authorization', `Bearer ${await tokenFor(init.signal)}`);
+    return fetch(url, { ...init, headers, redirect: 'error' });
+  };
+  // Any local user can listen at the address of a node that does not run.
+  const tokenFor = async (signal: RequestInit['signal']): Promise<string> => {
+    const { token, file } = tokenOf(options.tokenFile, node?.tokenFile, environment);
+    if (file === undefined || server.protocol !== 'http:' || checkListener(server, file)) return token;
+    const { body } = await fetch(new URL('/health', server), { redirect: 'error', signal: signal ?? null });
+    await body?.cancel();
+    if (!checkListener(server, file)) throw unknownListener(server, file);
+    return token;
   };
   const unreachable = (cause: unknown): CliError =>
     cause instanceof CliError
@@ -162,25 +176,39 @@ function nodeOf(file: string, environment: Terminal['environment']): { server: s
   };
 }
 
-function tokenOf(file: string | undefined, environment: Terminal['environment']): string {
-  const given = file === undefined ? environment.WEIR_TOKEN || undefined : undefined;
-  const token = given ?? readToken(file ?? DEFAULT_TOKEN_FILE);
-  if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new CliError(`${given === undefined ? (file ?? DEFAULT_TOKEN_FILE) : 'WEIR_TOKEN'} holds no token`, {
-      code: 'no_token',
-    });
+type Token = {
+  readonly token: string;
+  /** Undefined for the token of WEIR_TOKEN. */
+  readonly file: TokenFile | undefined;
+};
+
+function tokenOf(given: string | undefined, ofNode: string | undefined, environment: Terminal['environment']): Token {
+  const path = given ?? ofNode;
+  const inVariable = path === undefined ? environment.WEIR_TOKEN || undefined : undefined;
+  const found =
+    inVariable === undefined
+      ? readToken(path ?? DEFAULT_TOKEN_FILE, given === undefined)
+      : { token: inVariable, file: undefined };
+  if (!/^[\x21-\x7e]+$/.test(found.token)) {
+    throw new CliError(`${found.file?.path ?? 'WEIR_TOKEN'} holds no token`, { code: 'no_token' });
   }
-  return token;
+  return found;
 }
 
-function readToken(file: string): string {
+/**
+ * Reads a token file. `isOfNode`: no flag names the file, and the user of the node owns its folder. Root must
+ * not follow a symbolic link there, or wait for the writer of a FIFO.
+ */
+function readToken(path: string, isOfNode: boolean): Token {
   try {
-    return readPipeOrFile(file, MAX_BYTES.secret).toString().trim();
+    const read = isOfNode ? readUnlinkedSync : readPipeOrFile;
+    const token = read(path, MAX_BYTES.secret).toString().trim();
+    return { token, file: { path, uid: (isOfNode ? lstatSync : statSync)(path).uid } };
   } catch (cause) {
     const absent = 'the node writes its admin.token when it starts';
     const instead = isAbsent(cause) ? absent : 'the user of the node may read its admin.token';
     const fix = `give a token with --token-file or WEIR_TOKEN; ${instead}`;
-    throw new CliError(`there is no token: ${file} ${unread(cause)}`, { cause, fix, code: 'no_token' });
+    throw new CliError(`there is no token: ${path} ${unread(cause)}`, { cause, fix, code: 'no_token' });
   }
 }
 

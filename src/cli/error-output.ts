@@ -15,6 +15,7 @@ export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
   no_token: 'there is no token to send: the token file cannot be read, or contains no token',
+  other_listener: 'a process of another user listens at the address of the node, so the token was not sent',
   invalid_config: 'the configuration file is not valid; `problems` has the key in `pointer`, the place in `where`',
   failed: 'any other error; see `message`',
 } as const;

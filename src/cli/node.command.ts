@@ -45,10 +45,6 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
   switch (failure.code) {
     case 'store_locked':
       return new CliError(`another weir process uses the data folder ${node.dataDir}`, { cause: failure });
-    case 'EADDRINUSE': {
-      const message = `the address ${listenAddress(api)} is in use: end the process that uses it, or change api.listen`;
-      return new CliError(message, { cause: failure });
-    }
     case 'EACCES': {
       if ((failure as NodeJS.ErrnoException).syscall !== 'listen') return failure;
       const message = `the API cannot listen on ${listenAddress(api)}: ${reasonOf(failure)}`;

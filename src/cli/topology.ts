@@ -1,5 +1,5 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -180,7 +180,8 @@ export function temporaryFolder(tag: string): Promise<string> {
 
 /**
  * Removes the namespaces, pinned BPF objects and temporary folders of earlier runs whose processes have
- * ended. The process id is part of each name.
+ * ended. The process id is part of each name. Keeps the folders of other users: all users can write to the
+ * temporary folder, and could replace a folder by a symbolic link while root removes what is in it.
  */
 async function removeStale(): Promise<void> {
   const owners = /^weir-(\d+)-/;
@@ -197,9 +198,15 @@ async function removeStale(): Promise<void> {
   }
   for (const folder of ['/sys/fs/bpf', tmpdir()]) {
     for (const name of await entries(folder)) {
-      if (await dead(name)) await rm(join(folder, name), { recursive: true, force: true });
+      const path = join(folder, name);
+      if ((await dead(name)) && (await isOwn(path))) await rm(path, { recursive: true, force: true });
     }
   }
+}
+
+async function isOwn(path: string): Promise<boolean> {
+  const stats = await lstat(path).catch(() => undefined);
+  return stats?.uid === process.getuid?.();
 }
 
 async function endAll(namespace: string): Promise<void> {

@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 
 import { open } from 'node:fs/promises';
 import { withPath } from './system-failure.js';
 
-const { O_RDONLY, O_NOCTTY, O_NONBLOCK } = constants;
+const { O_RDONLY, O_NOCTTY, O_NONBLOCK, O_NOFOLLOW } = constants;
 const CHUNK_BYTES = 64 * 1024;
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -47,6 +47,11 @@ export async function readBounded(path: string, maxBytes: number): Promise<Buffe
 /** Does the same as `readBounded`, but synchronously. */
 export function readBoundedSync(path: string, maxBytes: number): Buffer {
   return readOpened(path, maxBytes, O_NONBLOCK, regular);
+}
+
+/** Does the same as `readBoundedSync`, but refuses a symbolic link (ELOOP) as the last part of the path. */
+export function readUnlinkedSync(path: string, maxBytes: number): Buffer {
+  return readOpened(path, maxBytes, O_NONBLOCK | O_NOFOLLOW, regular);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs';
 
 export type Process = { readonly pid: number; readonly command: string };
 
@@ -29,10 +29,66 @@ export function netlinkSockets(protocol: number): { readonly portId: number; rea
   return rows.map((row) => ({ portId: Number(row[2]), inode: row[9] ?? '' }));
 }
 
+/** A TCP socket that listens. `address`: as text; `::` for any address. */
+export type TcpListener = { readonly address: string; readonly uid: number; readonly inode: string };
+
+/** Returns the TCP sockets that listen on a port in the network namespace of this thread. */
+export function tcpListeners(port: number): TcpListener[] {
+  return ['tcp', 'tcp6'].flatMap((table) =>
+    listening(`/proc/thread-self/net/${table}`).flatMap((row) => {
+      const [address = '', ofPort = ''] = row[1]?.split(':') ?? [];
+      if (Number.parseInt(ofPort, 16) !== port) return [];
+      return { address: addressOf(address), uid: Number(row[7]), inode: row[9] ?? '' };
+    }),
+  );
+}
+
+const LISTEN = '0A';
+const CHUNK_BYTES = 65_536;
+
+/** Returns the first rows of a table: the kernel lists the sockets that listen before all connections. */
+function listening(path: string): string[][] {
+  let fd: number;
+  try {
+    fd = openSync(path, 'r');
+  } catch {
+    // A kernel without IPv6 has no table for it.
+    return [];
+  }
+  try {
+    const chunk = Buffer.alloc(CHUNK_BYTES);
+    for (let text = ''; ; ) {
+      const length = readSync(fd, chunk);
+      text += chunk.toString('latin1', 0, length);
+      const rows = text.split('\n').slice(1, -1).map(fieldsOf);
+      const others = rows.findIndex((row) => row[3] !== LISTEN);
+      if (length === 0 || others >= 0) return others < 0 ? rows : rows.slice(0, others);
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** The kernel prints an address as 32-bit words in host byte order. */
+function addressOf(hex: string): string {
+  const bytes = Buffer.from(hex, 'hex').swap32();
+  const isMapped = bytes.length === 16 && bytes.readBigUInt64BE(0) === 0n && bytes.readUInt32BE(8) === 0xffff;
+  if (bytes.length === 4 || isMapped) return [...bytes.subarray(-4)].join('.');
+  const groups = Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(2 * at).toString(16));
+  return groups
+    .join(':')
+    .replace(/^(0:){7}/, '::')
+    .replace(/^::0$/, '::');
+}
+
+function fieldsOf(line: string): string[] {
+  return line.trim().split(/\s+/);
+}
+
 /** Returns the fields of each row of a table in /proc, without its heading. */
 function rowsOf(path: string): string[][] {
   const lines = readFileSync(path, 'utf8').trimEnd().split('\n').slice(1);
-  return lines.map((line) => line.trim().split(/\s+/));
+  return lines.map(fieldsOf);
 }
 
 function entriesOf(folder: string): readonly string[] {

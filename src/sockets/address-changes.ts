@@ -1,7 +1,9 @@
+import { setTimeout } from 'node:timers/promises';
 import { Descriptors } from '#libc/descriptors.js';
 import { RouteNotifications } from './route-notifications.js';
 
 const LOOK_MS = 100;
+const IN_USE_MS = 1_000;
 
 /**
  * Reports changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin`
@@ -47,28 +49,37 @@ export class AddressChanges {
 }
 
 /**
- * Calls `listen`, and repeats the call after each address change while `listen` fails with EADDRNOTAVAIL.
- * Throws any other error of `listen`. Calls `onAbsent` once, after the first EADDRNOTAVAIL.
+ * Calls `listen` until it succeeds or `signal` aborts. While it fails with EADDRNOTAVAIL, repeats the call
+ * after each address change, and while it fails with EADDRINUSE, after each second. Throws any other error of
+ * `listen`. Calls `onWait` with the first of several equal failures.
  */
 export async function listenOnceThere(
   listen: () => Promise<unknown>,
-  onAbsent: (failure: Error) => void,
+  onWait: (failure: NodeJS.ErrnoException) => void,
   signal: AbortSignal,
 ): Promise<void> {
   const changes = new AddressChanges();
+  let told: string | undefined;
   try {
-    for (let tries = 0; !signal.aborted; tries++) {
+    while (!signal.aborted) {
       changes.begin();
       try {
         await listen();
         return;
       } catch (failure) {
-        if (!(failure instanceof Error) || (failure as NodeJS.ErrnoException).code !== 'EADDRNOTAVAIL') throw failure;
-        if (tries === 0) onAbsent(failure);
+        if (!isAboutAddress(failure)) throw failure;
+        if (failure.code !== told) onWait(failure);
+        told = failure.code;
       }
-      await changes.next(signal);
+      if (told === 'EADDRINUSE') await setTimeout(IN_USE_MS, undefined, { signal }).catch(() => {});
+      else await changes.next(signal);
     }
   } finally {
     changes.end();
   }
+}
+
+function isAboutAddress(failure: unknown): failure is NodeJS.ErrnoException {
+  if (!(failure instanceof Error) || !('code' in failure)) return false;
+  return failure.code === 'EADDRNOTAVAIL' || failure.code === 'EADDRINUSE';
 }

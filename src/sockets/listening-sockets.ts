@@ -20,7 +20,7 @@ export type ListeningSocket = SocketOptions & {
 /** The descriptors of listening sockets, by `nameOf`. */
 export type SocketDescriptors = Readonly<Record<string, number>>;
 /** The parts of the node whose listening sockets survive the process. */
-export type ListeningPart = 'dns' | 'plane';
+export type ListeningPart = 'api' | 'dns' | 'plane';
 
 /** A keeper of descriptors, which hands them to the next process of the service. */
 export type DescriptorStore = {
@@ -38,8 +38,8 @@ export const MAX_WAIT_MS = 30_000;
 const REMOVED_FOR_MS = 3_000;
 
 /**
- * Owns the listening sockets of the DNS proxy and of the service plane. Threads use duplicates of the
- * descriptors. So packets and connections wait in a socket while its thread is started again, and, with a
+ * Owns the listening sockets of the API, the DNS proxy and the service plane. Their users have duplicates of
+ * the descriptors. So packets and connections wait in a socket while its thread is started again, and, with a
  * `store`, while no process of the service runs.
  */
 export class ListeningSockets {

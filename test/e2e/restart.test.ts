@@ -22,6 +22,7 @@ const POLICY = policyOf([
   { match: { proto: 'tcp', dst_ports: [443], tls: { sni: [SERVER_NAME] }, dst_ips: [ADDRESSES.server] } },
 ]);
 const SOCKETS = [
+  'api-tcp-127.0.0.1-8080',
   'dns-udp-10.77.1.1-53',
   'dns-tcp-10.77.1.1-53',
   'dns-udp-127.83.0.53-53',
@@ -173,6 +174,19 @@ test('a restart with another listening address closes the socket of the former a
   expect(data(await dig(rig, ADDRESSES.nodeWan, 'api.example.com'))).toEqual([
     `api.example.com. A ${ADDRESSES.server}`,
   ]);
+});
+
+test('another user cannot take the port of the API while no process of the service runs, and connections wait', async () => {
+  const program =
+    "require('node:net').createServer().on('error', (e) => console.log(e.code)).listen(8080, '127.0.0.1')";
+  const user = ['--reuid', '65534', '--regid', '65534', '--clear-groups', 'timeout', '5'];
+  await rig.node.end('SIGTERM');
+  const taken = await rig.topology.node.run('setpriv', ...user, process.execPath, '-e', program);
+  expect(taken.stdout).toBe('EADDRINUSE\n');
+  const waiting = rig.topology.node.run('curl', '-s', '-m', '30', 'http://127.0.0.1:8080/health');
+  await rig.node.restart();
+  expect((await waiting).code).toBe(0);
+  await rig.node.ready();
 });
 
 test('without the stored sockets, lookups are dropped while no process listens', async () => {

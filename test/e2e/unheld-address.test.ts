@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { type NodeProcess, startNode } from '#cli/node-process.js';
+import { firstLine, type NodeProcess, startNode } from '#cli/node-process.js';
 import { createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 import { makeCertificate } from '#test/kubernetes/server-certificate.js';
 import { FakeServiceManager } from './service-manager.js';
@@ -26,4 +26,32 @@ test('a node whose api.listen is no address of the node is ready for the service
   ends.push(() => node.remove());
   await expect.poll(() => manager.messages, { timeout: 60_000 }).toContain('READY=1');
   expect(await node.log()).toContain('the API cannot listen until the node has this address');
+}, 90_000);
+
+test('a node whose api.listen is used by a process of another user enforces, and listens when that process ends', async () => {
+  const topology: Topology = await createTopology('used');
+  ends.push(() => topology.remove());
+  const user = ['--reuid', '65534', '--regid', '65534', '--clear-groups'];
+  const program = "require('node:net').createServer().listen(8080, '127.0.0.1', () => console.log('listens'))";
+  const squatter = topology.node.start('setpriv', [...user, process.execPath, '-e', program]);
+  expect(await firstLine(squatter)).toBe('listens');
+  const node: NodeProcess = await startNode(topology);
+  ends.push(() => node.remove());
+  const refused = async (): Promise<string[]> =>
+    (await node.log()).split('\n').filter((line) => line.includes('another process uses its address'));
+  await expect.poll(refused, { timeout: 30_000 }).toHaveLength(1);
+  expect(JSON.parse((await refused())[0] ?? '')).toMatchObject({
+    host: '127.0.0.1',
+    port: 8080,
+    used_by: [{ uid: 65_534, pid: squatter.pid, command: expect.any(String) as string }],
+  });
+  // The guard and the hooks do not wait for the API.
+  await expect
+    .poll(async () => (await topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'guard')).code, {
+      timeout: 30_000,
+    })
+    .toBe(0);
+  squatter.kill('SIGKILL');
+  await node.ready({ except: ['policy_ready'] });
+  expect(await refused()).toHaveLength(1);
 }, 90_000);

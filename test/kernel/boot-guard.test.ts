@@ -1,6 +1,17 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  copyFileSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -79,6 +90,24 @@ describe('the boot file of the guard', () => {
     expect(emptyBootFile(path)).toBe(true);
     expect(readFileSync(path, 'utf8')).toBe('');
     expect(emptyBootFile(join(folder, 'absent'))).toBe(false);
+  });
+
+  test('is replaced, and not followed, if the user of the node made a symbolic link or a FIFO of it', () => {
+    const other = join(folder, 'other');
+    writeFileSync(other, 'kept');
+    symlinkSync(other, path);
+    symlinkSync(other, `${path}.new`);
+    chownSync(folder, 65_534, 65_534);
+    expect(emptyBootFile(path)).toBe(true);
+    const made = lstatSync(path);
+    expect([made.isFile(), made.size, made.uid, made.mode & 0o777]).toEqual([true, 0, 65_534, 0o600]);
+    rmSync(path);
+    execFileSync('mkfifo', [path]);
+    expect(emptyBootFile(path)).toBe(true);
+    expect(lstatSync(path).isFile()).toBe(true);
+    symlinkSync(other, `${path}.new`);
+    guardOf(false).make();
+    expect(readFileSync(other, 'utf8')).toBe('kept');
   });
 
   test('does not accept the mark bits of an earlier process, which the guard in the kernel still accepts', () => {

@@ -1,16 +1,6 @@
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  renameSync,
-  truncateSync,
-  writeSync,
-} from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { replaceDurably } from '#files/replaced-file.js';
 
 /** The systemd unit that loads the boot file before the network starts (`deploy/systemd/`). */
 const UNIT = 'weir-guard.service';
@@ -45,7 +35,7 @@ export class BootFile {
     const { path, isOpen } = this.guard;
     const text = isOpen ? '' : `${HEADER}${lines.join('\n')}\n`;
     try {
-      if (textOf(path) !== text) replace(path, text);
+      if (textOf(path) !== text) replaceDurably(path, text, { mode: 0o600 });
       this.#failure = undefined;
     } catch (failure) {
       this.#failure = (failure as Error).message;
@@ -61,10 +51,15 @@ export class BootFile {
 
 const HEADER = `# Weir writes this file, and ${UNIT} loads it at boot.\n`;
 
-/** Empties the boot file. Returns false if there is no such file, or if it is empty already. */
+/**
+ * Empties the boot file. Returns false if there is no such file, or if it is empty already. Root calls this
+ * in the folder of another user: a symbolic link or a FIFO is replaced, and neither followed nor read.
+ */
 export function emptyBootFile(path: string): boolean {
-  if (!textOf(path)) return false;
-  truncateSync(path);
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined || (stats.isFile() && stats.size === 0)) return false;
+  const { uid, gid } = statSync(dirname(path));
+  replaceDurably(path, '', { mode: 0o600, uid, gid });
   return true;
 }
 
@@ -130,18 +125,6 @@ function isBootedBySystemd(): boolean {
     // Only root may read the namespaces of process 1. A node of another user is in the first namespace.
     return true;
   }
-}
-
-function replace(path: string, text: string): void {
-  const draft = `${path}.new`;
-  const fd = openSync(draft, 'w', 0o600);
-  try {
-    writeSync(fd, text);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-  renameSync(draft, path);
 }
 
 function textOf(path: string): string | undefined {

@@ -1,0 +1,129 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { firstLine } from '#cli/node-process.js';
+import { createTopology, type Topology } from '#cli/topology.js';
+import { run } from '#test/cli/rig.js';
+import { enterNamespace } from './namespace.js';
+
+const NOBODY = 65_534;
+/** A server that answers each request with the token that it got. */
+const SERVER = `
+  require('node:http').createServer((request, response) => {
+    console.log(request.url + ' ' + (request.headers.authorization ?? 'no token'));
+    response.end('{"items":[]}');
+  }).listen(Number(process.argv[1]), process.argv[2], () => console.log('listens'));`;
+
+let topology: Topology;
+let leave: () => void;
+let folder: string;
+let file: string;
+const children: ChildProcess[] = [];
+beforeAll(async () => {
+  topology = await createTopology('listener');
+  leave = enterNamespace(topology.node.name);
+  folder = mkdtempSync(join(tmpdir(), 'weir-listener-'));
+  file = join(folder, 'token');
+}, 60_000);
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+});
+afterAll(async () => {
+  leave();
+  rmSync(folder, { recursive: true });
+  await topology.remove();
+});
+
+/** Starts a server of another user. Returns the lines that it has printed. */
+async function listen(port: string, address = '127.0.0.1'): Promise<{ readonly said: () => string[]; pid: number }> {
+  const words = ['--reuid', String(NOBODY), '--regid', String(NOBODY), '--clear-groups'];
+  const child = spawn('setpriv', [...words, process.execPath, '-e', SERVER, port, address]);
+  children.push(child);
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (part: string) => {
+    text += part;
+  });
+  expect(await firstLine(child)).toBe('listens');
+  return { said: () => text.trim().split('\n').slice(1), pid: child.pid ?? 0 };
+}
+
+const list = (port: string, environment: Record<string, string> = {}, host = '127.0.0.1'): ReturnType<typeof run> => {
+  const words = ['token', 'list', '--output', 'json', '--server', `http://${host}:${port}`];
+  return run(environment.WEIR_TOKEN === undefined ? [...words, '--token-file', file] : words, environment);
+};
+
+describe('a token of a file', () => {
+  test.each([
+    ['127.0.0.1', '127.0.0.1'],
+    ['0.0.0.0', '127.0.0.1'],
+    ['::', '127.0.0.1'],
+    ['::1', '[::1]'],
+    ['127.0.0.1', 'localhost'],
+  ])('is not sent to a process of another user that listens at %s, by the address %s', async (address, host) => {
+    writeFileSync(file, 'secret');
+    const { said, pid } = await listen('8080', address);
+    const { code, err } = await list('8080', {}, host);
+    expect(code).toBe(1);
+    expect(JSON.parse(err)).toEqual({
+      error: {
+        code: 'other_listener',
+        message: expect.stringMatching(
+          `^process ${pid} \\(.*\\) of user ${NOBODY} listens at ${host.replace(/[[\]]/g, '.')}:8080, and not root,`,
+        ) as string,
+        fix: expect.any(String) as string,
+      },
+    });
+    expect(said()).toEqual([]);
+  });
+
+  test('is sent to the owner of the file, and a token of WEIR_TOKEN to each user', async () => {
+    writeFileSync(file, 'secret');
+    const { said } = await listen('8081');
+    expect(await list('8081', { WEIR_TOKEN: 'given' })).toMatchObject({ code: 0 });
+    chownSync(file, NOBODY, NOBODY);
+    expect(await list('8081')).toMatchObject({ code: 0 });
+    await expect.poll(said).toEqual(['/api/v1/tokens Bearer given', '/api/v1/tokens Bearer secret']);
+    rmSync(file);
+  });
+
+  test('is sent to a process of this user beside another one at a less specific address', async () => {
+    writeFileSync(file, 'secret');
+    const own = createServer((_, response) => void response.end('{"items":[]}')).listen(8082, '127.0.0.1');
+    await once(own, 'listening');
+    try {
+      expect(await list('8082')).toMatchObject({ code: 0 });
+    } finally {
+      own.close();
+    }
+  });
+
+  test('is not sent to a server without a listening socket at the address', async () => {
+    writeFileSync(file, 'secret');
+    const { said } = await listen('8083');
+    await topology.node.must('nft', 'add table ip moved; add chain ip moved out { type nat hook output priority 0; }');
+    await topology.node.must('nft', 'add rule ip moved out tcp dport 8084 redirect to :8083');
+    const { err } = await list('8084');
+    await topology.node.must('nft', 'delete table ip moved');
+    expect((JSON.parse(err) as { error: { code: string } }).error.code).toBe('other_listener');
+    await expect.poll(said).toEqual(['/health no token']);
+  });
+
+  test('is not needed to find that no node listens', async () => {
+    writeFileSync(file, 'secret');
+    const { err } = await list('8085');
+    expect((JSON.parse(err) as { error: { code: string } }).error.code).toBe('unreachable');
+  });
+});
+
+test('the readiness of a node is read without a token', async () => {
+  const { said } = await listen('8086');
+  await run(['status', '--wait', '1s', '--server', 'http://127.0.0.1:8086'], { WEIR_TOKEN: 'secret' });
+  await expect.poll(() => said().find((line) => line.startsWith('/ready'))).toBe('/ready no token');
+});
