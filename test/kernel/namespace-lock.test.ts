@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { createTopology, type Topology } from '#cli/topology.js';
-import { NamespaceLock, namespaceLockHolder } from '#dataplane/attach/namespace-lock.js';
+import { hasPacketLog, NamespaceLock, namespaceLockHolder } from '#dataplane/attach/namespace-lock.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
@@ -102,6 +102,12 @@ describe('the lock of the namespace', () => {
     lock = new NamespaceLock(new Descriptors());
   });
   afterEach(() => lock.release());
+
+  test('is not taken by the question whether the kernel has it', () => {
+    expect(hasPacketLog()).toBe(true);
+    expect(lock.take()).toBe(true);
+    expect(hasPacketLog()).toBe(true);
+  });
 
   test('is free as soon as its holder was killed', async () => {
     const [holder, line] = await takeAs(NOBODY, '-all,+net_admin');

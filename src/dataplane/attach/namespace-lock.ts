@@ -40,8 +40,7 @@ export class NamespaceLock {
     }
     socket.close();
     if (errno === EPERM && !lacking(['CAP_NET_ADMIN']).includes('CAP_NET_ADMIN')) return false;
-    const module = errno === EINVAL ? ' by nfnetlink_log, which this kernel lacks' : '';
-    throw new KernelFailure(`lock the network namespace${module}`, errno);
+    throw new KernelFailure('lock the network namespace by nfnetlink_log', errno);
   }
 
   release(): void {
@@ -52,12 +51,27 @@ export class NamespaceLock {
   }
 }
 
-/** A `struct nfgenmsg` with the number of the group in network byte order, and the command. */
-function bindRequest(): Buffer {
-  const header = Buffer.alloc(4);
-  header.writeUInt16BE(GROUP, 2);
-  return Buffer.concat([header, attribute(CFG_CMD, Uint8Array.of(BIND))]);
+/**
+ * Returns whether the kernel has nfnetlink_log, after it has tried to load the module. A request without a
+ * command changes nothing: the kernel answers EINVAL if it knows no such messages, and else another error.
+ */
+export function hasPacketLog(): boolean {
+  const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
+  try {
+    return socket.request(CONFIGURE, header()) !== EINVAL;
+  } finally {
+    socket.close();
+  }
 }
+
+/** A `struct nfgenmsg` with the number of the group in network byte order. */
+function header(): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt16BE(GROUP, 2);
+  return bytes;
+}
+
+const bindRequest = (): Buffer => Buffer.concat([header(), attribute(CFG_CMD, Uint8Array.of(BIND))]);
 
 /**
  * Returns the process that has the lock of this thread's network namespace; undefined if there is none, or if

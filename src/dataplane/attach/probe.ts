@@ -6,6 +6,7 @@ import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import { libbpf } from '#libc/libbpf.js';
 import { membarrier } from '#libc/libc.js';
+import { hasPacketLog } from './namespace-lock.js';
 import { isBpfFileSystem } from './pins.js';
 
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
@@ -66,6 +67,7 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
     spawnSync('nft', ['--version']).status === 0,
     'The command nft is not installed (Debian: apt-get install nftables); the guard needs it.',
   );
+  need('nfnetlink_log', hasPacketLog(), 'The kernel has no nfnetlink_log, which locks the network namespace.');
   need('membarrier', hasMembarrier(), 'The kernel offers no global membarrier (nohz_full switches it off).');
   need('object', existsSync(objectPath), `The compiled datapath ${objectPath} is missing: run npm run setup.`);
   return missing;
