@@ -38,7 +38,6 @@ import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 import { Lines } from '#dataplane/image/cache-lines.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-
 import { inForceAt } from '#dataplane/object/map-set.js';
 import { spliceOffloadOf } from '#dataplane/object/splice-offload.js';
 import { refusalOf } from '#dataplane/object/trial-load.js';
