@@ -43,7 +43,7 @@ fi
 root=$work/debian
 make_root() {
   local base=${WEIR_IMAGE_BASE:-$root}
-  [ -e "$base" ] || bash scripts/release/debian.sh trixie "$base"
+  [ -e "$base" ] || bash scripts/release/debian-rootfs.sh trixie "$base"
   [ "$base" = "$root" ] || cp -a "$base" "$root"
 }
 finished 'made the root file system of Debian 13' make_root

@@ -6,7 +6,7 @@
 #   scripts/package-container.sh [A.deb B.deb]  tests these packages; else builds both from this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source scripts/package-image.sh
+source scripts/package-test-root.sh
 
 # A container of its own for each boot: pivots into ROOT, and becomes its systemd.
 if [ "${1:-}" = systemd ]; then
@@ -79,5 +79,5 @@ boot() {
   stop
   echo "package-test: boot '$1' took $((SECONDS - began)) s"
 }
-for part in install change boot; do boot "$part"; done
+for part in install upgrade removal; do boot "$part"; done
 echo '3 passed, 0 failed'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The parts of package-test.sh that run in its virtual machine; units of systemd run them. `network` makes a
-# client and a server behind the machine. `hold` runs directly before Weir starts at the last boot,
+# client and a server behind the machine. `count_before_start` runs directly before Weir starts at the last boot,
 # and starts `packets`.
-# `install`, `change` and `boot` are the tests of the three boots.
+# `install`, `upgrade` and `removal` are the tests of the three boots.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
 source /srv/packet-counters.sh
@@ -64,7 +64,7 @@ packets() {
 }
 
 # systemd ends all processes of ExecStartPre= before it starts the node, so another unit sends the packets.
-hold() {
+count_before_start() {
   if [ -e /run/package-test.before ]; then return; fi
   count_packets client output
   count_packets server input
@@ -156,7 +156,7 @@ END
 }
 finds() { weir findings --output json | grep -q '"effective_action": "allow"'; }
 
-change() {
+upgrade() {
   until_true 300 is_ready || fail 'the node does not become ready after the boot'
   ip netns exec server nice -n -10 node /srv/package-test-traffic.mjs server &
   sleep 8
@@ -173,10 +173,10 @@ change() {
   expect_open 9002
   expect_closed 9
   mkdir -p /etc/systemd/system/weir.service.d
-  printf '[Unit]\nAfter=package-test-network.service\n[Service]\nTimeoutStartSec=10min\nExecStartPre=+/srv/package-test-guest.sh hold\n' >/etc/systemd/system/weir.service.d/package-test.conf
+  printf '[Unit]\nAfter=package-test-network.service\n[Service]\nTimeoutStartSec=10min\nExecStartPre=+/srv/package-test-guest.sh count_before_start\n' >/etc/systemd/system/weir.service.d/package-test.conf
 }
 
-boot() {
+removal() {
   until_true 300 is_ready || fail 'the node does not become ready after the boot'
   local before
   before=$(head -1 /run/package-test.before)
@@ -215,4 +215,4 @@ replaced() { local now; now=$(systemctl show -P MainPID weir.service) && [ "$now
 passes_denied() { [ "$(count server denied)" -gt 0 ]; }
 
 "$1"
-[[ $1 != @(install|change|boot) ]] || say passed
+[[ $1 != @(install|upgrade|removal) ]] || say passed

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup.sh --package-test
-source scripts/package-image.sh
+source scripts/package-test-root.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -39,5 +39,5 @@ boot() {
     image_failed "boot '$1' failed"
   fi
 }
-for part in install change boot; do boot "$part"; done
+for part in install upgrade removal; do boot "$part"; done
 echo 'package-test: passed'

@@ -14,7 +14,7 @@ if [ "${1:-}" != inside ]; then
 fi
 work=$2
 source scripts/release/test-network.sh
-source scripts/release/test-package.sh
+source scripts/release/test-maintainer-scripts.sh
 passed=0 failed=0
 
 # Usage: check TEXT COMMAND…: counts whether the command succeeds.
@@ -43,7 +43,7 @@ minisign -G -W -p "$work/key.pub" -s "$WEIR_SIGNING_KEY" >/dev/null
 finished() {
   "$1" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" && exit 1; }
 }
-base() { bash scripts/release/debian.sh trixie "$WEIR_IMAGE_BASE"; }
+base() { bash scripts/release/debian-rootfs.sh trixie "$WEIR_IMAGE_BASE"; }
 release_one() { bash "$work/one/scripts/release.sh" "$first"; }
 release_other() { (umask 077 && TZ=Pacific/Auckland bash "$work/other/scripts/release.sh" "$second"); }
 for copy in one other; do bash scripts/release/copy-sources.sh "$work/$copy"; done

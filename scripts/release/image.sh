@@ -22,7 +22,7 @@ echo "$node_sha256  $node_folder/bin/node" | sha256sum --check --quiet
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 debian=${WEIR_IMAGE_BASE:-$work/debian}
-[ -e "$debian" ] || bash scripts/release/debian.sh "$suite" "$debian"
+[ -e "$debian" ] || bash scripts/release/debian-rootfs.sh "$suite" "$debian"
 
 # Lists the files that are copied from Debian, and their packages. The programs and libraries that no other
 # library names: nft and ip are run, libbpf and RocksDB are opened, and the others are needed by Node.js.

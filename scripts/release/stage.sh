@@ -23,7 +23,7 @@ for file in dist/node/*; do
     *) cp "$file" "$stage/$file" ;;
   esac
 done
-node --conditions=weir-source --import tsx scripts/release/stage.ts "$stage" "$version"
+node --conditions=weir-source --import tsx scripts/release/stage-npm.ts "$stage" "$version"
 find "$stage" -type d -empty -delete
 bash scripts/release/same-attributes.sh "$stage"
 chmod 755 "$stage/bin/weir.js"

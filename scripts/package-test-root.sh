@@ -84,7 +84,7 @@ make_root() {
   ln -sf /dev/null "$root/etc/systemd/system/serial-getty@.service"
   unit "$root" network $'Wants=network-pre.target\nAfter=network-pre.target systemd-sysctl.service\nBefore=network.target' \
     $'Type=oneshot\nRemainAfterExit=yes\nExecStart=/srv/package-test-guest.sh network'
-  for part in install change boot; do
+  for part in install upgrade removal; do
     unit "$root" "$part" "ConditionKernelCommandLine=package_test=$part
 After=multi-user.target
 SuccessAction=poweroff-force

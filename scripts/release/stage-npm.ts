@@ -19,7 +19,7 @@ const TEXTS: Readonly<Record<string, readonly string[]>> = {
  * version.
  */
 const [stage, version] = process.argv.slice(2);
-if (stage === undefined || version === undefined) throw new Error('usage: stage.ts FOLDER VERSION');
+if (stage === undefined || version === undefined) throw new Error('usage: stage-npm.ts FOLDER VERSION');
 const own = JSON.parse(readFileSync('package.json', 'utf8')) as Record<string, unknown> & {
   dependencies: Record<string, string>;
 };
