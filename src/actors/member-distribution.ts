@@ -12,7 +12,7 @@ import {
 import type { MemberRecord } from '#policy/model/member-record.js';
 import { isSameScope } from '#policy/model/source-scope.js';
 import { backoffMs } from '#statecharts/failure.js';
-import { MemberFollower, type MemberTaker } from './member-follower.js';
+import { type MemberSink, MemberSync } from './member-sync.js';
 
 /** Changes within this time are compiled together. A change that comes alone waits no longer. */
 const COALESCE_MS = 20;
@@ -25,9 +25,9 @@ const STORE_FIRST_MS = 10;
 
 export type DistributionPorts = {
   readonly record: MemberRecord;
-  readonly datapath: MemberTaker<MembersChanged> | null;
-  readonly dns: MemberTaker<unknown> | null;
-  readonly servicePlane: MemberTaker<unknown> | null;
+  readonly datapath: MemberSink<MembersChanged> | null;
+  readonly dns: MemberSink<unknown> | null;
+  readonly servicePlane: MemberSink<unknown> | null;
   readonly store: (objects: readonly StoredObject[]) => Promise<void>;
   readonly trouble: (message: string, failure: unknown) => void;
 };
@@ -38,9 +38,9 @@ export type DistributionPorts = {
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
-  readonly #datapath: MemberFollower<MembersChanged> | null;
+  readonly #datapath: MemberSync<MembersChanged> | null;
   /** The DNS proxy and the service plane. */
-  readonly #userSpaceParts: readonly Pick<MemberFollower<unknown>, 'change' | 'replace' | 'close'>[];
+  readonly #userSpaceParts: readonly Pick<MemberSync<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #outdated = new Subject<void>();
@@ -65,10 +65,10 @@ export class MemberDistribution {
   constructor(ports: DistributionPorts) {
     this.#ports = ports;
     const { datapath, dns, servicePlane, record, trouble } = ports;
-    const follower = <R>(taker: MemberTaker<R> | null, noted: (result: R) => void = () => {}) =>
-      taker === null ? null : new MemberFollower(taker, record, { trouble, noted });
-    this.#datapath = follower(datapath, (changed) => this.#noteChanged(changed));
-    this.#userSpaceParts = [follower(dns), follower(servicePlane)].filter((of) => of !== null);
+    const syncOf = <R>(sink: MemberSink<R> | null, noted: (result: R) => void = () => {}) =>
+      sink === null ? null : new MemberSync(sink, record, { trouble, noted });
+    this.#datapath = syncOf(datapath, (changed) => this.#noteChanged(changed));
+    this.#userSpaceParts = [syncOf(dns), syncOf(servicePlane)].filter((of) => of !== null);
   }
 
   /** Emits when the policy in force must be compiled again for its members. */
@@ -165,7 +165,7 @@ export class MemberDistribution {
 
   close(): void {
     clearTimeout(this.#timer);
-    for (const follower of [this.#datapath, ...this.#userSpaceParts]) follower?.close();
+    for (const sync of [this.#datapath, ...this.#userSpaceParts]) sync?.close();
   }
 
   #applyOwners(replaces: boolean, changes: readonly OwnerChange[]): void {
@@ -181,7 +181,7 @@ export class MemberDistribution {
 
   async #replace(list: MemberList): Promise<void> {
     this.#ports.record.replace(list);
-    await Promise.all([this.#datapath?.replace(), ...this.#userSpaceParts.map((follower) => follower.replace())]);
+    await Promise.all([this.#datapath?.replace(), ...this.#userSpaceParts.map((sync) => sync.replace())]);
   }
 
   /**
@@ -195,12 +195,12 @@ export class MemberDistribution {
     for (const change of changes.slice(0, -1)) await this.#changeUserSpaceParts(change);
     this.#ports.record.change(last);
     await this.#datapath?.change(joined(changes));
-    await Promise.all(this.#userSpaceParts.map((follower) => follower.change(last)));
+    await Promise.all(this.#userSpaceParts.map((sync) => sync.change(last)));
   }
 
   async #changeUserSpaceParts(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
-    await Promise.all(this.#userSpaceParts.map((follower) => follower.change(change)));
+    await Promise.all(this.#userSpaceParts.map((sync) => sync.change(change)));
   }
 
   /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */

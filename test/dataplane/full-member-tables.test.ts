@@ -1,6 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';
+import { KernelMembers } from '#dataplane/members/kernel-members.js';
 import {
   CLOSED_SET,
   MEMBER_LINE,
@@ -11,18 +12,17 @@ import {
   MEMBER_SETS,
 } from '#dataplane/members/member-layout.js';
 import { MemberTable } from '#dataplane/members/member-table.js';
-import { Members } from '#dataplane/members/members.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const FIRST = 0x0a00_0000;
 const RANDOM = Uint32Array.of(0x9e37_79b9, 0x7f4a_7c15, 0x85eb_ca6b, 0xc2b2_ae35);
 
 let words: Uint32Array;
-let members: Members;
+let members: KernelMembers;
 beforeEach(() => {
   words = new Uint32Array(new SharedArrayBuffer(MEMBER_LINES * MEMBER_LINE.words * 4));
   const sets = new Uint32Array(new SharedArrayBuffer(MEMBER_SETS * MEMBER_SET.words * 4));
-  members = new Members({ members: words, sets }, RANDOM, () => {});
+  members = new KernelMembers({ members: words, sets }, RANDOM, () => {});
 });
 
 const setOf = (number: number): SelectorSet => ({ number, keys: [`app=a${number}`] });

@@ -2,14 +2,14 @@ import { randomBytes } from 'node:crypto';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { KernelMembers } from './kernel-members.js';
 import { MEMBER_LINE, MEMBER_LINES, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
-import { Members } from './members.js';
 
 /**
  * The members, in the BPF maps `members` and `member_sets`, which are mapped into the memory of this process.
  */
 export type MappedMembers = {
-  readonly members: Members;
+  readonly members: KernelMembers;
   unmap(): void;
 };
 
@@ -25,7 +25,7 @@ export function mapMembers(object: BpfObject): MappedMembers {
   const random = new Uint32Array(4);
   randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
   return {
-    members: new Members({ members: members.words, sets: sets.words }, random, awaitGracePeriod),
+    members: new KernelMembers({ members: members.words, sets: sets.words }, random, awaitGracePeriod),
     unmap: () => {
       members.unmap();
       sets.unmap();

@@ -23,7 +23,7 @@ export class MemberSets {
   #idle = 0;
   readonly #free: number[] = [];
   /** Numbers that no address has any more, which a BPF program may still have read. */
-  #resting: number[] = [];
+  #awaitingGracePeriod: number[] = [];
   /** The programs of the slots; undefined if an earlier process put the program of the slot in force. */
   readonly #programs: [MemberIndex | null | undefined, MemberIndex | null | undefined] = [undefined, undefined];
 
@@ -37,7 +37,7 @@ export class MemberSets {
     this.#idle = this.#numbers.size;
   }
 
-  /** Whether `numberOf` has a number for a new set. */
+  /** Whether `mapIndexOf` has a number for a new set. */
   get hasRoom(): boolean {
     return this.#free.length + this.#idle > 0;
   }
@@ -50,13 +50,13 @@ export class MemberSets {
    * Returns the number of a set in the map. A new set gets a free number, or the number of a set without
    * addresses, after `awaitGracePeriod`. Returns `CLOSED_SET` if there is none.
    */
-  numberOf(set: SelectorSet, awaitGracePeriod: () => void): number {
+  mapIndexOf(set: SelectorSet, awaitGracePeriod: () => void): number {
     const named = this.#ofSets.get(set);
     if (named !== undefined && this.#sets.get(named) === set) return named;
     const digest = digestOf(set);
     const known = this.#numbers.get(hexOf(digest));
     if (known !== undefined) {
-      this.#name(known, set);
+      this.#bindSet(known, set);
       return known;
     }
     if (this.#free.length === 0) this.#makeRoom(awaitGracePeriod);
@@ -65,7 +65,7 @@ export class MemberSets {
     this.#idle += 1;
     this.#numbers.set(hexOf(digest), number);
     for (const slot of [0, 1] as const) this.#storeIndex(number, slot, 0);
-    this.#name(number, set);
+    this.#bindSet(number, set);
     this.#digestAt(number).set(digest);
     return number;
   }
@@ -103,7 +103,7 @@ export class MemberSets {
     return this.#sets.get(number);
   }
 
-  #name(number: number, set: SelectorSet): void {
+  #bindSet(number: number, set: SelectorSet): void {
     this.#sets.set(number, set);
     this.#ofSets.set(set, number);
     for (const slot of [0, 1] as const) {
@@ -118,13 +118,13 @@ export class MemberSets {
       this.#numbers.delete(hex);
       this.#sets.delete(number);
       this.#digestAt(number).fill(0);
-      this.#resting.push(number);
+      this.#awaitingGracePeriod.push(number);
     }
     this.#idle = 0;
-    if (this.#resting.length === 0) return;
+    if (this.#awaitingGracePeriod.length === 0) return;
     awaitGracePeriod();
-    this.#free.push(...this.#resting);
-    this.#resting = [];
+    this.#free.push(...this.#awaitingGracePeriod);
+    this.#awaitingGracePeriod = [];
   }
 
   #storeIndex(number: number, slot: Slot, index: number): void {

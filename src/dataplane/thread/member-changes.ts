@@ -3,10 +3,10 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { awaitGracePeriod, awaitGracePeriodBeside } from '#dataplane/loader/grace-period.js';
-import type { Members } from '#dataplane/members/members.js';
+import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 import type { UrgentReply } from '#threads/worker-server.js';
 
-type Loaded = { readonly members: Members; readonly slots: Slots };
+type Loaded = { readonly members: KernelMembers; readonly slots: Slots };
 type Reply = UrgentReply<MembersChanged>;
 /** A change that is stored, and whose flows are not classified again yet. */
 type Pending = {
@@ -59,7 +59,7 @@ export class MemberChanges {
     this.#pending.clear();
   }
 
-  #begin(store: (members: Members) => ReadonlySet<number>, change: MembershipChange, reply: Reply): void {
+  #begin(store: (members: KernelMembers) => ReadonlySet<number>, change: MembershipChange, reply: Reply): void {
     const { members, slots } = this.loaded();
     // A failure must come before the first store. Nodes without members do not map the table, because the
     // mapping adds to the resident memory of the process.

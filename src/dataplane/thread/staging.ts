@@ -6,12 +6,12 @@ import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { MappedGrants } from '#dataplane/grants/mapped-grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import type { Members } from '#dataplane/members/members.js';
+import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 
 type Loaded = {
   readonly slots: Slots;
   readonly grants: MappedGrants;
-  readonly members: Members;
+  readonly members: KernelMembers;
   readonly trafficStatistics: TrafficStatistics;
   /**
    * `stageProgram` calls this function between parts of its work, to serve other requests. The function may

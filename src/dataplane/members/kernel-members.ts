@@ -9,10 +9,10 @@ import { MemberTable } from './member-table.js';
 type Slot = 0 | 1;
 
 /** The addresses with an owner, in memory that the BPF programs read (D38a). */
-export class Members {
+export class KernelMembers {
   readonly #table: MemberTable;
   readonly #sets: MemberSets;
-  readonly #named = new Map<number, SelectorSet>();
+  readonly #setsByNumber = new Map<number, SelectorSet>();
   /** Addresses that are closed because the map `member_sets` has no number for their set. */
   readonly #withoutNumber = new Map<SelectorSet, Set<number>>();
   /** The set of each address in `#withoutNumber`. */
@@ -47,7 +47,7 @@ export class Members {
 
   /** Applies a change, and returns the addresses whose entry in the table is another one now. */
   change({ added, addresses, sets, dropped }: MembershipChange): ReadonlySet<number> {
-    for (const set of added) this.#named.set(set.number, set);
+    for (const set of added) this.#setsByNumber.set(set.number, set);
     const changed = new Set<number>();
     for (let at = 0; at < addresses.length; at++) this.#set(u32At(addresses, at), u32At(sets, at), changed);
     for (const address of this.#table.retryRefused()) changed.add(address);
@@ -55,7 +55,7 @@ export class Members {
       if (!this.#sets.hasRoom) break;
       this.#giveNumber(set, changed);
     }
-    for (const number of dropped) this.#named.delete(number);
+    for (const number of dropped) this.#setsByNumber.delete(number);
     return changed;
   }
 
@@ -68,7 +68,7 @@ export class Members {
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
     const gone = Uint32Array.from([...this.#table.members()].flatMap(([one]) => (kept.has(one) ? [] : [one])));
-    this.#named.clear();
+    this.#setsByNumber.clear();
     this.#withoutNumber.clear();
     this.#waitsFor.clear();
     const sets = new Uint32Array(gone.length).fill(CLOSED_MEMBER.number);
@@ -99,7 +99,7 @@ export class Members {
     if (program === null) return 0;
     let count = this.#leaving.size;
     for (let at = 0; at < addresses.length; at++) {
-      const set = this.#named.get(u32At(sets, at));
+      const set = this.#setsByNumber.get(u32At(sets, at));
       if (set === undefined) continue;
       if (program === undefined || !program.has(u32At(addresses, at), program.indexOf(set))) count += 1;
     }
@@ -122,13 +122,14 @@ export class Members {
     return count;
   }
 
-  #set(address: number, named: number, changed: Set<number>): void {
+  #set(address: number, setNumber: number, changed: Set<number>): void {
     this.#leaving.delete(address);
-    const set = this.#named.get(named);
+    const set = this.#setsByNumber.get(setNumber);
     const before = this.#table.numberOf(address);
-    // `#named` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is a
+    // `#setsByNumber` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is a
     // fault of the sender. Both are closed.
-    const number = named === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.numberOf(set, this.#awaitGracePeriod);
+    const number =
+      setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
     if (set !== undefined && number === CLOSED_SET) this.#beginWait(address, set);
     if (before === number && number !== 0) return;

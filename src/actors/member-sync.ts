@@ -2,7 +2,7 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
 
 /** A part of the node that decides by members. A call rejects while the part does not run. */
-export type MemberTaker<Result> = {
+export type MemberSink<Result> = {
   changeMembers(change: MembershipChange): Promise<Result>;
   replaceMembers(list: MemberList): Promise<Result>;
 };
@@ -13,27 +13,27 @@ const RETRY_MS = 1_000;
  * Keeps the members of one part equal to the record. After a failure the part has a part of the changes at
  * most, so it gets all members again.
  */
-export class MemberFollower<Result> {
-  readonly #taker: MemberTaker<Result>;
+export class MemberSync<Result> {
+  readonly #sink: MemberSink<Result>;
   readonly #record: MemberRecord;
-  readonly #listener: FollowerListener<Result>;
+  readonly #listener: SyncListener<Result>;
   #isBehind = true;
   #retry: NodeJS.Timeout | undefined;
 
-  constructor(taker: MemberTaker<Result>, record: MemberRecord, listener: FollowerListener<Result>) {
-    this.#taker = taker;
+  constructor(sink: MemberSink<Result>, record: MemberRecord, listener: SyncListener<Result>) {
+    this.#sink = sink;
     this.#record = record;
     this.#listener = listener;
   }
 
   /** Resolves when the part decides by the change, or does not run. */
   async change(change: MembershipChange): Promise<void> {
-    await (this.#isBehind ? this.replace() : this.#attempt(() => this.#taker.changeMembers(change)));
+    await (this.#isBehind ? this.replace() : this.#attempt(() => this.#sink.changeMembers(change)));
   }
 
   async replace(): Promise<void> {
     // Before the first members are known, the members of an earlier process stay in force.
-    if (this.#record.isKnown) await this.#attempt(() => this.#taker.replaceMembers(this.#record.list()));
+    if (this.#record.isKnown) await this.#attempt(() => this.#sink.replaceMembers(this.#record.list()));
   }
 
   close(): void {
@@ -55,7 +55,7 @@ export class MemberFollower<Result> {
   }
 }
 
-type FollowerListener<Result> = {
+type SyncListener<Result> = {
   readonly trouble: (message: string, failure: unknown) => void;
   /** Called with the result of each successful call. */
   readonly noted: (result: Result) => void;
