@@ -126,8 +126,8 @@ export class KernelMembers {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
     const before = this.#table.numberOf(address);
-    // `#setsByNumber` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is a
-    // fault of the sender. Both are closed.
+    // `#setsByNumber` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is
+    // a fault of the sender. Both are closed.
     const number =
       setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
