@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The parts of package-test.sh that run in its virtual machine; units of systemd run them. `network` makes a
-# client and a server behind the machine. `count_before_start` runs directly before Weir starts at the last boot,
-# and starts `packets`.
+# client and a server behind the machine. `count_before_start` runs directly before Weir starts at the last
+# boot, and starts `packets`.
 # `install`, `upgrade` and `removal` are the tests of the three boots.
 set -euo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive
