@@ -1,4 +1,3 @@
-#!/bin/sh
 # Prints one sentence for each file in /etc that systemd reads in place of a file of the package, also after
 # an upgrade. postinst and `weir init` run it.
 for file in weir.service weir-guard.service; do
