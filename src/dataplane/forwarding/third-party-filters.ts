@@ -61,7 +61,9 @@ function bySettings({ policed, reversePath }: Place): string | null {
   for (const { name } of policed) {
     const strictness = `${Math.max(all, Number(sysctl(`conf/${name}/rp_filter`)))}`;
     if (STRICTNESS[reversePath] >= (STRICTNESS_OF_STACK[strictness] ?? Number.POSITIVE_INFINITY)) continue;
-    return `rp_filter ${strictness} of ${name} is stricter than reverse_path: ${reversePath}`;
+    return strictness === '0'
+      ? `the network stack drops packets from its own addresses on ${name}, and reverse_path: ${reversePath} would pass them`
+      : `rp_filter ${strictness} of ${name} is stricter than reverse_path: ${reversePath}`;
   }
   return null;
 }
