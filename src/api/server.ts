@@ -41,6 +41,7 @@ import { readinessResource } from './readiness.route.js';
 import { readBody } from './request-body.js';
 import { checkHeaders, checkHost, checkOrigin, checkQuery, checkTarget, hostSet } from './request-guard.js';
 import { SECURITY_HEADERS } from './security-headers.js';
+import { closeSilentConnections } from './silent-connections.js';
 import { sourceGroupsResource } from './source-groups.route.js';
 import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
@@ -99,6 +100,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   api.server.maxHeadersCount = limits.headerCount + 1;
 
   endAfter(api.server, limits.requestsPerSocket);
+  closeSilentConnections(api, options.tls !== undefined);
   api.server.on('connect', (_request, socket) => answerProblem(socket as Socket, new ApiError('method_not_allowed')));
 
   api.setValidatorCompiler(readBody);

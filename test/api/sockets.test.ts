@@ -303,3 +303,29 @@ function answerTo(port: number, bytes: string): Promise<string> {
     socket.on('close', () => resolve(received));
   });
 }
+
+describe('an API that closes', () => {
+  test.each([
+    ['HTTP', {}, (port: number) => connect(port, '127.0.0.1')],
+    [
+      'HTTPS',
+      { tls: { cert: CERTIFICATE, key: KEY } },
+      (port: number) => connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false }),
+    ],
+  ])('does not wait for a connection of %s without a request', async (_, options, open) => {
+    const { api } = await rig(options);
+    const socket = open(await listening(api));
+    socket.on('error', () => {});
+    await new Promise((resolve) => socket.once('encrypted' in socket ? 'secureConnect' : 'connect', resolve));
+    await expect.poll(() => count(api)).toBe(1);
+    const begun = performance.now();
+    await api.close();
+    expect(performance.now() - begun).toBeLessThan(2_000);
+  });
+});
+
+function count(api: Awaited<ReturnType<typeof rig>>['api']): Promise<number> {
+  return new Promise((resolve, reject) =>
+    api.server.getConnections((failure, found) => (failure === null ? resolve(found) : reject(failure))),
+  );
+}
