@@ -4,8 +4,8 @@ import type { Api } from './api.js';
 
 /**
  * Closes the connections without a request when the API closes, such as the spare connections of browsers and
- * of health checks. Node takes a connection without a first request as one that sends a request, and waits for
- * it until a timeout.
+ * of health checks. Node takes a connection without a first request as one that sends a request, and waits
+ * for it until a timeout.
  */
 export function closeSilentConnections(api: Api, isTls: boolean): void {
   const silent = new Set<Socket>();
