@@ -28,9 +28,11 @@ export function listen({ name, server, at, sockets }: Listening, log: Logger, si
     () => {
       if (sockets === null || kept === null) return server.listen({ host, port });
       const { descriptors } = sockets.open('api', [kept]);
-      // Node closes the descriptor together with the server.
+      // Node closes the descriptor together with the server, and listens on it whatever the host is. Without
+      // a host, Fastify resolves `localhost`, and listens on the descriptor once more for each further
+      // address.
       const fd = duplicateSocket(descriptorIn(descriptors, 'api', kept));
-      return server.listen({ fd } as object);
+      return server.listen({ fd, host } as object);
     },
     ({ code, message }) => {
       if (code === 'EADDRNOTAVAIL')
