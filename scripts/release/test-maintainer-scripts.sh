@@ -70,10 +70,11 @@ purge_elsewhere() {
   mv "$debian/usr/sbin/nft" "$debian/usr/sbin/nft.away"
   check 'a purge without nft names the tables of the guard' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'the tables inet weir and bridge weir'
   mv "$debian/usr/sbin/nft.away" "$debian/usr/sbin/nft"
-  in_debian setpriv --reuid weir --clear-groups sleep 30 &
+  chroot "$debian" setpriv --reuid weir --clear-groups sleep 30 &
   sleep 1
   check 'a purge names a process of the user weir' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
   kill $!
+  wait $! 2>/dev/null || true
   said=$(purge_with '${PINS}' '${DATA}')
   check 'a purge names a pin path that it cannot read' contains "$said" 'dataplane.pin_path in /etc/weir/weir.yaml is no plain path'
   check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
