@@ -72,7 +72,7 @@ purge_elsewhere() {
   mv "$debian/usr/sbin/nft.away" "$debian/usr/sbin/nft"
   chroot "$debian" setpriv --reuid weir --clear-groups sleep 30 &
   sleep 1
-  check 'a purge names a process of the user weir' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
+  check 'a purge refuses while a process of the user weir runs' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
   kill $!
   wait $! 2>/dev/null || true
   said=$(purge_with '${PINS}' '${DATA}')
