@@ -26,7 +26,7 @@ check() {
     echo "release-test: $text"
   else
     failed=$((failed + 1))
-    echo "release-test: FAILED: $text"
+    echo "failed: release-test: $text"
     tail -20 "$work/output"
   fi
 }
