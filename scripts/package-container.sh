@@ -6,7 +6,6 @@
 #   scripts/package-container.sh [A.deb B.deb]  tests these packages; else builds both from this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
-source scripts/package-test-root.sh
 
 # A container of its own for each boot: pivots into ROOT, and becomes its systemd.
 if [ "${1:-}" = systemd ]; then
@@ -32,8 +31,9 @@ if [ "${1:-}" = systemd ]; then
   exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /sbin/init
 fi
 
+[ "${1:-}" = inside ] || bash scripts/setup.sh --package-test
+source scripts/package-test-root.sh
 if [ "${1:-}" != inside ]; then
-  bash scripts/setup.sh --package-test
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   if [ $# = 2 ]; then packages=("$1" "$2"); else build_packages "$work"; fi
