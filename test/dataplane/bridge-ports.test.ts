@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
-import { portFaults } from '#dataplane/review/bridge-ports.js';
+import { bridgeWarnings, portFaults } from '#dataplane/review/bridge-ports.js';
 
 /**
  * Returns the description of a link of the type `kind`. The test creates no real links, since the kernel may
@@ -17,6 +17,7 @@ const link = (ifindex: number, name: string, kind: string, more: Partial<Link> =
     isUp: true,
     isLoopback: false,
     callsIptables: false,
+    filtersVlans: false,
   },
   ...more,
 });
@@ -61,4 +62,13 @@ test('a policed interface whose master is in another network namespace is refuse
   expect(faults('eth0', link(2, 'eth0', '', { master: 9 }))).toEqual([
     'eth0 is a port of another interface: put that interface into dataplane.interfaces instead, or remove eth0 from it',
   ]);
+});
+
+test.each([true, false])('a warning names each bridge with policed ports that filters VLANs (%s)', (filtersVlans) => {
+  const bridge = link(3, 'br0', 'bridge', { filtersVlans });
+  const ports = [link(1, 'lan0', '', { master: 3 }), link(2, 'wan0', '', { master: 3 })];
+  const bridged = ports.map((port) => ({ ...port, bridge, hasRoutes: false, isPoliced: false, addresses: [] }));
+  expect(bridgeWarnings(bridged, [bridge, ...ports], false)).toEqual(
+    filtersVlans ? ['bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames'] : [],
+  );
 });

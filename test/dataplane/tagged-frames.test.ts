@@ -5,7 +5,7 @@ import { isCutOff, vlanFaults } from '#dataplane/review/tagged-frames.js';
 /** The test creates no real links, because the kernel may lack VLAN interfaces. */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
   ...{ ifindex, name, kind, master: 0, lower: 0, mac: new Uint8Array(6) },
-  ...{ isUp: true, isLoopback: false, callsIptables: false },
+  ...{ isUp: true, isLoopback: false, callsIptables: false, filtersVlans: false },
   ...more,
 });
 const vlan = (ifindex: number, name: string, lower: number, more: Partial<Link> = {}): Link =>

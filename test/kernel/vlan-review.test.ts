@@ -43,4 +43,14 @@ describe.runIf(hasVlans)('the review of a node with a VLAN interface', () => {
     sh('ip link set lan0.10 down');
     expect(review('lan0', 'wan0').faults).toEqual([]);
   });
+
+  test('warns of a bridge with policed ports that filters VLANs', () => {
+    sh('ip link add br0 type bridge vlan_filtering 1; ip link add p0 type veth peer name p1');
+    sh('ip link set p0 master br0; ip link set br0 up; ip link set p0 up');
+    const warning = 'bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames';
+    expect(review('p0', 'lan0.10', 'wan0').warnings).toContain(warning);
+    sh('ip link set br0 type bridge vlan_filtering 0');
+    expect(review('p0', 'lan0.10', 'wan0').warnings).not.toContain(warning);
+    sh('ip link del br0; ip link del p0');
+  });
 });

@@ -7,7 +7,7 @@ const RTM_GETLINK = 18;
 const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
 const IFLA = { address: 1, name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
 const IFLA_INFO = { kind: 1, data: 2 } as const;
-const IFLA_BR_NF_CALL_IPTABLES = 36;
+const IFLA_BR = { vlanFiltering: 7, callIptables: 36 } as const;
 const IFF = { up: 1, loopback: 8 } as const;
 const RTEXT_FILTER_SKIP_STATS = 8;
 
@@ -27,6 +27,8 @@ export type Link = Interface & {
   readonly isLoopback: boolean;
   /** Whether this is a bridge with the option `nf_call_iptables`. A sysctl sets it for all bridges. */
   readonly callsIptables: boolean;
+  /** Whether this is a bridge with the option `vlan_filtering`. */
+  readonly filtersVlans: boolean;
 };
 
 /** Returns the interfaces of this network namespace, read by netlink. */
@@ -41,6 +43,7 @@ export function listLinks(): Link[] {
       const attributes = attributesIn(message, IFINFOMSG.size);
       const info = nested(attributes.get(IFLA.linkInfo));
       const kind = textIn(info.get(IFLA_INFO.kind));
+      const bridge = kind === 'bridge' ? nested(info.get(IFLA_INFO.data)) : null;
       const flags = message.getUint32(IFINFOMSG.flags, true);
       return {
         name: textIn(attributes.get(IFLA.name)),
@@ -51,7 +54,8 @@ export function listLinks(): Link[] {
         mac: attributes.get(IFLA.address)?.slice() ?? new Uint8Array(),
         isUp: (flags & IFF.up) !== 0,
         isLoopback: (flags & IFF.loopback) !== 0,
-        callsIptables: kind === 'bridge' && nested(info.get(IFLA_INFO.data)).get(IFLA_BR_NF_CALL_IPTABLES)?.[0] === 1,
+        callsIptables: bridge?.get(IFLA_BR.callIptables)?.[0] === 1,
+        filtersVlans: bridge?.get(IFLA_BR.vlanFiltering)?.[0] === 1,
       };
     });
   } finally {

@@ -66,7 +66,8 @@ export function addressFaults(bridged: readonly BridgePort[]): string[] {
 
 /**
  * Returns warnings about bridges with policed ports. The policy does not apply to frames of other ports.
- * Frames that a bridge switches do not reach the sockets of the DNS proxy and the service plane.
+ * Frames that a bridge switches do not reach the sockets of the DNS proxy and the service plane. The ingress
+ * hook drops tagged frames.
  */
 export function bridgeWarnings(bridged: readonly BridgePort[], links: readonly Link[], diverts: boolean): string[] {
   const open = links.filter(
@@ -76,7 +77,12 @@ export function bridgeWarnings(bridged: readonly BridgePort[], links: readonly L
   const names = open.map(({ name }) => name).toSorted();
   const unpoliced = `${names.join(', ')}: a policed bridge switches its frames without a policy, because dataplane.interfaces does not contain it`;
   const switched = `bridge ${namesOf(bridged).join(', ')} switches packets, which are neither inspected nor sent to the DNS proxy: rules with tls drop them`;
-  return [...(names.length > 0 ? [unpoliced] : []), ...(diverts && bridged.length > 0 ? [switched] : [])];
+  const filtering = namesOf(bridged.filter(({ bridge }) => bridge.filtersVlans));
+  return [
+    ...(names.length > 0 ? [unpoliced] : []),
+    ...(diverts && bridged.length > 0 ? [switched] : []),
+    ...filtering.map((name) => `bridge ${name} filters VLANs (vlan_filtering): its policed ports drop tagged frames`),
+  ];
 }
 
 /**
