@@ -7,10 +7,10 @@ import {
   type MemberList,
   type MembershipChange,
   NO_SELECTORS,
-  type SelectorScope,
+  type SelectorResolution,
 } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
-import { isSameScope } from '#policy/model/source-scope.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
 import { backoffMs } from '#statecharts/failure.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 
@@ -19,7 +19,7 @@ const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
-const MAX_SCOPE_WAIT_MS = 2_000;
+const MAX_RESOLUTION_WAIT_MS = 2_000;
 /** How long a change waits for the store, which can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
@@ -48,11 +48,12 @@ export class MemberDistribution {
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
-  #scope: SelectorScope = NO_SELECTORS;
-  /** The scope of the policy in force; null while no policy with selectors is in force. */
-  #scopeInForce: SelectorScope | null = null;
-  /** Whether the two scopes differ. Kept, because a scope can have thousands of selectors. */
-  #isScopeOutdated = false;
+  /** The selector resolution of the last message. */
+  #resolution: SelectorResolution = NO_SELECTORS;
+  /** The resolution with which the policy in force was compiled; null if that policy has no selectors. */
+  #resolutionInForce: SelectorResolution | null = null;
+  /** Whether the two resolutions differ. Kept, because a resolution can have thousands of selectors. */
+  #isResolutionOutdated = false;
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
   /** The number of compilations after which the policy is still outdated. */
@@ -90,8 +91,8 @@ export class MemberDistribution {
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
     if (scope !== undefined) {
-      this.#scope = scope;
-      this.#compareScopes();
+      this.#resolution = scope;
+      this.#compareResolutions();
     }
     this.#demand();
     await storing;
@@ -122,12 +123,15 @@ export class MemberDistribution {
     return this.#hasRoomForFormer;
   }
 
-  /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
-  activated(generation: number, scope: SelectorScope | null): void {
+  /**
+   * A policy is in force. `resolution`: the selector resolution with which it was compiled; null if the
+   * policy has no selectors.
+   */
+  activated(generation: number, resolution: SelectorResolution | null): void {
     if (generation !== this.#generation) this.#hasRoomForFormer = true;
     this.#generation = generation;
-    this.#scopeInForce = scope;
-    this.#compareScopes();
+    this.#resolutionInForce = resolution;
+    this.#compareResolutions();
     this.#ports.record.policyChanged();
     this.#demand();
   }
@@ -144,11 +148,11 @@ export class MemberDistribution {
 
   /** Returns the membership with all members. */
   listed(): ListedMembership {
-    return { scope: this.#scope, list: this.#ports.record.list() };
+    return { scope: this.#resolution, list: this.#ports.record.list() };
   }
 
   /** Returns the membership with the set of one address as its only member. */
-  listedFor(address: number, scope = this.#scope): ListedMembership {
+  listedFor(address: number, scope = this.#resolution): ListedMembership {
     const set = this.#ports.record.setOf(address);
     const [addresses, sets] = set === undefined ? [[], []] : [[address], [set.number]];
     const list = { added: set === undefined ? [] : [set], dropped: [] };
@@ -250,21 +254,22 @@ export class MemberDistribution {
 
   /**
    * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
-   * to 30 s. A changed scope waits 2 s at most: deny rules of new networks are not in force meanwhile.
+   * to 30 s. A changed resolution waits 2 s at most: deny rules of new networks are not in force meanwhile.
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
     if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isScopeOutdated ? MAX_SCOPE_WAIT_MS : MAX_WAIT_MS;
+    const mostMs = this.#isResolutionOutdated ? MAX_RESOLUTION_WAIT_MS : MAX_WAIT_MS;
     return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
   }
 
-  #compareScopes(): void {
-    this.#isScopeOutdated = this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
+  #compareResolutions(): void {
+    this.#isResolutionOutdated =
+      this.#resolutionInForce !== null && !isSameResolution(this.#resolutionInForce, this.#resolution);
   }
 
   #isOutdated(): boolean {
-    return this.#isScopeOutdated || (this.#scopeInForce !== null && this.#uncompiled > 0);
+    return this.#isResolutionOutdated || (this.#resolutionInForce !== null && this.#uncompiled > 0);
   }
 }
 

@@ -9,7 +9,9 @@ import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contr
 export type SelectorPart = {
   readonly members: SelectorMembers;
   readonly distribution: MemberDistribution;
-  /** Passes the selectors and the scope of an activated policy to `members` and `distribution`. */
+  /**
+   * Passes the selectors and the selector resolution of an activated policy to `members` and `distribution`.
+   */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
 };

@@ -271,7 +271,8 @@ export function createSystem(ports: SystemPorts): System {
       translation: await translationOf(traffic, packet),
     };
   };
-  // A draft is explained with the scope of now, and the active policy with the scope of its compilation.
+  // A draft is explained with the present selector resolution. The active policy is explained with the
+  // resolution of its compilation.
   const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
     const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
     return selectors?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED;

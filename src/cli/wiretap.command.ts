@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { type Client, createClient } from './client.js';
 import { RefusedError, UnreachableError } from './command-error.js';
-import { scopeOf } from './node-errors.js';
+import { scopeParameter } from './node-errors.js';
 import { pause } from './pause.js';
 import { type Output, type Parameter, parseReply, remote, withQuery } from './remote.js';
 import { streamed } from './streamed.js';
@@ -52,7 +52,7 @@ function pathOf(
   replay: string | undefined,
 ): string {
   const traffic: Record<string, Parameter> = { type, src, dst, port, proto, hostname };
-  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeOf(allNodes) };
+  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeParameter(allNodes) };
   return withQuery('/api/v1/wiretap/stream', filters);
 }
 

@@ -10,11 +10,14 @@ export type ObjectListener = {
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** A namespace was added or removed, or its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
-  /** A scope is complete or has ended, or nodes, their labels or their pod networks have changed. */
-  readonly scopeChanged: () => void;
+  /**
+   * The selector resolution may be another one: a watch scope is complete or has ended, or nodes, their
+   * labels or their pod networks have changed.
+   */
+  readonly resolutionOutdated: () => void;
 };
 
-/** A scope with a complete list. `version`: the last resource version that was received. */
+/** A watch scope with a complete list. `version`: the last resource version that was received. */
 type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
@@ -85,7 +88,7 @@ export class IntegrationObjects {
       this.#tell(undefined, object);
     }
     this.#complete = complete.map(({ scope, version }) => ({ scope, version }));
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** Removes all objects and scopes, because the objects of another cluster follow. */
@@ -93,7 +96,7 @@ export class IntegrationObjects {
     this.#complete = [];
     for (const object of this.all()) this.#remove(object);
     this.claims.forgetVersions();
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** The labels of the namespace of a pod; undefined if the namespace is not known. */
@@ -105,7 +108,7 @@ export class IntegrationObjects {
     const complete = this.#complete.find((candidate) => isSameWatchScope(candidate.scope, scope));
     if (message.type === 'listed') {
       this.#list(complete ?? this.#begin(scope), message.objects, message.version);
-      if (complete === undefined) this.#listener.scopeChanged();
+      if (complete === undefined) this.#listener.resolutionOutdated();
     } else if (complete !== undefined) this.#apply(complete, message);
   }
 
@@ -115,7 +118,7 @@ export class IntegrationObjects {
     for (const object of this.#ofResource(scope.resource)) {
       if (!this.#complete.some((other) => contains(other.scope, object))) this.#remove(object);
     }
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** The version before a first list is 0: its claims can have any age. */
@@ -199,7 +202,7 @@ export class IntegrationObjects {
       if (!areEqual(before?.labels, after?.labels)) this.#listener.namespaceChanged(object.name);
     } else if (object?.resource === 'nodes') {
       const isAsBefore = areEqual(before?.labels, after?.labels) && areEqual(networksOf(before), networksOf(after));
-      if (!isAsBefore || before?.undecided !== after?.undecided) this.#listener.scopeChanged();
+      if (!isAsBefore || before?.undecided !== after?.undecided) this.#listener.resolutionOutdated();
     }
   }
 

@@ -9,7 +9,7 @@ import {
   type ReflectorTimes,
   reflect,
 } from './reflector.js';
-import { nameOf, scopesOf, type Wanted, type WatchScope } from './watch-scopes.js';
+import { nameOf, type Wanted, type WatchScope, watchScopesOf } from './watch-scopes.js';
 
 /**
  * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
@@ -115,7 +115,7 @@ class IntegrationWatch<Kept> {
   }
 
   retarget({ server, serverKey, cluster, wanted }: IntegrationTarget): void {
-    const scopes = scopesOf(wanted);
+    const scopes = watchScopesOf(wanted);
     const key = JSON.stringify([serverKey, cluster]);
     const newest = this.#newest();
     if (newest?.key === key && isOf(scopes, newest)) return;

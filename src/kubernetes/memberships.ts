@@ -3,17 +3,18 @@ import type {
   MemberList,
   Members,
   MembershipChange,
-  SelectorScope,
+  SelectorResolution,
   SelectorSet,
 } from '#contracts/membership.js';
-import { NO_MEMBERSHIP } from '#contracts/membership.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
 import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
-import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
+import { isResolvable, resolutionOf } from './selector-resolution.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
@@ -31,8 +32,6 @@ export type MembershipOptions = {
   /** Called for each object that has changed, also if only its claims have changed. Must not call back. */
   readonly objectChanged?: ((integration: string, resource: ResourceName, uid: string) => void) | undefined;
 };
-
-/** The object that owns an address in an integration. */
 
 type Integration = {
   readonly objects: IntegrationObjects;
@@ -56,8 +55,9 @@ export class Memberships implements Members {
   /** Addresses with owners in two or more integrations. */
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
-  #scope: SelectorScope = NO_MEMBERSHIP.scope;
-  #isScopeDirty = false;
+  #resolution: SelectorResolution = NO_SELECTORS;
+  /** Whether `#resolution` must be computed again. */
+  #isResolutionOutdated = false;
   /**
    * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
    * again, so `former` does not have them.
@@ -80,7 +80,7 @@ export class Memberships implements Members {
     }
     this.#selectors = [...byKey.values()].map(parseSelector);
     for (const [name, integration] of this.#integrations) this.#select(name, integration);
-    this.#isScopeDirty = true;
+    this.#isResolutionOutdated = true;
   }
 
   /** Takes a message from a list or a watch of an integration. */
@@ -115,12 +115,12 @@ export class Memberships implements Members {
     if (integration === undefined) return;
     this.#integrations.delete(name);
     this.#touch(integration);
-    this.#isScopeDirty = true;
+    this.#isResolutionOutdated = true;
   }
 
   /**
    * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
-   * then at most one that only adds. Afterwards `scope` and `owners` are those of the same time.
+   * then at most one that only adds. Afterwards `resolution` and `owners` are those of the same time.
    */
   take(): readonly MembershipChange[] {
     const less = new ChangeLists();
@@ -143,7 +143,7 @@ export class Memberships implements Members {
     }
     this.#changed.clear();
     this.#haveSelectorsChanged = false;
-    this.#renewScope();
+    this.#renewResolution();
     const added = this.#sets.takeAdded();
     const dropped = this.#sets.drop();
     const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
@@ -186,23 +186,23 @@ export class Memberships implements Members {
   }
 
   /**
-   * The scope of the selectors at the time of the last `take`. It is the same object as long as its contents
-   * are the same. A scope that resolves more selectors takes effect after the changes of `take`.
+   * The selector resolution at the time of the last `take`. It is the same object as long as its contents are
+   * the same. A resolution with more resolved selectors takes effect after the changes of `take`.
    */
-  get scope(): SelectorScope {
-    return this.#scope;
+  get resolution(): SelectorResolution {
+    return this.#resolution;
   }
 
-  /** Whether the next `take` may change members or the scope. */
+  /** Whether the next `take` may change members or the resolution. */
   get isChanged(): boolean {
-    return this.#changed.size > 0 || this.#isScopeDirty;
+    return this.#changed.size > 0 || this.#isResolutionOutdated;
   }
 
   /** Whether all objects are known on which these selectors depend, also before the next `take`. */
   knows(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;
-      return objects !== undefined && isResolved(parseSelector(selector), objects);
+      return objects !== undefined && isResolvable(parseSelector(selector), objects);
     });
   }
 
@@ -242,19 +242,19 @@ export class Memberships implements Members {
   /** Returns the warnings about an integration. */
   warnings(name: string): readonly MembershipWarning[] {
     const integration = this.#integrations.get(name);
-    return integration === undefined ? [] : warningsOf(name, integration, this.scope.closed);
+    return integration === undefined ? [] : warningsOf(name, integration, this.#resolution.closed);
   }
 
   objectsOf(name: string): IntegrationObjects | undefined {
     return this.#integrations.get(name)?.objects;
   }
 
-  #renewScope(): void {
-    if (!this.#isScopeDirty) return;
+  #renewResolution(): void {
+    if (!this.#isResolutionOutdated) return;
     const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
-    const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
-    if (!isSameScope(scope, this.#scope)) this.#scope = scope;
-    this.#isScopeDirty = false;
+    const resolution = resolutionOf(this.#selectors, objects, this.#options.podNetworks);
+    if (!isSameResolution(resolution, this.#resolution)) this.#resolution = resolution;
+    this.#isResolutionOutdated = false;
   }
 
   #integration(name: string): Integration {
@@ -272,8 +272,8 @@ export class Memberships implements Members {
         addressChanged: (address) => this.#changed.add(address),
         objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
         namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
-        scopeChanged: () => {
-          this.#isScopeDirty = true;
+        resolutionOutdated: () => {
+          this.#isResolutionOutdated = true;
         },
       },
       this.#options.maxObjects ?? MAX_OBJECTS,

@@ -32,7 +32,8 @@ const MAX_NAMESPACES = 8;
  */
 const NOT_COMPLETED = 'status.phase!=Succeeded,status.phase!=Failed';
 
-export function scopesOf({ pods, nodes, namespaces, node }: Wanted): readonly WatchScope[] {
+/** Returns the watch scopes that contain the wanted objects. */
+export function watchScopesOf({ pods, nodes, namespaces, node }: Wanted): readonly WatchScope[] {
   const named = pods === 'all' || pods.size > MAX_NAMESPACES ? [null] : [...pods].sort();
   const all = { namespace: null, node: null };
   return [

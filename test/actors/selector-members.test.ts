@@ -100,7 +100,7 @@ describe('the members of selectors in a running node', () => {
     await vi.waitFor(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
-  it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
+  it('are compiled when the selector resolution changes, with the same generation, and end the state `unresolved`', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
     await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });

@@ -44,7 +44,7 @@ function sourcesOf({ source_groups: groups = [] }: PolicyConfig) {
     memberships.objects('prod', scope(resource), { type: 'listed', objects, version: 1 });
   }
   memberships.take();
-  const { networks } = memberships.scope;
+  const { networks } = memberships.resolution;
   return groups.map(({ id }, index) => {
     const keys = (selectors[index] ?? []).map(({ key }) => key);
     const addresses = keys.flatMap((key) => [...memberships.membersOf(key)]).map(formatAddress);

@@ -58,9 +58,9 @@ describe('a feed', () => {
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
     prod.change(1, PODS, at('c', '10.0.0.3', 6));
     prod.remove(1, PODS, 'a', 7);
-    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([[], 0]);
+    expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([[], 0]);
     prod.list(1, NAMESPACES, 8, namespace('shop'));
-    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
+    expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
   });
 
   test('keeps the objects of the scopes that it shares with the feed in effect', () => {

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
@@ -40,15 +40,15 @@ function network(text: string) {
   return parsed.prefix;
 }
 
-const shown = ({ resolved, closed, networks }: SelectorScope) => ({
+const shown = ({ resolved, closed, networks }: SelectorResolution) => ({
   resolved: [...resolved],
   closed: closed.map(formatPrefix),
   networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
 });
-/** The scope after all changes. */
-const scopeNow = (memberships: Memberships) => {
+/** The selector resolution after all changes. */
+const resolutionNow = (memberships: Memberships) => {
   memberships.take();
-  return memberships.scope;
+  return memberships.resolution;
 };
 const CLOSED = ['closed'];
 /** Changes as plain values: for each address its keys, or null. */
@@ -250,7 +250,7 @@ describe('the numbers of sets', () => {
   });
 });
 
-describe('the scope of selectors', () => {
+describe('the selector resolution', () => {
   const shop = scope('pods', 'shop');
 
   test('resolves a selector when all objects on which it depends are listed', () => {
@@ -258,7 +258,7 @@ describe('the scope of selectors', () => {
     const blue = podSelector({ namespace_selector: {} });
     const nodes = nodeSelector({});
     const memberships = start([all, inShop, blue, nodes]);
-    const resolved = () => shown(scopeNow(memberships)).resolved;
+    const resolved = () => shown(resolutionNow(memberships)).resolved;
     expect(resolved()).toEqual([]);
     list(memberships, shop, []);
     expect(resolved()).toEqual([inShop.key]);
@@ -276,22 +276,22 @@ describe('the scope of selectors', () => {
   test('resolves no selector before `take` has told its members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
-    expect([memberships.scope.resolved.size, memberships.setOf(X), memberships.knows([web])]).toEqual([
+    expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.knows([web])]).toEqual([
       0,
       undefined,
       true,
     ]);
     memberships.take();
-    expect([[...memberships.scope.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
+    expect([[...memberships.resolution.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
   });
 
   test('resolves no selector of pod networks while a node is undecided', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, [node('n', { undecided: true })]);
-    expect([...scopeNow(memberships).resolved]).toEqual([nodeSelector({}).key]);
+    expect([...resolutionNow(memberships).resolved]).toEqual([nodeSelector({}).key]);
     memberships.objects('prod', NODES, { type: 'changed', object: node('n', { version: 2 }) });
-    expect(scopeNow(memberships).resolved.size).toBe(2);
+    expect(resolutionNow(memberships).resolved.size).toBe(2);
   });
 
   const nodes = [
@@ -301,7 +301,7 @@ describe('the scope of selectors', () => {
 
   test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
     const memberships = start([web]);
-    const closed = () => shown(scopeNow(memberships)).closed;
+    const closed = () => shown(resolutionNow(memberships)).closed;
     list(memberships, NODES, nodes);
     list(memberships, shop, []);
     expect(closed()).toEqual([]);
@@ -314,40 +314,40 @@ describe('the scope of selectors', () => {
   test('closes the configured networks in place of those of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
-    expect(shown(scopeNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
     list(memberships, PODS, []);
-    expect(shown(scopeNow(memberships)).closed).toEqual(['10.0.0.0/8']);
+    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.0.0.0/8']);
     list(memberships, scope('pods', 'shop'), [], 'test');
-    expect(shown(scopeNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
   });
 
   test('closes the networks of one node if only its pods are listed', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
-    expect(shown(scopeNow(memberships)).closed).toEqual(['10.1.0.0/24']);
+    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.1.0.0/24']);
   });
 
   test('has the pod networks that a selector of nodes asks for', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, nodes);
-    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
+    expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
     const object = node('n2', { podNetworks: [network('10.0.0.0/24')], labels: { pool: 'a' }, version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
-    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
+    expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
   });
 
   test('is the same object as long as its contents are the same', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, PODS, []);
-    const before = scopeNow(memberships);
+    const before = resolutionNow(memberships);
     const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
     memberships.objects('prod', NODES, { type: 'changed', object });
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.setSelectors([web]);
-    expect(scopeNow(memberships)).toBe(before);
+    expect(resolutionNow(memberships)).toBe(before);
   });
 });
 

@@ -25,8 +25,8 @@ describe('with the pods of one node only', () => {
     memberships.setSelectors([selector, nodes]);
     const resolved = () => {
       memberships.take();
-      expect(memberships.knows([selector])).toBe(memberships.scope.resolved.has(selector.key));
-      return [...memberships.scope.resolved];
+      expect(memberships.knows([selector])).toBe(memberships.resolution.resolved.has(selector.key));
+      return [...memberships.resolution.resolved];
     };
     const receive = (...message: Parameters<Memberships['objects']> extends [string, ...infer Rest] ? Rest : never) =>
       memberships.objects('prod', ...message);

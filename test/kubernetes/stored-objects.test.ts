@@ -33,7 +33,7 @@ class Stored {
   }
 }
 
-/** Returns the members and the scope of a process that begins with a store. */
+/** Returns the members and the selector resolution of a process that begins with a store. */
 function restored(store: ReadonlyMap<string, string>, selectors: readonly Selector[]) {
   const records = new StoredRecords();
   records.add([...store].map(([key, value]): StoredObject => ({ key, value })));
@@ -50,7 +50,7 @@ function restored(store: ReadonlyMap<string, string>, selectors: readonly Select
 function plain(memberships: Memberships) {
   const { added, addresses, sets } = memberships.list();
   const keys = new Map(added.map((set) => [set.number, set.keys]));
-  const { resolved, closed, networks } = memberships.scope;
+  const { resolved, closed, networks } = memberships.resolution;
   return {
     members: [...addresses]
       .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'closed', memberships.owners.get(address)] as const)
@@ -62,7 +62,7 @@ function plain(memberships: Memberships) {
 }
 
 describe('stored objects', () => {
-  test('give a later process the same members, owners and scope after random messages', () => {
+  test('give a later process the same members, owners and resolution after random messages', () => {
     let members = 0;
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       const random = new Random(seed);

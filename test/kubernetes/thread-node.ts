@@ -8,7 +8,7 @@ import type {
   StoredObject,
   WatchedIntegration,
 } from '#contracts/kubernetes-source.js';
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
@@ -116,7 +116,7 @@ export class Node {
   readonly record = new MemberRecord();
   readonly owners = new Map<number, OwnerName>();
   readonly store: Map<string, string>;
-  scope: SelectorScope | undefined;
+  scope: SelectorResolution | undefined;
   readonly source: KubernetesSource;
   /** Resolves before the listener takes a message. */
   gate: Promise<void> = Promise.resolve();

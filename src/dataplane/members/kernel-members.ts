@@ -61,8 +61,8 @@ export class KernelMembers {
 
   /**
    * Replaces all members, for example those of an earlier process. Closes the addresses that the list does
-   * not have until the next flip: the program in force can have more resolved selectors than the scope of the
-   * list, and its deny rules must still match the former members of these selectors. Returns the addresses
+   * not have until the next flip: the program in force can have more resolved selectors than the process has
+   * now, and its deny rules must still match the former members of these selectors. Returns the addresses
    * whose entry is another one now.
    */
   replace(list: MemberList): ReadonlySet<number> {

@@ -124,7 +124,7 @@ export class LocalKubernetes {
     // After this time, members of other integrations must not wait for an integration without a list.
     this.#messages.open();
     await this.#messages.flushed();
-    const { scope } = this.#memberships;
+    const { resolution: scope } = this.#memberships;
     return { scope, list: plainChange(this.#memberships.list()), former: this.#memberships.former() };
   }
 

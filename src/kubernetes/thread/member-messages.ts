@@ -1,5 +1,5 @@
 import type { MembersMessage } from '#contracts/kubernetes-source.js';
-import type { MemberList, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import type { MemberList, MembershipChange, SelectorResolution, SelectorSet } from '#contracts/membership.js';
 import type { Memberships } from '../memberships.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 
@@ -31,7 +31,7 @@ export class MemberMessages {
   #isSent = false;
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
-  #scope: SelectorScope | undefined;
+  #resolution: SelectorResolution | undefined;
   /** How often `#make` was called. */
   #made = 0;
   /** The calls of `flushed`. `after`: the value of `#made` at the call. */
@@ -109,12 +109,13 @@ export class MemberMessages {
     const changes = memberships.take();
     const owners = memberships.owners.take();
     const stored = objects.take(integrationOf);
-    const scope = memberships.scope === this.#scope ? undefined : memberships.scope;
+    const { resolution } = memberships;
+    const scope = resolution === this.#resolution ? undefined : resolution;
     const isFirst = this.#isFirst;
     const size = owners.length + stored.objects.length + stored.complete.length;
     if (!isFirst && changes.length === 0 && scope === undefined && size === 0) return [];
     this.#isFirst = false;
-    this.#scope = memberships.scope;
+    this.#resolution = resolution;
     const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MAX_RECORDS));
     // While the store has only some of the objects, it must not call them complete.
     const storedCount = Math.max(1, Math.ceil(stored.objects.length / MAX_RECORDS));
