@@ -1,5 +1,6 @@
 import { type Observable, Subject } from 'rxjs';
 import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/address-owner.js';
+import { backoffMs } from '#contracts/backoff.js';
 import type { MembersChanged } from '#contracts/datapath.js';
 import type { MembersMessage, StoredObject } from '#contracts/kubernetes-source.js';
 import {
@@ -11,7 +12,6 @@ import {
 } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
-import { backoffMs } from '#statecharts/failure.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 
 /** Changes within this time are compiled together. A change that comes alone waits no longer. */

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Observable, type Subscriber } from 'rxjs';
+import { backoffMs } from '#contracts/backoff.js';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
 import { ApiFault } from './api-fault.js';
@@ -149,7 +150,7 @@ class Reflector<Kept> {
   /** Returns the milliseconds before the next connection: a random part of the back-off. */
   #delay(failures: number, fault: ApiFault | null): number {
     const { firstBackoffMs, mostBackoffMs } = this.#times;
-    const most = Math.min(firstBackoffMs * 2 ** Math.min(Math.max(failures - 1, 0), 30), mostBackoffMs);
+    const most = backoffMs(Math.max(failures - 1, 0), firstBackoffMs, mostBackoffMs);
     return Math.max(Math.random() * most, fault?.retryAfterMs ?? 0);
   }
 

@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { backoffMs } from '#contracts/backoff.js';
 import type {
   KubernetesListener,
   KubernetesOptions,
@@ -195,8 +196,8 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async #startAgain(): Promise<void> {
-    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MAX_BACKOFF_MS);
-    await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
+    const waitMs = backoffMs(this.#failures - 1, FIRST_BACKOFF_MS, MAX_BACKOFF_MS);
+    await pause(waitMs, undefined, { signal: this.#closed.signal }).catch(() => {});
     const opened = this.#opened;
     if (opened === undefined) return;
     try {
