@@ -31,7 +31,7 @@ export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapat
       }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        configured().grantBy(await datapath.grantPort());
+        configured().setGrantPort(await datapath.grantPort());
       }),
       settings: settingsActor(bus, 'dns.change', async (settings) => {
         await configured().change(settings);

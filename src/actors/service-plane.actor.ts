@@ -40,7 +40,7 @@ export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | 
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = configured();
         plane.spliceBy(await datapath.spliceOffload());
-        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+        plane.setGrantPorts(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       settings: settingsActor(bus, 'service_plane.change', async (settings) => {
         await configured().plane.change(settings);
