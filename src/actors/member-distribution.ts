@@ -14,13 +14,13 @@ import type { MemberRecord } from '#policy/model/member-record.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 
-/** Changes within this time are compiled together. A change that comes alone waits no longer. */
+/** A compilation waits for this time after a change, so that it includes further changes. */
 const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
 const MAX_RESOLUTION_WAIT_MS = 2_000;
-/** How long a change waits for the store, which can hang on a slow disk. */
+/** How long a change waits for the write to the store, because the store can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
 export type DistributionPorts = {
@@ -33,8 +33,10 @@ export type DistributionPorts = {
 };
 
 /**
- * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A removal is in force in all of them before a later addition is in force in one.
+ * Passes the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
+ * service plane. A removal is in force in all parts before a later addition is in force in one part. Stores
+ * the objects, keeps the names of the owners, and demands a compilation if the program in force lacks
+ * members.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
@@ -80,13 +82,16 @@ export class MemberDistribution {
   /** Emits the owners that each message of the Kubernetes thread changes; nothing without integrations. */
   readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
 
-  /** Takes a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has it. */
-  async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
+  /**
+   * Applies a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has its
+   * objects.
+   */
+  async apply({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
     const storing = this.#store(stored);
     // If this process ended after the kernel change and before the store write, the next process would
     // restore a removed member.
-    if (changes.length > 0) await this.#storedOrLate(storing);
-    // The names come first, so that they are known when the first packet passes by the new members.
+    if (changes.length > 0) await this.#storedInTime(storing);
+    // The names are set first, so that they are known when the first packet matches a rule by a new member.
     this.#applyOwners(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
@@ -98,12 +103,12 @@ export class MemberDistribution {
     await storing;
   }
 
-  /** Gives all members to a datapath that was opened. Its BPF programs keep former members until then. */
+  /** Passes all members to a datapath that was opened. Its BPF programs keep former members until then. */
   async datapathOpened(): Promise<void> {
     await this.#datapath?.replace();
   }
 
-  /** `uncompiled`: the number of addresses that the program in force has no rules for. */
+  /** A program was put in force. `uncompiled`: the number of addresses for which it has no rules. */
   flipped(uncompiled: number): void {
     this.#uncompiled = uncompiled;
     this.#flippedAt = performance.now();
@@ -189,9 +194,9 @@ export class MemberDistribution {
   }
 
   /**
-   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one
-   * grace period and one walk over its flows. The other parts take the removals before it, and the additions
-   * after it.
+   * Passes changes to the parts. The datapath stores the addresses of a change in their order. So it gets all
+   * changes as one, with one grace period and one walk over its flows. The other parts get the removals
+   * before it, and the additions after it.
    */
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
@@ -207,7 +212,7 @@ export class MemberDistribution {
     await Promise.all(this.#userSpaceParts.map((sync) => sync.change(change)));
   }
 
-  /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
+  /** Writes objects to the store, together with the objects of failed writes: a removal must not be lost. */
   async #store(objects: readonly StoredObject[]): Promise<void> {
     for (const object of objects) this.#unstored.set(object.key, object);
     if (this.#unstored.size === 0) return;
@@ -220,7 +225,8 @@ export class MemberDistribution {
     }
   }
 
-  #storedOrLate(storing: Promise<void>): Promise<void> {
+  /** Resolves when the objects are stored, but after `STORE_FIRST_MS` at the latest. */
+  #storedInTime(storing: Promise<void>): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, STORE_FIRST_MS);
       void storing.then(() => {

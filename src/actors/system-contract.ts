@@ -39,7 +39,7 @@ export type KubernetesPorts = {
   /** The members of the node. DNS proxy and service plane read it when their threads start. */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
-  /** The time before the selectors of a dry run are released, see `SelectorMembers`. Tests shorten it. */
+  /** The time before the selectors of a dry run are released, see `KubernetesBinding`. Tests shorten it. */
   readonly releaseMs?: number;
 };
 

@@ -72,7 +72,7 @@ export type MemberPage = {
 
 export type KubernetesListener = {
   /**
-   * Takes members. The thread sends the next message after the promise has resolved. The promise must not
+   * Applies members. The thread sends the next message after the promise has resolved. The promise must not
    * wait for `membership`. If it rejects, the thread is started again.
    */
   readonly members: (message: MembersMessage) => Promise<void>;
@@ -95,8 +95,8 @@ export type KubernetesSource = {
   setSelectors(selectors: readonly Selector[]): void;
   /**
    * Returns the resolution and the members for the compilation of a policy with these selectors. Waits until
-   * all of them are resolved, at most `withinMs`. The listener has taken all changes up to the result before
-   * the promise resolves. The selectors stay named until the next call, or until `release`. Without
+   * all of them are resolved, at most `withinMs`. The listener has applied all changes up to the result
+   * before the promise resolves. The selectors stay named until the next call, or until `release`. Without
    * `setIntegrations`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;

@@ -49,14 +49,14 @@ export class Feeds {
     return this.#current?.cluster;
   }
 
-  /** Takes the objects that an earlier process has stored, as those of a complete feed. Call it first. */
+  /** Restores the objects that an earlier process has stored, as those of a complete feed. Call it first. */
   restore(cluster: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#memberships.restore(this.#integration, objects, complete);
     this.#current = { feed: 0, cluster, scopes: complete.map(({ scope }) => scope) };
   }
 
-  /** Takes an event. An event of a feed that was replaced has no effect. */
-  take(event: FeedEvent): void {
+  /** Handles an event. An event of a feed that was replaced has no effect. */
+  handle(event: FeedEvent): void {
     const { feed } = event;
     if (event.type === 'begun') {
       const { scopes, kept } = event;
@@ -72,7 +72,7 @@ export class Feeds {
       return;
     }
     const { scope } = event;
-    if (feed === this.#current?.feed) this.#memberships.objects(this.#integration, scope, event.message);
+    if (feed === this.#current?.feed) this.#memberships.receive(this.#integration, scope, event.message);
     else if (feed === this.#next?.feed) {
       const waiting = this.#next.waiting.find((candidate) => isSameWatchScope(candidate.scope, scope));
       if (waiting !== undefined) wait(waiting, event.message);
@@ -97,10 +97,10 @@ export class Feeds {
     // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
     if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
     for (const { scope, version, objects } of lists) {
-      this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
+      this.#memberships.receive(this.#integration, scope, { type: 'listed', objects, version });
     }
     for (const scope of before) {
-      if (!scopes.some((other) => isSameWatchScope(other, scope))) this.#memberships.ended(this.#integration, scope);
+      if (!scopes.some((other) => isSameWatchScope(other, scope))) this.#memberships.endScope(this.#integration, scope);
     }
     this.#current = { feed, cluster, scopes };
     this.#next = undefined;

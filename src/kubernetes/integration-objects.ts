@@ -79,13 +79,13 @@ export class IntegrationObjects {
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };
   }
 
-  /** Takes the objects and scopes of an earlier process. There must be no objects before. */
+  /** Restores the objects and watch scopes of an earlier process. There must be no objects before. */
   restore(objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     for (const { object, owned } of objects) {
       const known: Map<string, KubernetesObject> = this.#objects[object.resource];
       known.set(object.uid, object);
       this.claims.restore(object, owned);
-      this.#tell(undefined, object);
+      this.#notify(undefined, object);
     }
     this.#complete = complete.map(({ scope, version }) => ({ scope, version }));
     this.#listener.resolutionOutdated();
@@ -183,17 +183,17 @@ export class IntegrationObjects {
     }
     objects.set(object.uid, object);
     this.claims.claim(before, object, time);
-    this.#tell(before, object);
+    this.#notify(before, object);
   }
 
   #remove(object: KubernetesObject): void {
     this.#objects[object.resource].delete(object.uid);
     this.claims.releaseLost(object, undefined);
-    this.#tell(object, undefined);
+    this.#notify(object, undefined);
   }
 
-  /** Tells the listener about a changed object. The claims tell it about addresses. */
-  #tell(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
+  /** Notifies the listener of a changed object. The claims notify it of addresses. */
+  #notify(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
     const object = after ?? before;
     if (object !== undefined) this.#listener.objectChanged(object.resource, object.uid);
     if (object?.resource === 'namespaces') {

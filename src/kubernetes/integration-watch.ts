@@ -1,6 +1,6 @@
 import { Observable, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
-import type { ApiServer } from './api-client.js';
+import type { ApiServer } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import {
   type PhaseMessage,
@@ -144,13 +144,13 @@ class IntegrationWatch<Kept> {
     const { scope, subscription } = reflector;
     subscription.add(
       reflect({ server, scope, keep: this.#keepOf(scope.resource), times: this.#times }).subscribe({
-        next: (message) => this.#take(reflector, message),
+        next: (message) => this.#handle(reflector, message),
         error: (failure: unknown) => this.#subscriber.error(failure),
       }),
     );
   }
 
-  #take(reflector: Running, message: ObjectMessage<Kept> | PhaseMessage): void {
+  #handle(reflector: Running, message: ObjectMessage<Kept> | PhaseMessage): void {
     const { name, scope } = reflector;
     if (message.type === 'phase') {
       reflector.phase = message;

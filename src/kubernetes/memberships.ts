@@ -40,17 +40,17 @@ type Integration = {
 };
 
 /**
- * The members of selectors. It takes the objects of integrations and the selectors that policies name, and
- * gives changes of members. It has no clock and does no I/O: the caller decides when it takes the changes.
+ * Computes the members of selectors. Its input is the objects of integrations and the selectors that policies
+ * name; its output is changes of members. It has no clock and does no I/O: the caller calls `drainChanges`.
  */
 export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of each address that has an owner, as of the last call of `take`. */
+  /** The set of each address that has an owner, as of the last call of `drainChanges`. */
   readonly #members = new Map<number, CountedSet>();
   readonly #changed = new Set<number>();
-  /** The names of the owners of addresses, as of the last call of `take`. */
+  /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
   /** Addresses with owners in two or more integrations. */
   readonly #shared = new Set<number>();
@@ -59,8 +59,8 @@ export class Memberships implements Members {
   /** Whether `#resolution` must be computed again. */
   #isResolutionOutdated = false;
   /**
-   * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
-   * again, so `former` does not have them.
+   * Whether the selectors changed since the last call of `drainChanges`. The sets that addresses lose then
+   * cannot occur again, so `former` does not have them.
    */
   #haveSelectorsChanged = false;
 
@@ -83,28 +83,31 @@ export class Memberships implements Members {
     this.#isResolutionOutdated = true;
   }
 
-  /** Takes a message from a list or a watch of an integration. */
-  objects(name: string, scope: WatchScope, message: ObjectMessage): void {
+  /** Applies a message from a list or a watch of an integration. */
+  receive(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
     if (hadNamespaces !== hasNamespaces(integration)) this.#touch(integration);
   }
 
-  /** Ends a scope: its objects are not needed any more. */
-  ended(name: string, scope: WatchScope): void {
+  /** Ends a watch scope: its objects are not needed any more. */
+  endScope(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);
     if (scope.resource === 'namespaces') this.#touch(integration);
   }
 
-  /** Takes the objects of an integration that an earlier process has stored. */
+  /** Restores the objects of an integration that an earlier process has stored. */
   restore(name: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#integration(name).objects.restore(objects, complete);
   }
 
-  /** Removes the objects of an integration. Before the next `take`, those of another cluster follow. */
+  /**
+   * Removes the objects of an integration. Before the next call of `drainChanges`, those of another cluster
+   * follow.
+   */
   clear(name: string): void {
     this.#integrations.get(name)?.objects.clear();
   }
@@ -122,7 +125,7 @@ export class Memberships implements Members {
    * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
    * then at most one that only adds. Afterwards `resolution` and `owners` are those of the same time.
    */
-  take(): readonly MembershipChange[] {
+  drainChanges(): readonly MembershipChange[] {
     const less = new ChangeLists();
     const more = new ChangeLists();
     for (const address of this.#changed) {
@@ -144,7 +147,7 @@ export class Memberships implements Members {
     this.#changed.clear();
     this.#haveSelectorsChanged = false;
     this.#renewResolution();
-    const added = this.#sets.takeAdded();
+    const added = this.#sets.drainAdded();
     const dropped = this.#sets.drop();
     const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
     return lists.map((list, index) => ({
@@ -155,14 +158,14 @@ export class Memberships implements Members {
     }));
   }
 
-  /** The number of addresses whose members may have changed after the last call of `take`. */
+  /** The number of addresses whose members may have changed after the last call of `drainChanges`. */
   get waiting(): number {
     return this.#changed.size;
   }
 
   /**
-   * Returns all members as of the last call of `take`, and all sets that a later change may name without
-   * adding them.
+   * Returns all members as of the last call of `drainChanges`, and all sets that a later change may name
+   * without adding them.
    */
   list(): MemberList {
     return {
@@ -186,19 +189,23 @@ export class Memberships implements Members {
   }
 
   /**
-   * The selector resolution at the time of the last `take`. It is the same object as long as its contents are
-   * the same. A resolution with more resolved selectors takes effect after the changes of `take`.
+   * The selector resolution at the time of the last call of `drainChanges`. It is the same object as long as
+   * its contents are the same. A resolution with more resolved selectors takes effect after the changes of
+   * `drainChanges`.
    */
   get resolution(): SelectorResolution {
     return this.#resolution;
   }
 
-  /** Whether the next `take` may change members or the resolution. */
+  /** Whether the next call of `drainChanges` may change members or the resolution. */
   get isChanged(): boolean {
     return this.#changed.size > 0 || this.#isResolutionOutdated;
   }
 
-  /** Whether all objects are known on which these selectors depend, also before the next `take`. */
+  /**
+   * Whether all objects are known on which these selectors depend, also before the next call of
+   * `drainChanges`.
+   */
   knows(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;

@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Observable, type Subscriber } from 'rxjs';
 import { backoffMs } from '#contracts/backoff.js';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
-import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
 import { ApiFault } from './api-fault.js';
 import { listPageOf, watchEventOf } from './api-objects.js';
+import { type ApiServer, ApiSession, type Deadlines } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
@@ -207,10 +207,11 @@ class Reflector<Kept> {
     const batches = await session.watch(this.#path + query);
     this.#watchBegan = performance.now();
     this.#enter('watching', null);
-    for await (const lines of batches) for (const line of lines) this.#take(line);
+    for await (const lines of batches) for (const line of lines) this.#handleLine(line);
   }
 
-  #take(line: string): void {
+  /** Handles one line of a watch: an event, or a bookmark with a newer version. */
+  #handleLine(line: string): void {
     const event = watchEventOf(line);
     const last = this.#version ?? 0;
     if (event.type === 'BOOKMARK') {

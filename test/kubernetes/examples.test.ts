@@ -41,9 +41,9 @@ function sourcesOf({ source_groups: groups = [] }: PolicyConfig) {
   memberships.setSelectors(selectors.flat());
   for (const resource of ['namespaces', 'pods', 'nodes'] as const) {
     const objects = OBJECTS.filter((object) => object.resource === resource);
-    memberships.objects('prod', scope(resource), { type: 'listed', objects, version: 1 });
+    memberships.receive('prod', scope(resource), { type: 'listed', objects, version: 1 });
   }
-  memberships.take();
+  memberships.drainChanges();
   const { networks } = memberships.resolution;
   return groups.map(({ id }, index) => {
     const keys = (selectors[index] ?? []).map(({ key }) => key);

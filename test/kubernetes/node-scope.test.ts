@@ -24,12 +24,12 @@ describe('with the pods of one node only', () => {
     const nodes = nodeSelector({});
     memberships.setSelectors([selector, nodes]);
     const resolved = () => {
-      memberships.take();
+      memberships.drainChanges();
       expect(memberships.knows([selector])).toBe(memberships.resolution.resolved.has(selector.key));
       return [...memberships.resolution.resolved];
     };
-    const receive = (...message: Parameters<Memberships['objects']> extends [string, ...infer Rest] ? Rest : never) =>
-      memberships.objects('prod', ...message);
+    const receive = (...message: Parameters<Memberships['receive']> extends [string, ...infer Rest] ? Rest : never) =>
+      memberships.receive('prod', ...message);
     receive(scope('pods', namespace, 'n1'), { type: 'listed', objects: [], version: 1 });
     expect(resolved()).toEqual([]);
     expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');

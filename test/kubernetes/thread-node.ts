@@ -135,7 +135,7 @@ export class Node {
     this.source.setIntegrations(integrations);
     if (selectors !== null) this.source.setSelectors(selectors);
     const listener: KubernetesListener = {
-      members: (message) => this.#take(message),
+      members: (message) => this.#apply(message),
       reflector: (change) => this.reflectors.push(change),
       failed: (reason) => this.failures.push(reason),
     };
@@ -165,7 +165,7 @@ export class Node {
     return this.reflectors.findLast((change) => change.name === name)?.phase;
   }
 
-  async #take(message: MembersMessage): Promise<void> {
+  async #apply(message: MembersMessage): Promise<void> {
     this.messages.push(message);
     await this.gate;
     if (message.replaces !== null) {

@@ -38,7 +38,7 @@ export type ToKubernetesThread =
   | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
-  /** The listener has taken the last message with members. */
+  /** Acknowledges the last message with members: the listener has applied it. */
   | { readonly kind: 'taken' };
 
 export type FromKubernetesThread =

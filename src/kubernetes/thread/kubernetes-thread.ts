@@ -45,8 +45,8 @@ class KubernetesThread implements KubernetesSource {
   #thread: Thread | undefined;
   /** The requests that wait for the start of the thread. */
   #starts: { readonly resolve: (thread: Thread) => void; readonly reject: (failure: Error) => void }[] = [];
-  /** Settles when the listener has taken the last message. Never rejects. */
-  #taking: Promise<void> = Promise.resolve();
+  /** Resolves when the listener has applied the last message. Never rejects. */
+  #applying: Promise<void> = Promise.resolve();
   #startedAt = 0;
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
@@ -135,8 +135,8 @@ class KubernetesThread implements KubernetesSource {
 
   async #start({ restored, listener }: Opened): Promise<void> {
     this.#startedAt = performance.now();
-    // The listener takes no message of two threads at the same time.
-    await this.#taking;
+    // The listener must not apply messages of two threads at the same time.
+    await this.#applying;
     const stored = await restored();
     if (this.#closed.signal.aborted) return;
     for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
@@ -175,7 +175,7 @@ class KubernetesThread implements KubernetesSource {
       listener.reflector(change);
       return;
     }
-    this.#taking = listener.members(message.message).then(
+    this.#applying = listener.members(message.message).then(
       () => thread.send({ kind: 'taken' }),
       (failure: unknown) => {
         // The listener lacks these members, so it needs all members again.

@@ -41,7 +41,7 @@ function handle(message: ToKubernetesThread): void {
       kubernetes.release();
       return;
     case 'taken':
-      kubernetes.taken();
+      kubernetes.acknowledge();
   }
 }
 

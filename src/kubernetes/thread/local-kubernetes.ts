@@ -79,12 +79,12 @@ export class LocalKubernetes {
     this.#messages = new MemberMessages(sources, (message) => output.members(message));
   }
 
-  /** Takes a part of the objects in the store. */
+  /** Adds a part of the objects in the store. `open` follows after all parts. */
   restorePart(records: readonly StoredObject[]): void {
     this.#stored.add(records);
   }
 
-  /** All parts of the store were given. */
+  /** Must be called after `restorePart` for all parts of the store. */
   open(): void {
     this.#isOpened = true;
     this.#begin();
@@ -112,8 +112,9 @@ export class LocalKubernetes {
     this.#selectorsChanged();
   }
 
-  taken(): void {
-    this.#messages.taken();
+  /** The listener has applied the last message with members. */
+  acknowledge(): void {
+    this.#messages.acknowledge();
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
@@ -140,7 +141,7 @@ export class LocalKubernetes {
     return membersOf(this.#memberships, keys, { after, limit });
   }
 
-  /** Takes the objects of the store after the integrations are known. */
+  /** Restores the objects of the store, when all of them were sent and the integrations are known. */
   #begin(): void {
     if (this.#isBegun || !this.#isOpened || this.#used === undefined) return;
     this.#isBegun = true;
@@ -181,7 +182,7 @@ export class LocalKubernetes {
     ).subscribe({
       next: (event) => {
         if (event.type !== 'reflector.changed') {
-          integration.feeds.take(event);
+          integration.feeds.handle(event);
           this.#objects.scopesChanged(name);
           this.#changed();
           return;
@@ -195,7 +196,7 @@ export class LocalKubernetes {
     });
   }
 
-  /** Takes the objects of the store, if they are complete and of the same cluster. */
+  /** Restores the objects of one integration, if they are complete and of the same cluster. */
   #restore(name: string, { watched, feeds }: Integration): void {
     const restored = this.#stored.objectsOf(name);
     if (restored?.cluster === this.#serverOf(watched).cluster) {
