@@ -13,7 +13,7 @@ import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
 import type { MemberDistribution } from './member-distribution.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 export type DataplanePorts = {
   /**

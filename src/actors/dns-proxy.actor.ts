@@ -5,7 +5,7 @@ import type { Datapath } from '#contracts/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 /**
  * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. `proxy` is null if the

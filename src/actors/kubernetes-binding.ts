@@ -12,6 +12,7 @@ import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { IntegrationStore } from '#store/store-types.js';
 import type { MemberDistribution } from './member-distribution.js';
 
+/** The parts of the node that `KubernetesBinding` connects with the Kubernetes thread, which is `source`. */
 export type KubernetesBindingPorts = {
   readonly source: KubernetesSource;
   readonly integrations: IntegrationStore;

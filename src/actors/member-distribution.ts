@@ -23,6 +23,7 @@ const MAX_RESOLUTION_WAIT_MS = 2_000;
 /** How long a change waits for the write to the store, because the store can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
+/** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
 export type DistributionPorts = {
   readonly record: MemberRecord;
   readonly datapath: MemberSink<MembersChanged> | null;

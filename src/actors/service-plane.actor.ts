@@ -6,7 +6,7 @@ import type { InterceptCaSetting } from '#requests/intercept-ca.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 /** The service plane, and the intercept CA that signs its leaf certificates. */
 export type ServicePlanePorts = {

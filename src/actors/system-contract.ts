@@ -34,6 +34,7 @@ import type { ReadinessReport } from './readiness.js';
 import type { ReloadPorts } from './reload.actor.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 
+/** The Kubernetes thread and its surroundings, on a node that can have integrations. */
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
   /** The members of the node. DNS proxy and service plane read it when their threads start. */

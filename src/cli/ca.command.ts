@@ -40,7 +40,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     const headers = options.replace === true ? {} : { 'if-none-match': '*' };
     const answer = await createClient(options, terminal)
       .request(path, { method, headers, ...(body === undefined ? {} : { body }) })
-      .catch(inOwnWords);
+      .catch(throwWithAdvice);
     const { warnings, ...written } = parseReply(writtenSchema, answer);
     for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
     print(terminal, options.output, written, () => textOf(written));
@@ -68,7 +68,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
   remote(ca.command('remove'))
     .description('remove the CA; connections that a rule intercepts then fail')
     .action(async (options: Output) => {
-      await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(inOwnWords);
+      await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(throwWithAdvice);
       print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');
     });
 }
@@ -84,10 +84,10 @@ function textOf(ca: Ca): string {
 }
 
 async function fetched(options: Output, terminal: Terminal): Promise<Ca> {
-  return parseReply(caSchema, await createClient(options, terminal).request(PATH).catch(inOwnWords));
+  return parseReply(caSchema, await createClient(options, terminal).request(PATH).catch(throwWithAdvice));
 }
 
-function inOwnWords(refused: unknown): never {
+function throwWithAdvice(refused: unknown): never {
   const code = refused instanceof RefusedError ? refused.code : undefined;
   switch (code) {
     case 'precondition_failed': {

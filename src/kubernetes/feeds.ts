@@ -19,14 +19,14 @@ export type FeedEvent =
   | { readonly type: 'objects'; readonly feed: number; readonly scope: WatchScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
-type Waiting = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
+type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
 /** `waiting`: the scopes that the feed in effect does not have. */
 type NextFeed = {
   readonly feed: number;
   readonly cluster: string;
   readonly scopes: readonly WatchScope[];
-  readonly waiting: readonly Waiting[];
+  readonly waiting: readonly WaitingScope[];
 };
 
 /**
@@ -60,7 +60,7 @@ export class Feeds {
     const { feed } = event;
     if (event.type === 'begun') {
       const { scopes, kept } = event;
-      const waiting = scopes.flatMap((scope): readonly Waiting[] => {
+      const waiting = scopes.flatMap((scope): readonly WaitingScope[] => {
         const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
         if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
         // The memberships have the objects of the feed in effect.
@@ -75,7 +75,7 @@ export class Feeds {
     if (feed === this.#current?.feed) this.#memberships.receive(this.#integration, scope, event.message);
     else if (feed === this.#next?.feed) {
       const waiting = this.#next.waiting.find((candidate) => isSameWatchScope(candidate.scope, scope));
-      if (waiting !== undefined) wait(waiting, event.message);
+      if (waiting !== undefined) applyToWaiting(waiting, event.message);
       this.#completeNext();
     }
   }
@@ -107,7 +107,8 @@ export class Feeds {
   }
 }
 
-function wait(waiting: Waiting, message: ObjectMessage): void {
+/** Applies a message to the objects of a scope that waits for its feed. */
+function applyToWaiting(waiting: WaitingScope, message: ObjectMessage): void {
   if (message.type === 'listed') {
     waiting.version = message.version;
     waiting.objects = new Map(message.objects.map((object) => [object.uid, object]));

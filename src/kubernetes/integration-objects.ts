@@ -24,7 +24,10 @@ export type CompleteScope = Readonly<ScopeState>;
 /** An object, and its claims that are in force. */
 export type OwningObject = { readonly object: KubernetesObject; readonly owned: readonly OwnedAddress[] };
 
-/** The objects of one integration. */
+/**
+ * The objects of one integration, and their claims to addresses. Applies the messages of its watch scopes,
+ * and notifies a listener of what has changed.
+ */
 export class IntegrationObjects {
   readonly claims: Claims;
   /** The number of objects that were left out because the integration has too many objects. */

@@ -19,6 +19,8 @@ import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
 
+/** This file computes which selectors select each address, from the objects of all integrations. */
+
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
 /** The bound on sets without addresses that a program has rules for. Each can need a rule list of its own. */
@@ -49,6 +51,7 @@ export class Memberships implements Members {
   readonly #sets: SelectorSets;
   /** The set of each address that has an owner, as of the last call of `drainChanges`. */
   readonly #members = new Map<number, CountedSet>();
+  /** The addresses whose sets or owners may have changed. */
   readonly #changed = new Set<number>();
   /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
@@ -79,7 +82,7 @@ export class Memberships implements Members {
       this.#haveSelectorsChanged = true;
     }
     this.#selectors = [...byKey.values()].map(parseSelector);
-    for (const [name, integration] of this.#integrations) this.#select(name, integration);
+    for (const [name, integration] of this.#integrations) this.#setSelectorsOf(name, integration);
     this.#isResolutionOutdated = true;
   }
 
@@ -88,7 +91,7 @@ export class Memberships implements Members {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
-    if (hadNamespaces !== hasNamespaces(integration)) this.#touch(integration);
+    if (hadNamespaces !== hasNamespaces(integration)) this.#markAddresses(integration);
   }
 
   /** Ends a watch scope: its objects are not needed any more. */
@@ -96,7 +99,7 @@ export class Memberships implements Members {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);
-    if (scope.resource === 'namespaces') this.#touch(integration);
+    if (scope.resource === 'namespaces') this.#markAddresses(integration);
   }
 
   /** Restores the objects of an integration that an earlier process has stored. */
@@ -117,7 +120,7 @@ export class Memberships implements Members {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     this.#integrations.delete(name);
-    this.#touch(integration);
+    this.#markAddresses(integration);
     this.#isResolutionOutdated = true;
   }
 
@@ -126,11 +129,11 @@ export class Memberships implements Members {
    * then at most one that only adds. Afterwards `resolution` and `owners` are those of the same time.
    */
   drainChanges(): readonly MembershipChange[] {
-    const less = new ChangeLists();
-    const more = new ChangeLists();
+    const removals = new ChangeLists();
+    const additions = new ChangeLists();
     for (const address of this.#changed) {
       const before = this.#members.get(address);
-      const after = this.#setNow(address);
+      const after = this.#computeSet(address);
       this.owners.set(address, this.#firstOwnerOf(address));
       if (before === after) continue;
       if (after === undefined) this.#members.delete(address);
@@ -140,7 +143,7 @@ export class Memberships implements Members {
       }
       if (before !== undefined) this.#sets.release(before, this.#haveSelectorsChanged ? undefined : address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
-      const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
+      const lists = addsOnly && (before === undefined || isSubset(before, after)) ? additions : removals;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
@@ -149,7 +152,7 @@ export class Memberships implements Members {
     this.#renewResolution();
     const added = this.#sets.drainAdded();
     const dropped = this.#sets.drop();
-    const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
+    const lists = [removals, additions].filter(({ addresses }) => addresses.length > 0);
     return lists.map((list, index) => ({
       added: index === 0 ? added : [],
       addresses: Uint32Array.from(list.addresses),
@@ -206,7 +209,7 @@ export class Memberships implements Members {
    * Whether all objects are known on which these selectors depend, also before the next call of
    * `drainChanges`.
    */
-  knows(selectors: Iterable<Selector>): boolean {
+  areResolvable(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;
       return objects !== undefined && isResolvable(parseSelector(selector), objects);
@@ -269,7 +272,7 @@ export class Memberships implements Members {
     if (known !== undefined) return known;
     const integration = this.#newIntegration(name);
     this.#integrations.set(name, integration);
-    this.#select(name, integration);
+    this.#setSelectorsOf(name, integration);
     return integration;
   }
 
@@ -278,7 +281,7 @@ export class Memberships implements Members {
       {
         addressChanged: (address) => this.#changed.add(address),
         objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
-        namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
+        namespaceChanged: (namespace) => this.#markNamespace(integration, namespace),
         resolutionOutdated: () => {
           this.#isResolutionOutdated = true;
         },
@@ -289,23 +292,23 @@ export class Memberships implements Members {
     return integration;
   }
 
-  /** Gives an integration its selectors, and looks at all its addresses again if the selectors are others. */
-  #select(name: string, integration: Integration): void {
+  /** Sets the selectors of an integration. Marks all its addresses if the selectors are others. */
+  #setSelectorsOf(name: string, integration: Integration): void {
     const selectors = this.#selectors.filter(({ integration: of }) => of === name);
     const before = new Set(integration.selectors.map(({ key }) => key));
     if (selectors.length === before.size && selectors.every(({ key }) => before.has(key))) return;
     integration.selectors = selectors;
     integration.index = new SelectorIndex(selectors);
-    this.#touch(integration);
+    this.#markAddresses(integration);
   }
 
-  /** Looks again at all addresses of an integration. */
-  #touch({ objects }: Integration): void {
+  /** Marks all addresses of an integration, so that `drainChanges` computes their sets again. */
+  #markAddresses({ objects }: Integration): void {
     for (const address of objects.claims.addresses()) this.#changed.add(address);
   }
 
-  /** Looks again at the pods of a namespace whose labels have changed. */
-  #touchNamespace({ objects, selectors }: Integration, namespace: string): void {
+  /** Marks the addresses of the pods of a namespace whose labels have changed. */
+  #markNamespace({ objects, selectors }: Integration, namespace: string): void {
     if (!selectors.some((selector) => selector.resource === 'pods' && selector.namespaceLabels !== undefined)) return;
     for (const address of objects.claims.addresses()) {
       const owner = objects.claims.ownerOf(address);
@@ -331,7 +334,7 @@ export class Memberships implements Members {
    * The set that an address has now; undefined if no object owns it. With an undecided owner, the address is
    * closed, also if it has other owners.
    */
-  #setNow(address: number): CountedSet | undefined {
+  #computeSet(address: number): CountedSet | undefined {
     const keys: string[] = [];
     let owners = 0;
     let isClosed = false;

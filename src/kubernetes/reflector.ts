@@ -8,6 +8,8 @@ import { type ApiServer, ApiSession, type Deadlines } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
+/** A reflector lists the objects of one watch scope, and then watches them for changes. */
+
 /** The times of a reflector. Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
   /** The longest watch in seconds: below the five minutes after which many proxies end a request. */
@@ -107,9 +109,9 @@ class Reflector<Kept> {
       const fault = await this.#connect();
       if (this.#signal.aborted) return;
       failures = this.#hasLived() ? 0 : failures + 1;
-      if (fault !== null) this.#note(fault);
+      if (fault !== null) this.#handleFault(fault);
       else if (failures > 0) this.#enter('backing_off', 'the server ended the watch at once');
-      await pause(this.#delay(failures, fault), undefined, { signal: this.#signal }).catch(() => {});
+      await pause(this.#waitMs(failures, fault), undefined, { signal: this.#signal }).catch(() => {});
     }
   }
 
@@ -133,7 +135,7 @@ class Reflector<Kept> {
     }
   }
 
-  #note({ kind, message }: ApiFault): void {
+  #handleFault({ kind, message }: ApiFault): void {
     // A server whose objects do not change sends no bookmarks either. The next connection shows whether it
     // responds.
     if (kind === 'quiet') return;
@@ -148,7 +150,7 @@ class Reflector<Kept> {
   }
 
   /** Returns the milliseconds before the next connection: a random part of the back-off. */
-  #delay(failures: number, fault: ApiFault | null): number {
+  #waitMs(failures: number, fault: ApiFault | null): number {
     const { firstBackoffMs, mostBackoffMs } = this.#times;
     const most = backoffMs(Math.max(failures - 1, 0), firstBackoffMs, mostBackoffMs);
     return Math.max(Math.random() * most, fault?.retryAfterMs ?? 0);

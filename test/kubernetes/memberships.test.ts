@@ -276,7 +276,7 @@ describe('the selector resolution', () => {
   test('resolves no selector before `drainChanges` has returned its members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
-    expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.knows([web])]).toEqual([
+    expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.areResolvable([web])]).toEqual([
       0,
       undefined,
       true,

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Memberships } from '#kubernetes/memberships.js';
-import { wantedOf } from '#kubernetes/wanted.js';
+import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
 import { node, nodeSelector, podSelector, scope } from './sample.js';
 import { Cluster, ends, Node, OPTIONS, web } from './thread-node.js';
 
@@ -11,9 +11,9 @@ afterEach(async () => {
 describe('with the pods of one node only', () => {
   test('the nodes are watched too, also if the networks of pods are configured', () => {
     const options = { node: 'n1', closes: true, hasPodNetworks: true };
-    expect(wantedOf([web], options)).toMatchObject({ nodes: true });
-    expect(wantedOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
-    expect(wantedOf([], options)).toMatchObject({ nodes: false });
+    expect(wantedObjectsOf([web], options)).toMatchObject({ nodes: true });
+    expect(wantedObjectsOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
+    expect(wantedObjectsOf([], options)).toMatchObject({ nodes: false });
   });
 
   test.each([
@@ -25,7 +25,7 @@ describe('with the pods of one node only', () => {
     memberships.setSelectors([selector, nodes]);
     const resolved = () => {
       memberships.drainChanges();
-      expect(memberships.knows([selector])).toBe(memberships.resolution.resolved.has(selector.key));
+      expect(memberships.areResolvable([selector])).toBe(memberships.resolution.resolved.has(selector.key));
       return [...memberships.resolution.resolved];
     };
     const receive = (...message: Parameters<Memberships['receive']> extends [string, ...infer Rest] ? Rest : never) =>

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { fieldSelectorOf, nameOf, pathOf, type Wanted, watchScopesOf } from '#kubernetes/watch-scopes.js';
+import { fieldSelectorOf, nameOf, pathOf, type WantedObjects, watchScopesOf } from '#kubernetes/watch-scopes.js';
 
-const wanted = (more: Partial<Wanted>): Wanted => ({
+const wanted = (more: Partial<WantedObjects>): WantedObjects => ({
   ...{ pods: new Set<string>(), nodes: false, namespaces: false, node: null },
   ...more,
 });
 const namespaces = (count: number) => new Set(Array.from({ length: count }, (_, index) => `ns${index}`));
-const namesOf = (more: Partial<Wanted>) => watchScopesOf(wanted(more)).map(nameOf);
+const namesOf = (more: Partial<WantedObjects>) => watchScopesOf(wanted(more)).map(nameOf);
 
 describe('scopes of an integration', () => {
   it('are empty if no selector names it', () => {

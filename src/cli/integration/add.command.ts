@@ -7,7 +7,7 @@ import { CliError } from '../command-error.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
 import { textOfFile } from '../text-of-file.js';
-import { inOwnWords, PATH, writtenSchema } from './integration-records.js';
+import { PATH, throwWithAdvice, writtenSchema } from './integration-records.js';
 import { KubeClient } from './kube-client.js';
 import { type Kubeconfig, readKubeconfig } from './kubeconfig.js';
 import { type Account, accountObjects, applyAccount, longLivedToken, requestToken } from './service-account.js';
@@ -29,6 +29,7 @@ type Options = Output & {
   readonly dryRun?: true;
 };
 
+/** Adds the command `weir integration add`, which stores an integration made of a kubeconfig. */
 export function addAddCommand(integration: Command, terminal: Terminal): void {
   remote(integration.command('add'))
     .description('store an integration with the server, the CA and the token of a kubeconfig')
@@ -142,7 +143,7 @@ async function store(
   const answer = await (options.replace === true
     ? client.request(`${PATH}/${encodeURIComponent(name)}${query}`, { method: 'PUT', body })
     : client.request(`${PATH}${query}`, { method: 'POST', body: { name, ...body } })
-  ).catch((refused: unknown) => inOwnWords(name, refused));
+  ).catch((refused: unknown) => throwWithAdvice(name, refused));
   const { warnings, ...written } = parseReply(writtenSchema, answer);
   for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
   print(terminal, options.output, written, () =>

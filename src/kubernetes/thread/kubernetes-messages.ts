@@ -12,6 +12,8 @@ import type { ListedMembership } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { ReflectorTimes } from '../reflector.js';
 
+/** This file defines the messages and the requests between the main thread and the Kubernetes thread. */
+
 /** Options of the Kubernetes thread that only tests change. */
 export type KubernetesThreadOptions = KubernetesOptions & {
   readonly times?: ReflectorTimes | undefined;

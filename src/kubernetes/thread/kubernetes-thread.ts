@@ -17,7 +17,7 @@ import type {
   ToKubernetesThread,
 } from './kubernetes-messages.js';
 
-/** The wait before the thread is started again after an error: doubled with each failure. */
+/** The wait before the thread is started again after an error, see `backoffMs`. */
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 30_000;
 /** A thread that lived this long resets the wait. */
@@ -80,7 +80,7 @@ class KubernetesThread implements KubernetesSource {
     this.#proposed = selectors;
     const until = performance.now() + withinMs;
     for (;;) {
-      const thread = await this.#running();
+      const thread = await this.#startedThread();
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
@@ -96,11 +96,11 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {
-    return this.#present().request('facts', [integration]);
+    return this.#runningThread().request('facts', [integration]);
   }
 
   async objectCounts(integration: string): ReturnType<KubernetesSource['objectCounts']> {
-    return this.#present().request('objectCounts', [integration]);
+    return this.#runningThread().request('objectCounts', [integration]);
   }
 
   async membersOf(
@@ -108,7 +108,7 @@ class KubernetesThread implements KubernetesSource {
     after: number | null,
     limit: number,
   ): ReturnType<KubernetesSource['membersOf']> {
-    return this.#present().request('membersOf', [keys, after, limit]);
+    return this.#runningThread().request('membersOf', [keys, after, limit]);
   }
 
   async close(): Promise<void> {
@@ -121,13 +121,13 @@ class KubernetesThread implements KubernetesSource {
   }
 
   /** Returns the thread. Throws an error if it does not run. */
-  #present(): Thread {
+  #runningThread(): Thread {
     if (this.#thread === undefined) throw new Error('the Kubernetes thread does not run');
     return this.#thread;
   }
 
   /** Returns the thread, after its start if it is being started. */
-  #running(): Promise<Thread> {
+  #startedThread(): Promise<Thread> {
     if (this.#thread !== undefined) return Promise.resolve(this.#thread);
     if (this.#opened === undefined) return Promise.reject(new Error('the Kubernetes thread is not open'));
     return new Promise((resolve, reject) => this.#starts.push({ resolve, reject }));
@@ -141,13 +141,13 @@ class KubernetesThread implements KubernetesSource {
     if (this.#closed.signal.aborted) return;
     for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
     this.#reflectors.clear();
-    const given = {
+    const worker = {
       entry: 'node/kubernetes.worker.cjs',
       name: 'the Kubernetes thread',
       workerData: this.#options,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
     };
-    const thread: Thread = new WorkerClient(given, {
+    const thread: Thread = new WorkerClient(worker, {
       received: (message) => this.#handle(thread, listener, message),
       failed: (reason) => this.#restart(listener, reason),
     });
