@@ -75,7 +75,7 @@ function membersOf(deployments: number, groups: number): MemberList {
   };
 }
 
-const scopeOf = (groups: number) => ({
+const resolutionOf = (groups: number) => ({
   resolved: new Set(Array.from({ length: groups }, (_, at) => keyOf(at).key)),
   closed: [{ address: SOURCES, length: 16 }],
   networks: new Map(),
@@ -91,7 +91,7 @@ function lookupRows(): Row[] {
   const loaded = loadForBench(1);
   try {
     const activate = (judged: Policy, list: MemberList | undefined): void => {
-      const membership = list === undefined ? undefined : { scope: scopeOf(DEPLOYMENTS), list };
+      const membership = list === undefined ? undefined : { scope: resolutionOf(DEPLOYMENTS), list };
       stageProgram(loaded, compile(judged, { membership }), 1);
       flipProgram(loaded);
     };
@@ -183,7 +183,7 @@ function deploymentRows(denies: boolean): Row[] {
   try {
     const memory = new CompileMemory();
     const proofs = new ProofMemory();
-    const scope = scopeOf(rules.groups);
+    const scope = resolutionOf(rules.groups);
     const elapsed = (list: MemberList): number => {
       const started = performance.now();
       const membership = { scope, list };

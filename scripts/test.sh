@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...` for
-# each failed test. Arguments go to vitest, for example the path of a test, or `--config FILE` for another suite.
+# Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
+# for each failed test. Arguments go to vitest, for example the path of a test, or `--config FILE` for another
+# suite.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 report=$(mktemp)

@@ -12,14 +12,6 @@ export function codeOf(failure: unknown): string | null {
 }
 
 /**
- * Returns the milliseconds to wait after `attempts` failed attempts: `firstMs`, doubled with each attempt,
- * but at most `maxMs`.
- */
-export function backoffMs(attempts: number, firstMs: number, maxMs: number): number {
-  return Math.min(firstMs * 2 ** Math.min(attempts, 30), maxMs);
-}
-
-/**
  * Returns a placeholder for the implementation of an actor in a chart. The placeholder throws, so that an
  * error shows if the implementation was not provided.
  */

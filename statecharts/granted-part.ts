@@ -1,6 +1,7 @@
 import { assign, type EventObject, forwardTo, fromCallback, fromPromise } from 'xstate';
 import type { Fact, Needs } from '#bus/bus-messages.js';
-import { backoffMs, codeOf, notProvided, sentenceOf } from './failure.js';
+import { backoffMs } from '#contracts/backoff.js';
+import { codeOf, notProvided, sentenceOf } from './failure.js';
 import type { PartName, Troubles } from './readiness.js';
 
 /**

@@ -1,11 +1,12 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/bus-messages.js';
+import { backoffMs } from '#contracts/backoff.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.setup.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import { notProvided, sentenceOf } from './failure.js';
 import type { PendingChangeInput } from './pending-change.chart.js';
 import type { PolicyInput } from './policy.setup.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';

@@ -1,7 +1,8 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Message, PerformanceMode, PerformanceModeWrite, RequestMessage } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import { backoffMs } from '#contracts/backoff.js';
+import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { refusal, refusalOf } from './refusal.js';
 

@@ -1,7 +1,8 @@
 import { and, assign, fromPromise, not, or, raise, sendTo, setup, stateIn } from 'xstate';
 import type { Fact, Message, PolicyProposal, RequestMessage } from '#bus/bus-messages.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
-import { backoffMs, notProvided } from './failure.js';
+import { backoffMs } from '#contracts/backoff.js';
+import { notProvided } from './failure.js';
 import { type FollowEvent, type Followed, type FollowOutput, followChart } from './follow.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } from './write.chart.js';

@@ -1,5 +1,6 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
-import { backoffMs, notProvided, sentenceOf } from './failure.js';
+import { backoffMs } from '#contracts/backoff.js';
+import { notProvided, sentenceOf } from './failure.js';
 
 export type SupervisedPartInput = {
   /**

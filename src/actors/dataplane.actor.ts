@@ -13,7 +13,7 @@ import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js
 import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
 import type { MemberDistribution } from './member-distribution.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 export type DataplanePorts = {
   /**
@@ -53,7 +53,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async (names) => {
     const former = interfaces;
-    // A datapath that is not open has no review, and takes the names when it opens.
+    // A datapath that is not open has no review, and gets the names when it opens.
     const before = await datapath()
       .review()
       .catch(() => null);

@@ -5,7 +5,7 @@ import type { Datapath } from '#contracts/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 /**
  * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. `proxy` is null if the
@@ -31,7 +31,7 @@ export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapat
       }),
       connectGrants: fromPromise(async () => {
         if (datapath === null) throw new Error('the configuration has no dataplane section');
-        configured().grantBy(await datapath.grantPort());
+        configured().setGrantPort(await datapath.grantPort());
       }),
       settings: settingsActor(bus, 'dns.change', async (settings) => {
         await configured().change(settings);

@@ -1,5 +1,6 @@
 import { type Observable, Subject } from 'rxjs';
 import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/address-owner.js';
+import { backoffMs } from '#contracts/backoff.js';
 import type { MembersChanged } from '#contracts/datapath.js';
 import type { MembersMessage, StoredObject } from '#contracts/kubernetes-source.js';
 import {
@@ -7,22 +8,22 @@ import {
   type MemberList,
   type MembershipChange,
   NO_SELECTORS,
-  type SelectorScope,
+  type SelectorResolution,
 } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
-import { isSameScope } from '#policy/model/source-scope.js';
-import { backoffMs } from '#statecharts/failure.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 
-/** Changes within this time are compiled together. A change that comes alone waits no longer. */
+/** A compilation waits for this time after a change, so that it includes further changes. */
 const COALESCE_MS = 20;
 /** The least time between two compilations for members, so that other writes and requests go on. */
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
-const MAX_SCOPE_WAIT_MS = 2_000;
-/** How long a change waits for the store, which can hang on a slow disk. */
+const MAX_RESOLUTION_WAIT_MS = 2_000;
+/** How long a change waits for the write to the store, because the store can hang on a slow disk. */
 const STORE_FIRST_MS = 10;
 
+/** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
 export type DistributionPorts = {
   readonly record: MemberRecord;
   readonly datapath: MemberSink<MembersChanged> | null;
@@ -33,8 +34,10 @@ export type DistributionPorts = {
 };
 
 /**
- * Gives the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A removal is in force in all of them before a later addition is in force in one.
+ * Passes the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
+ * service plane. A removal is in force in all parts before a later addition is in force in one part. Stores
+ * the objects, keeps the names of the owners, and demands a compilation if the program in force lacks
+ * members.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
@@ -48,11 +51,12 @@ export class MemberDistribution {
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
-  #scope: SelectorScope = NO_SELECTORS;
-  /** The scope of the policy in force; null while no policy with selectors is in force. */
-  #scopeInForce: SelectorScope | null = null;
-  /** Whether the two scopes differ. Kept, because a scope can have thousands of selectors. */
-  #isScopeOutdated = false;
+  /** The selector resolution of the last message. */
+  #resolution: SelectorResolution = NO_SELECTORS;
+  /** The resolution with which the policy in force was compiled; null if that policy has no selectors. */
+  #resolutionInForce: SelectorResolution | null = null;
+  /** Whether the two resolutions differ. Kept, because a resolution can have thousands of selectors. */
+  #isResolutionOutdated = false;
   /** The number of addresses that are closed until a compilation. */
   #uncompiled = 0;
   /** The number of compilations after which the policy is still outdated. */
@@ -79,30 +83,33 @@ export class MemberDistribution {
   /** Emits the owners that each message of the Kubernetes thread changes; nothing without integrations. */
   readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
 
-  /** Takes a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has it. */
-  async take({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
+  /**
+   * Applies a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has its
+   * objects.
+   */
+  async apply({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
     const storing = this.#store(stored);
     // If this process ended after the kernel change and before the store write, the next process would
     // restore a removed member.
-    if (changes.length > 0) await this.#storedOrLate(storing);
-    // The names come first, so that they are known when the first packet passes by the new members.
+    if (changes.length > 0) await this.#storedInTime(storing);
+    // The names are set first, so that they are known when the first packet matches a rule by a new member.
     this.#applyOwners(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
     if (scope !== undefined) {
-      this.#scope = scope;
-      this.#compareScopes();
+      this.#resolution = scope;
+      this.#compareResolutions();
     }
     this.#demand();
     await storing;
   }
 
-  /** Gives all members to a datapath that was opened. Its BPF programs keep former members until then. */
+  /** Passes all members to a datapath that was opened. Its BPF programs keep former members until then. */
   async datapathOpened(): Promise<void> {
     await this.#datapath?.replace();
   }
 
-  /** `uncompiled`: the number of addresses that the program in force has no rules for. */
+  /** A program was put in force. `uncompiled`: the number of addresses for which it has no rules. */
   flipped(uncompiled: number): void {
     this.#uncompiled = uncompiled;
     this.#flippedAt = performance.now();
@@ -122,12 +129,15 @@ export class MemberDistribution {
     return this.#hasRoomForFormer;
   }
 
-  /** `scope`: the scope with which the policy in force was compiled; null if the policy has no selectors. */
-  activated(generation: number, scope: SelectorScope | null): void {
+  /**
+   * A policy is in force. `resolution`: the selector resolution with which it was compiled; null if the
+   * policy has no selectors.
+   */
+  activated(generation: number, resolution: SelectorResolution | null): void {
     if (generation !== this.#generation) this.#hasRoomForFormer = true;
     this.#generation = generation;
-    this.#scopeInForce = scope;
-    this.#compareScopes();
+    this.#resolutionInForce = resolution;
+    this.#compareResolutions();
     this.#ports.record.policyChanged();
     this.#demand();
   }
@@ -144,11 +154,11 @@ export class MemberDistribution {
 
   /** Returns the membership with all members. */
   listed(): ListedMembership {
-    return { scope: this.#scope, list: this.#ports.record.list() };
+    return { scope: this.#resolution, list: this.#ports.record.list() };
   }
 
   /** Returns the membership with the set of one address as its only member. */
-  listedFor(address: number, scope = this.#scope): ListedMembership {
+  listedFor(address: number, scope = this.#resolution): ListedMembership {
     const set = this.#ports.record.setOf(address);
     const [addresses, sets] = set === undefined ? [[], []] : [[address], [set.number]];
     const list = { added: set === undefined ? [] : [set], dropped: [] };
@@ -185,9 +195,9 @@ export class MemberDistribution {
   }
 
   /**
-   * The datapath stores the addresses of a change in their order. So it takes all changes as one, with one
-   * grace period and one walk over its flows. The other parts take the removals before it, and the additions
-   * after it.
+   * Passes changes to the parts. The datapath stores the addresses of a change in their order. So it gets all
+   * changes as one, with one grace period and one walk over its flows. The other parts get the removals
+   * before it, and the additions after it.
    */
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
@@ -203,7 +213,7 @@ export class MemberDistribution {
     await Promise.all(this.#userSpaceParts.map((sync) => sync.change(change)));
   }
 
-  /** Writes objects, with those of earlier writes that have failed: a removal must not be lost. */
+  /** Writes objects to the store, together with the objects of failed writes: a removal must not be lost. */
   async #store(objects: readonly StoredObject[]): Promise<void> {
     for (const object of objects) this.#unstored.set(object.key, object);
     if (this.#unstored.size === 0) return;
@@ -216,7 +226,8 @@ export class MemberDistribution {
     }
   }
 
-  #storedOrLate(storing: Promise<void>): Promise<void> {
+  /** Resolves when the objects are stored, but after `STORE_FIRST_MS` at the latest. */
+  #storedInTime(storing: Promise<void>): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, STORE_FIRST_MS);
       void storing.then(() => {
@@ -250,21 +261,22 @@ export class MemberDistribution {
 
   /**
    * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
-   * to 30 s. A changed scope waits 2 s at most: deny rules of new networks are not in force meanwhile.
+   * to 30 s. A changed resolution waits 2 s at most: deny rules of new networks are not in force meanwhile.
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
     if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isScopeOutdated ? MAX_SCOPE_WAIT_MS : MAX_WAIT_MS;
+    const mostMs = this.#isResolutionOutdated ? MAX_RESOLUTION_WAIT_MS : MAX_WAIT_MS;
     return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
   }
 
-  #compareScopes(): void {
-    this.#isScopeOutdated = this.#scopeInForce !== null && !isSameScope(this.#scopeInForce, this.#scope);
+  #compareResolutions(): void {
+    this.#isResolutionOutdated =
+      this.#resolutionInForce !== null && !isSameResolution(this.#resolutionInForce, this.#resolution);
   }
 
   #isOutdated(): boolean {
-    return this.#isScopeOutdated || (this.#scopeInForce !== null && this.#uncompiled > 0);
+    return this.#isResolutionOutdated || (this.#resolutionInForce !== null && this.#uncompiled > 0);
   }
 }
 

@@ -1,7 +1,9 @@
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
 
-/** A part of the node that decides by members. A call rejects while the part does not run. */
+/**
+ * A part of the node that decides by members, such as the DNS proxy. A call rejects while it does not run.
+ */
 export type MemberSink<Result> = {
   changeMembers(change: MembershipChange): Promise<Result>;
   replaceMembers(list: MemberList): Promise<Result>;
@@ -10,8 +12,8 @@ export type MemberSink<Result> = {
 const RETRY_MS = 1_000;
 
 /**
- * Keeps the members of one part equal to the record. After a failure the part has a part of the changes at
- * most, so it gets all members again.
+ * Keeps the members of one part of the node equal to the record. After a failed change the part may have some
+ * of the addresses only, so the next call replaces all its members.
  */
 export class MemberSync<Result> {
   readonly #sink: MemberSink<Result>;

@@ -28,6 +28,7 @@ export type PerformanceModePorts = {
   readonly now: () => Date;
 };
 
+/** Binds the chart of performance mode to the stored setting, and to the switch for events. */
 export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
   const modeOf = ({ enabled, revision }: Setting): PerformanceMode => ({ enabled, source: settings.source, revision });
   return performanceModeChart.provide({

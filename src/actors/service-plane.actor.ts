@@ -6,7 +6,7 @@ import type { InterceptCaSetting } from '#requests/intercept-ca.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
-import { settingsActor } from './settings.js';
+import { settingsActor } from './settings.actor.js';
 
 /** The service plane, and the intercept CA that signs its leaf certificates. */
 export type ServicePlanePorts = {
@@ -40,7 +40,7 @@ export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | 
         if (datapath === null) throw new Error('the configuration has no dataplane section');
         const { plane } = configured();
         plane.spliceBy(await datapath.spliceOffload());
-        plane.grantsBy(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+        plane.setGrantPorts(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
       }),
       settings: settingsActor(bus, 'service_plane.change', async (settings) => {
         await configured().plane.change(settings);

@@ -34,12 +34,13 @@ import type { ReadinessReport } from './readiness.js';
 import type { ReloadPorts } from './reload.actor.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 
+/** The Kubernetes thread and its surroundings, on a node that can have integrations. */
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
   /** The members of the node. DNS proxy and service plane read it when their threads start. */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
-  /** The time before the selectors of a dry run are released, see `SelectorMembers`. Tests shorten it. */
+  /** The time before the selectors of a dry run are released, see `KubernetesBinding`. Tests shorten it. */
   readonly releaseMs?: number;
 };
 

@@ -43,10 +43,10 @@ import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
+import { kubernetesMembers, NO_OWNERS } from './kubernetes-members.js';
 import { nodeActor } from './node.actor.js';
 import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
-import { NO_OWNERS, selectorPart } from './selector-part.js';
 import { createStateTimes } from './state-times.js';
 
 import type { System, SystemPorts } from './system-contract.js';
@@ -101,8 +101,9 @@ export function createSystem(ports: SystemPorts): System {
     failedChecks: () => failedChecks(conditionsOf(view())),
     denied: async () => deniedBy(await datapathStats(), await lookups.stats(), await inspecting.stats()),
   });
-  const selectors = ports.kubernetes == null ? null : selectorPart(ports.kubernetes, ports, () => snapshotOf('policy'));
-  const owners = selectors?.distribution ?? NO_OWNERS;
+  const kubernetes =
+    ports.kubernetes == null ? null : kubernetesMembers(ports.kubernetes, ports, () => snapshotOf('policy'));
+  const owners = kubernetes?.distribution ?? NO_OWNERS;
   const acceptByEnforced =
     servicePlane === null || dataplane?.found === undefined
       ? async () => {}
@@ -114,7 +115,7 @@ export function createSystem(ports: SystemPorts): System {
         list: async () => [...(await store.integrations.list()), ...(inCluster === null ? [] : [{ name: inCluster }])],
       },
       thread: writing,
-      membership: async (named, withinMs) => selectors?.members.membership(named, withinMs) ?? NOTHING_LISTED,
+      membership: async (named, withinMs) => kubernetes?.binding.membership(named, withinMs) ?? NOTHING_LISTED,
       surroundings,
       enforced: dataplane !== null,
       now,
@@ -125,7 +126,7 @@ export function createSystem(ports: SystemPorts): System {
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane:
-      dataplane === null ? null : { ...dataplane, beforeClose: closePlanes, members: selectors?.distribution ?? null },
+      dataplane === null ? null : { ...dataplane, beforeClose: closePlanes, members: kubernetes?.distribution ?? null },
     dns,
     servicePlane,
     cluster,
@@ -138,9 +139,9 @@ export function createSystem(ports: SystemPorts): System {
       writeThread: writing,
       explainThread: explaining,
       draftThread: drafting,
-      kubernetesThread: selectors?.members ?? null,
+      kubernetesThread: kubernetes?.binding ?? null,
     },
-    integrations: selectors?.members ?? { names: NEVER, reflectors: NEVER },
+    integrations: kubernetes?.binding ?? { names: NEVER, reflectors: NEVER },
     events,
     now,
   });
@@ -210,7 +211,7 @@ export function createSystem(ports: SystemPorts): System {
     if (message.type === 'policy.activated') {
       generation = message.generation;
       cluster?.describe(generation);
-      selectors?.activated(message);
+      kubernetes?.activated(message);
     }
     if (message.type === 'config.reloaded') {
       const { type: _, failure, ...reload } = message;
@@ -221,7 +222,7 @@ export function createSystem(ports: SystemPorts): System {
       void changes.adopted(message.generation);
     }
   });
-  const outdated = selectors?.distribution.outdated.subscribe(() => bus.publish({ type: 'membership.changed' }));
+  const outdated = kubernetes?.distribution.outdated.subscribe(() => bus.publish({ type: 'membership.changed' }));
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));
   const followed = store.policies.followed.subscribe((generation) =>
     bus.publish({ type: 'policy.committed', generation }),
@@ -249,7 +250,7 @@ export function createSystem(ports: SystemPorts): System {
     outdated?.unsubscribe();
     sampling?.unsubscribe();
     proposed?.unsubscribe();
-    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes(), selectors?.close()]);
+    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes(), kubernetes?.close()]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -271,10 +272,13 @@ export function createSystem(ports: SystemPorts): System {
       translation: await translationOf(traffic, packet),
     };
   };
-  // A draft is explained with the scope of now, and the active policy with the scope of its compilation.
+  // A draft is explained with the present selector resolution. The active policy is explained with the
+  // resolution of its compilation.
   const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
     const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
-    return selectors?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED;
+    return (
+      kubernetes?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED
+    );
   };
   /** Whether a write that may name another integration is being put in force. */
   const isWriting = (): boolean => {
@@ -310,7 +314,7 @@ export function createSystem(ports: SystemPorts): System {
       explainPolicy({ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor }, question, subject),
     describe: (signal) =>
       describePolicy(
-        { policies: store.policies, createThread, surroundings, membership: selectors?.distribution.listed() },
+        { policies: store.policies, createThread, surroundings, membership: kubernetes?.distribution.listed() },
         signal,
       ),
     performanceMode: {
@@ -361,7 +365,7 @@ export function createSystem(ports: SystemPorts): System {
       );
     },
     kubernetes:
-      selectors === null || ports.kubernetes == null
+      kubernetes === null || ports.kubernetes == null
         ? null
         : {
             source: ports.kubernetes.source,
@@ -372,7 +376,7 @@ export function createSystem(ports: SystemPorts): System {
                 | undefined;
               return children?.[name]?.getSnapshot() as IntegrationSnapshot | undefined;
             },
-            members: () => selectors.distribution.counts,
+            members: () => kubernetes.distribution.counts,
             now,
           },
     owners,

@@ -1,12 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
+import { MAX_BYTES } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { createClient } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
 import { type Output, parseReply, print, remote } from './remote.js';
 import type { Terminal } from './terminal.js';
+import { textOfFile } from './text-of-file.js';
 
 const PATH = '/api/v1/settings/tls-intercept-ca';
 const caSchema = z.object({
@@ -39,7 +40,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     const headers = options.replace === true ? {} : { 'if-none-match': '*' };
     const answer = await createClient(options, terminal)
       .request(path, { method, headers, ...(body === undefined ? {} : { body }) })
-      .catch(inOwnWords);
+      .catch(throwWithAdvice);
     const { warnings, ...written } = parseReply(writtenSchema, answer);
     for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
     print(terminal, options.output, written, () => textOf(written));
@@ -52,7 +53,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     .requiredOption('--cert <file>', 'the certificate in PEM, followed by the certificates of its issuers')
     .requiredOption('--key <file>', 'the private key in PEM, not encrypted')
     .action((options: Write & { readonly cert: string; readonly key: string }) =>
-      write(options, PATH, 'PUT', { cert_pem: read(options.cert), key_pem: read(options.key) }),
+      write(options, PATH, 'PUT', { cert_pem: pemOf(options.cert), key_pem: pemOf(options.key) }),
     );
 
   remote(ca.command('cert'))
@@ -67,7 +68,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
   remote(ca.command('remove'))
     .description('remove the CA; connections that a rule intercepts then fail')
     .action(async (options: Output) => {
-      await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(inOwnWords);
+      await createClient(options, terminal).request(PATH, { method: 'DELETE' }).catch(throwWithAdvice);
       print(terminal, options.output, { removed: true }, () => 'the intercept CA is removed\n');
     });
 }
@@ -83,10 +84,10 @@ function textOf(ca: Ca): string {
 }
 
 async function fetched(options: Output, terminal: Terminal): Promise<Ca> {
-  return parseReply(caSchema, await createClient(options, terminal).request(PATH).catch(inOwnWords));
+  return parseReply(caSchema, await createClient(options, terminal).request(PATH).catch(throwWithAdvice));
 }
 
-function inOwnWords(refused: unknown): never {
+function throwWithAdvice(refused: unknown): never {
   const code = refused instanceof RefusedError ? refused.code : undefined;
   switch (code) {
     case 'precondition_failed': {
@@ -102,12 +103,8 @@ function inOwnWords(refused: unknown): never {
   }
 }
 
-function read(file: string): string {
-  try {
-    return readPipeOrFile(file, MAX_BYTES.certificates).toString();
-  } catch (cause) {
-    throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
-  }
+function pemOf(file: string): string {
+  return textOfFile(file, MAX_BYTES.certificates);
 }
 
 function save(file: string, text: string): void {

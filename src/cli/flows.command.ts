@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
 import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
-import { NodeErrors, nodeErrorsSchema, scopeOf } from './node-errors.js';
+import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
 import { wholeNumber } from './number.js';
 import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
 import { type Style, styleOf } from './style.js';
@@ -77,7 +77,7 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
       let matched = 0;
       const errors = new NodeErrors();
       for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
-        const part = { limit: Math.min(PAGE, limit - items.length), cursor, scope: scopeOf(allNodes) };
+        const part = { limit: Math.min(PAGE, limit - items.length), cursor, scope: scopeParameter(allNodes) };
         const path = withQuery(PATH, { ...parametersOf(options), ...part });
         const page = parseReply(flowsSchema, await client.request(path));
         items.push(...page.items);

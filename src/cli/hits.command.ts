@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { createClient } from './client.js';
-import { NodeErrors, nodeErrorsSchema, scopeOf } from './node-errors.js';
+import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
 import { relativeTime } from './relative-time.js';
 import { type Output, parseReply, print, remote, withQuery } from './remote.js';
 import { table } from './table.js';
@@ -44,7 +44,7 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
       let whole: Hits | undefined;
       const errors = new NodeErrors();
       for (let cursor: string | null | undefined; cursor !== null; cursor = whole.next_cursor) {
-        const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor, scope: scopeOf(allNodes) });
+        const path = withQuery('/api/v1/policy/hits', { group, rule, unused, cursor, scope: scopeParameter(allNodes) });
         const page = parseReply(hitsSchema, await client.request(path));
         errors.add(page.node_errors);
         whole = { ...page, items: [...(whole?.items ?? []), ...page.items] };

@@ -34,5 +34,5 @@ export class NodeErrors {
 }
 
 /** Returns the query parameter `scope` for the flag `--all-nodes`. */
-export const scopeOf = (allNodes: boolean | undefined): 'cluster' | undefined =>
+export const scopeParameter = (allNodes: boolean | undefined): 'cluster' | undefined =>
   allNodes === true ? 'cluster' : undefined;

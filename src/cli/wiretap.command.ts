@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
+import { backoffMs } from '#contracts/backoff.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { type Client, createClient } from './client.js';
 import { RefusedError, UnreachableError } from './command-error.js';
-import { scopeOf } from './node-errors.js';
+import { scopeParameter } from './node-errors.js';
 import { pause } from './pause.js';
 import { type Output, type Parameter, parseReply, remote, withQuery } from './remote.js';
 import { streamed } from './streamed.js';
@@ -52,7 +53,7 @@ function pathOf(
   replay: string | undefined,
 ): string {
   const traffic: Record<string, Parameter> = { type, src, dst, port, proto, hostname };
-  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeOf(allNodes) };
+  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeParameter(allNodes) };
   return withQuery('/api/v1/wiretap/stream', filters);
 }
 
@@ -64,7 +65,8 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
   let hasBegun = false;
-  let waitMs = FIRST_PAUSE_MS;
+  /** The pauses since a stream that lasted longer than `MAX_PAUSE_MS`. */
+  let pauses = 0;
   let beganMs = 0;
   while (!interruption.aborted) {
     try {
@@ -79,11 +81,10 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
       if (!hasBegun || !isPassing(error)) throw error;
     }
     if (interruption.aborted) return;
-    if (performance.now() - beganMs > MAX_PAUSE_MS) waitMs = FIRST_PAUSE_MS;
-    if (waitMs === FIRST_PAUSE_MS)
-      terminal.err(style.lost(`the stream from ${client.origin} ended; connecting again\n`));
-    await pause(waitMs, interruption);
-    waitMs = Math.min(waitMs * 2, MAX_PAUSE_MS);
+    if (performance.now() - beganMs > MAX_PAUSE_MS) pauses = 0;
+    if (pauses === 0) terminal.err(style.lost(`the stream from ${client.origin} ended; connecting again\n`));
+    await pause(backoffMs(pauses, FIRST_PAUSE_MS, MAX_PAUSE_MS), interruption);
+    pauses++;
   }
 }
 

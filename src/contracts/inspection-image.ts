@@ -1,4 +1,4 @@
-import type { SelectorScope } from './membership.js';
+import type { SelectorResolution } from './membership.js';
 import type { Policy } from './policy-model.js';
 import type { Program } from './program.js';
 
@@ -13,17 +13,17 @@ type PolicyOrProgram<P> =
 /**
  * The policy or the program by which the service plane decides redirected connections, and its generation.
  */
-export type Inspection = PolicyOrProgram<Policy> & Scoped;
+export type Inspection = PolicyOrProgram<Policy> & Compiled;
 
-type Scoped = {
+type Compiled = {
   readonly generation: number;
-  /** The scope for which the policy was compiled. */
-  readonly scope: SelectorScope;
+  /** The selector resolution with which the policy was compiled. */
+  readonly scope: SelectorResolution;
 };
 
 /** The form in which an `Inspection` is sent to a service-plane thread. */
 export type InspectionImage = PolicyOrProgram<PolicyImage> &
-  Scoped & {
+  Compiled & {
     /** Whether at least one rule of the policy intercepts TLS. */
     readonly intercepts: boolean;
   };

@@ -1,5 +1,5 @@
 import type { OwnerChange, OwnerName } from './address-owner.js';
-import type { ListedMembership, MemberList, MembershipChange, SelectorScope } from './membership.js';
+import type { ListedMembership, MemberList, MembershipChange, SelectorResolution } from './membership.js';
 import type { Prefix, Selector } from './policy-model.js';
 import type { ReflectorPhase } from './reflector-state.js';
 
@@ -34,14 +34,14 @@ export type StoredObject = { readonly key: string; readonly value: string | null
  * start of the thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes
  * selectors or owners, and then at most one that only adds.
  * - `owners`: the addresses whose owner has another name now; null if the address has no owner.
- * - `scope`: the scope after the members; undefined if it is the same as before.
+ * - `scope`: the selector resolution after the members; undefined if it is the same as before.
  * - `stored`: the objects that the store has to keep so that a later process knows the members.
  */
 export type MembersMessage = {
   readonly replaces: MemberList | null;
   readonly changes: readonly MembershipChange[];
   readonly owners: readonly OwnerChange[];
-  readonly scope: SelectorScope | undefined;
+  readonly scope: SelectorResolution | undefined;
   readonly stored: readonly StoredObject[];
 };
 
@@ -72,7 +72,7 @@ export type MemberPage = {
 
 export type KubernetesListener = {
   /**
-   * Takes members. The thread sends the next message after the promise has resolved. The promise must not
+   * Applies members. The thread sends the next message after the promise has resolved. The promise must not
    * wait for `membership`. If it rejects, the thread is started again.
    */
   readonly members: (message: MembersMessage) => Promise<void>;
@@ -94,10 +94,10 @@ export type KubernetesSource = {
   /** Sets the selectors of the policy in force. */
   setSelectors(selectors: readonly Selector[]): void;
   /**
-   * Returns scope and members for the compilation of a policy with these selectors. Waits until all of them
-   * are resolved, at most `withinMs`. The listener has taken all changes up to the result before the promise
-   * resolves. The selectors stay named until the next call, or until `release`. Without `setIntegrations`, no
-   * selector is resolved.
+   * Returns the resolution and the members for the compilation of a policy with these selectors. Waits until
+   * all of them are resolved, at most `withinMs`. The listener has applied all changes up to the result
+   * before the promise resolves. The selectors stay named until the next call, or until `release`. Without
+   * `setIntegrations`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**

@@ -24,7 +24,7 @@ export const CLOSED_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
  * `added` are the sets that no earlier change has named. `dropped` are the numbers of sets that no address
  * has after the change. A dropped number never occurs again.
  * Changes have an order: a change that takes a selector from an address comes before a change that only adds.
- * A scope that resolves more selectors comes after the changes with the members of these selectors.
+ * A resolution with more resolved selectors comes after the changes with the members of these selectors.
  */
 export type MembershipChange = {
   readonly added: readonly SelectorSet[];
@@ -40,7 +40,8 @@ export type MembershipChange = {
 export type MemberList = MembershipChange;
 
 /**
- * The properties of selectors that a compiled policy depends on, besides the members. They change seldom.
+ * The selector resolution: which selectors are resolved, and which networks they select or close. A compiled
+ * policy depends on it, besides the members. It changes seldom. Data that cross threads have it as `scope`.
  * - `resolved`: the keys of the selectors whose objects are known. While a selector is not resolved, the deny
  *   rules of its group match every source, and its allow rules match only static sources (D19a).
  * - `closed`: the networks of pods. An address in them that no object owns gets no allow rule of a group with
@@ -48,7 +49,7 @@ export type MemberList = MembershipChange;
  * - `networks`: the networks that a resolved selector selects besides its members: `podCIDRs` of nodes. Its
  *   groups have them like `sources.cidrs`, whether or not an object owns an address in them.
  */
-export type SelectorScope = {
+export type SelectorResolution = {
   readonly resolved: ReadonlySet<string>;
   readonly closed: readonly Prefix[];
   readonly networks: ReadonlyMap<string, readonly Prefix[]>;
@@ -58,23 +59,23 @@ export type SelectorScope = {
 export type Members = { setOf(address: number): SelectorSet | undefined };
 
 /** Decides which groups with selectors apply to a source. */
-export type Membership = { readonly scope: SelectorScope; readonly members: Members };
+export type Membership = { readonly resolution: SelectorResolution; readonly members: Members };
 
 /**
- * The input of the compiler and of the proof: a scope, and all members at one time. `former`: addresses and
- * sets of members whose sets no address has now. The program has rules for them too, so that a deployment
- * that is scaled from zero needs no compilation. `list.added` has their sets.
+ * The input of the compiler and of the proof: the selector resolution, and all members at one time. `former`:
+ * addresses and sets of members whose sets no address has now. The program has rules for them too, so that a
+ * deployment that is scaled from zero needs no compilation. `list.added` has their sets.
  */
 export type ListedMembership = {
-  readonly scope: SelectorScope;
+  readonly scope: SelectorResolution;
   readonly list: MemberList;
   readonly former?: Pick<MembershipChange, 'addresses' | 'sets'>;
 };
 
 /** A node without integrations: no selector is resolved. */
-export const NO_SELECTORS: SelectorScope = { resolved: new Set(), closed: [], networks: new Map() };
+export const NO_SELECTORS: SelectorResolution = { resolved: new Set(), closed: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
-export const NO_MEMBERSHIP: Membership = { scope: NO_SELECTORS, members: NO_MEMBERS };
+export const NO_MEMBERSHIP: Membership = { resolution: NO_SELECTORS, members: NO_MEMBERS };
 export const NOTHING_LISTED: ListedMembership = {
   scope: NO_SELECTORS,
   list: { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] },

@@ -72,8 +72,8 @@ export type Group = {
   /** The source prefixes that the document lists. Addresses that selectors would add are not included. */
   readonly sources: readonly Prefix[];
   /**
-   * The Kubernetes selectors of the group (D38a). `scopeOf` tells which rules of the group apply to a source
-   * outside `sources`.
+   * The Kubernetes selectors of the group (D38a). `ruleScopeOf` tells which rules of the group apply to a
+   * source outside `sources`.
    */
   readonly selectors: readonly Selector[];
   /** The rules of the group in the order of evaluation (D3). */

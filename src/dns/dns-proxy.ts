@@ -34,7 +34,7 @@ export type DnsProxy = {
    * Sets the `MessagePort` over which the proxy requests grants from the datapath thread; see
    * `Datapath.grantPort`. With null, lookups that need a grant fail.
    */
-  grantBy(port: MessagePort | null): void;
+  setGrantPort(port: MessagePort | null): void;
   stats(): Promise<DnsStats>;
   /** Returns the names that have a grant in force, with the granted addresses. */
   names(): Promise<readonly KnownName[]>;

@@ -80,7 +80,7 @@ class DnsThread implements DnsProxy {
     return this.#withThread((thread) => thread.request('replaceMembers', [list]));
   }
 
-  grantBy(port: MessagePort | null): void {
+  setGrantPort(port: MessagePort | null): void {
     if (this.#thread === null) {
       port?.close();
       return;

@@ -23,7 +23,7 @@ function handle(message: ToDnsThread): void {
       proxy.resolver.use(message.lookups);
       return;
     case 'grant_by':
-      proxy.grantBy(message.port);
+      proxy.setGrantPort(message.port);
       return;
     case 'lookups_wanted':
       proxy.wantLookups(message.wanted);

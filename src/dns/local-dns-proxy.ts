@@ -195,7 +195,7 @@ export class LocalDnsProxy {
    * Requests grants, and sends the counts of `sendHits`, over this port from now on. The datapath thread may
    * have lost its earlier grants, so the next answers request their grants again.
    */
-  grantBy(port: MessagePort | null): void {
+  setGrantPort(port: MessagePort | null): void {
     this.granter.use(port);
     this.#hits.sendBy(port);
     this.resolver.invalidateGrants();

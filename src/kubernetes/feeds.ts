@@ -19,14 +19,14 @@ export type FeedEvent =
   | { readonly type: 'objects'; readonly feed: number; readonly scope: WatchScope; readonly message: ObjectMessage };
 
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
-type Waiting = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
+type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
 /** `waiting`: the scopes that the feed in effect does not have. */
 type NextFeed = {
   readonly feed: number;
   readonly cluster: string;
   readonly scopes: readonly WatchScope[];
-  readonly waiting: readonly Waiting[];
+  readonly waiting: readonly WaitingScope[];
 };
 
 /**
@@ -49,18 +49,18 @@ export class Feeds {
     return this.#current?.cluster;
   }
 
-  /** Takes the objects that an earlier process has stored, as those of a complete feed. Call it first. */
+  /** Restores the objects that an earlier process has stored, as those of a complete feed. Call it first. */
   restore(cluster: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#memberships.restore(this.#integration, objects, complete);
     this.#current = { feed: 0, cluster, scopes: complete.map(({ scope }) => scope) };
   }
 
-  /** Takes an event. An event of a feed that was replaced has no effect. */
-  take(event: FeedEvent): void {
+  /** Handles an event. An event of a feed that was replaced has no effect. */
+  handle(event: FeedEvent): void {
     const { feed } = event;
     if (event.type === 'begun') {
       const { scopes, kept } = event;
-      const waiting = scopes.flatMap((scope): readonly Waiting[] => {
+      const waiting = scopes.flatMap((scope): readonly WaitingScope[] => {
         const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
         if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
         // The memberships have the objects of the feed in effect.
@@ -72,10 +72,10 @@ export class Feeds {
       return;
     }
     const { scope } = event;
-    if (feed === this.#current?.feed) this.#memberships.objects(this.#integration, scope, event.message);
+    if (feed === this.#current?.feed) this.#memberships.receive(this.#integration, scope, event.message);
     else if (feed === this.#next?.feed) {
       const waiting = this.#next.waiting.find((candidate) => isSameWatchScope(candidate.scope, scope));
-      if (waiting !== undefined) wait(waiting, event.message);
+      if (waiting !== undefined) applyToWaiting(waiting, event.message);
       this.#completeNext();
     }
   }
@@ -97,17 +97,18 @@ export class Feeds {
     // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
     if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
     for (const { scope, version, objects } of lists) {
-      this.#memberships.objects(this.#integration, scope, { type: 'listed', objects, version });
+      this.#memberships.receive(this.#integration, scope, { type: 'listed', objects, version });
     }
     for (const scope of before) {
-      if (!scopes.some((other) => isSameWatchScope(other, scope))) this.#memberships.ended(this.#integration, scope);
+      if (!scopes.some((other) => isSameWatchScope(other, scope))) this.#memberships.endScope(this.#integration, scope);
     }
     this.#current = { feed, cluster, scopes };
     this.#next = undefined;
   }
 }
 
-function wait(waiting: Waiting, message: ObjectMessage): void {
+/** Applies a message to the objects of a scope that waits for its feed. */
+function applyToWaiting(waiting: WaitingScope, message: ObjectMessage): void {
   if (message.type === 'listed') {
     waiting.version = message.version;
     waiting.objects = new Map(message.objects.map((object) => [object.uid, object]));

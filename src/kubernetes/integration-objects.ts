@@ -10,18 +10,24 @@ export type ObjectListener = {
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** A namespace was added or removed, or its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
-  /** A scope is complete or has ended, or nodes, their labels or their pod networks have changed. */
-  readonly scopeChanged: () => void;
+  /**
+   * The selector resolution may be another one: a watch scope is complete or has ended, or nodes, their
+   * labels or their pod networks have changed.
+   */
+  readonly resolutionOutdated: () => void;
 };
 
-/** A scope with a complete list. `version`: the last resource version that was received. */
+/** A watch scope with a complete list. `version`: the last resource version that was received. */
 type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
 /** An object, and its claims that are in force. */
 export type OwningObject = { readonly object: KubernetesObject; readonly owned: readonly OwnedAddress[] };
 
-/** The objects of one integration. */
+/**
+ * The objects of one integration, and their claims to addresses. Applies the messages of its watch scopes,
+ * and notifies a listener of what has changed.
+ */
 export class IntegrationObjects {
   readonly claims: Claims;
   /** The number of objects that were left out because the integration has too many objects. */
@@ -76,16 +82,16 @@ export class IntegrationObjects {
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };
   }
 
-  /** Takes the objects and scopes of an earlier process. There must be no objects before. */
+  /** Restores the objects and watch scopes of an earlier process. There must be no objects before. */
   restore(objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     for (const { object, owned } of objects) {
       const known: Map<string, KubernetesObject> = this.#objects[object.resource];
       known.set(object.uid, object);
       this.claims.restore(object, owned);
-      this.#tell(undefined, object);
+      this.#notify(undefined, object);
     }
     this.#complete = complete.map(({ scope, version }) => ({ scope, version }));
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** Removes all objects and scopes, because the objects of another cluster follow. */
@@ -93,7 +99,7 @@ export class IntegrationObjects {
     this.#complete = [];
     for (const object of this.all()) this.#remove(object);
     this.claims.forgetVersions();
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** The labels of the namespace of a pod; undefined if the namespace is not known. */
@@ -105,7 +111,7 @@ export class IntegrationObjects {
     const complete = this.#complete.find((candidate) => isSameWatchScope(candidate.scope, scope));
     if (message.type === 'listed') {
       this.#list(complete ?? this.#begin(scope), message.objects, message.version);
-      if (complete === undefined) this.#listener.scopeChanged();
+      if (complete === undefined) this.#listener.resolutionOutdated();
     } else if (complete !== undefined) this.#apply(complete, message);
   }
 
@@ -115,7 +121,7 @@ export class IntegrationObjects {
     for (const object of this.#ofResource(scope.resource)) {
       if (!this.#complete.some((other) => contains(other.scope, object))) this.#remove(object);
     }
-    this.#listener.scopeChanged();
+    this.#listener.resolutionOutdated();
   }
 
   /** The version before a first list is 0: its claims can have any age. */
@@ -180,17 +186,17 @@ export class IntegrationObjects {
     }
     objects.set(object.uid, object);
     this.claims.claim(before, object, time);
-    this.#tell(before, object);
+    this.#notify(before, object);
   }
 
   #remove(object: KubernetesObject): void {
     this.#objects[object.resource].delete(object.uid);
     this.claims.releaseLost(object, undefined);
-    this.#tell(object, undefined);
+    this.#notify(object, undefined);
   }
 
-  /** Tells the listener about a changed object. The claims tell it about addresses. */
-  #tell(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
+  /** Notifies the listener of a changed object. The claims notify it of addresses. */
+  #notify(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
     const object = after ?? before;
     if (object !== undefined) this.#listener.objectChanged(object.resource, object.uid);
     if (object?.resource === 'namespaces') {
@@ -199,7 +205,7 @@ export class IntegrationObjects {
       if (!areEqual(before?.labels, after?.labels)) this.#listener.namespaceChanged(object.name);
     } else if (object?.resource === 'nodes') {
       const isAsBefore = areEqual(before?.labels, after?.labels) && areEqual(networksOf(before), networksOf(after));
-      if (!isAsBefore || before?.undecided !== after?.undecided) this.#listener.scopeChanged();
+      if (!isAsBefore || before?.undecided !== after?.undecided) this.#listener.resolutionOutdated();
     }
   }
 

@@ -1,6 +1,6 @@
 import { Observable, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
-import type { ApiServer } from './api-client.js';
+import type { ApiServer } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import {
   type PhaseMessage,
@@ -9,7 +9,9 @@ import {
   type ReflectorTimes,
   reflect,
 } from './reflector.js';
-import { nameOf, scopesOf, type Wanted, type WatchScope } from './watch-scopes.js';
+import { nameOf, type WantedObjects, type WatchScope, watchScopesOf } from './watch-scopes.js';
+
+/** This file watches the objects of one integration, and starts and ends the reflectors that it needs. */
 
 /**
  * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
@@ -19,7 +21,7 @@ export type IntegrationTarget = {
   readonly server: ApiServer;
   readonly serverKey: string;
   readonly cluster: string;
-  readonly wanted: Wanted;
+  readonly wanted: WantedObjects;
 };
 
 /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
@@ -82,7 +84,7 @@ export function watchIntegration<Kept>(
 }
 
 /** A reflector that runs, for one or two feeds. */
-type Running = {
+type RunningReflector = {
   readonly name: string;
   readonly scope: WatchScope;
   readonly subscription: Subscription;
@@ -92,7 +94,11 @@ type Running = {
 };
 
 /** `key`: the server. `reflectors`: by the name of the scope. */
-type Feed = { readonly number: number; readonly key: string; readonly reflectors: ReadonlyMap<string, Running> };
+type Feed = {
+  readonly number: number;
+  readonly key: string;
+  readonly reflectors: ReadonlyMap<string, RunningReflector>;
+};
 
 class IntegrationWatch<Kept> {
   readonly #keepOf: KeepOf<Kept>;
@@ -115,19 +121,19 @@ class IntegrationWatch<Kept> {
   }
 
   retarget({ server, serverKey, cluster, wanted }: IntegrationTarget): void {
-    const scopes = scopesOf(wanted);
+    const scopes = watchScopesOf(wanted);
     const key = JSON.stringify([serverKey, cluster]);
     const newest = this.#newest();
-    if (newest?.key === key && isOf(scopes, newest)) return;
+    if (newest?.key === key && hasScopes(newest, scopes)) return;
     const before = this.#running();
     const feedsOfServer = [this.#current, this.#next].filter((feed) => feed?.key === key);
     const kept: KeptScope[] = [];
-    const added: Running[] = [];
-    const reflectors = new Map<string, Running>();
+    const added: RunningReflector[] = [];
+    const reflectors = new Map<string, RunningReflector>();
     for (const scope of scopes) {
       const name = nameOf(scope);
       const feed = feedsOfServer.find((each) => each?.reflectors.has(name));
-      const reflector = feed?.reflectors.get(name) ?? startingFor(scope);
+      const reflector = feed?.reflectors.get(name) ?? newReflector(scope);
       reflectors.set(name, reflector);
       if (feed == null) added.push(reflector);
       else kept.push({ scope, of: feed.number });
@@ -140,17 +146,17 @@ class IntegrationWatch<Kept> {
     for (const reflector of added) this.#start(reflector, server);
   }
 
-  #start(reflector: Running, server: ApiServer): void {
+  #start(reflector: RunningReflector, server: ApiServer): void {
     const { scope, subscription } = reflector;
     subscription.add(
       reflect({ server, scope, keep: this.#keepOf(scope.resource), times: this.#times }).subscribe({
-        next: (message) => this.#take(reflector, message),
+        next: (message) => this.#handle(reflector, message),
         error: (failure: unknown) => this.#subscriber.error(failure),
       }),
     );
   }
 
-  #take(reflector: Running, message: ObjectMessage<Kept> | PhaseMessage): void {
+  #handle(reflector: RunningReflector, message: ObjectMessage<Kept> | PhaseMessage): void {
     const { name, scope } = reflector;
     if (message.type === 'phase') {
       reflector.phase = message;
@@ -166,7 +172,7 @@ class IntegrationWatch<Kept> {
   }
 
   /** `before`: the reflectors that run. Ends those that no feed has. */
-  #completeNext(before: ReadonlySet<Running>): void {
+  #completeNext(before: ReadonlySet<RunningReflector>): void {
     if (this.#next !== null && [...this.#next.reflectors.values()].every(({ isListed }) => isListed)) {
       this.#current = this.#next;
       this.#next = null;
@@ -179,7 +185,7 @@ class IntegrationWatch<Kept> {
     return this.#next ?? this.#current;
   }
 
-  #running(): ReadonlySet<Running> {
+  #running(): ReadonlySet<RunningReflector> {
     return new Set([this.#current, this.#next].flatMap((feed) => [...(feed?.reflectors.values() ?? [])]));
   }
 
@@ -197,10 +203,10 @@ class IntegrationWatch<Kept> {
   }
 }
 
-function startingFor(scope: WatchScope): Running {
+function newReflector(scope: WatchScope): RunningReflector {
   return { name: nameOf(scope), scope, subscription: new Subscription(), isListed: false, phase: null };
 }
 
-function isOf(scopes: readonly WatchScope[], { reflectors }: Feed): boolean {
+function hasScopes({ reflectors }: Feed, scopes: readonly WatchScope[]): boolean {
   return scopes.length === reflectors.size && scopes.every((scope) => reflectors.has(nameOf(scope)));
 }

@@ -1,7 +1,7 @@
 import type { Prefix } from '#contracts/policy-model.js';
 import type { IntegrationObjects } from './integration-objects.js';
 import type { SelectorIndex } from './selector-index.js';
-import { unknownNodesOf } from './selector-scope.js';
+import { unknownNodesOf } from './selector-resolution.js';
 
 /**
  * - `host_network_skipped`: a selector selects pods in the network of their node. They give it no address,

@@ -3,20 +3,23 @@ import type {
   MemberList,
   Members,
   MembershipChange,
-  SelectorScope,
+  SelectorResolution,
   SelectorSet,
 } from '#contracts/membership.js';
-import { NO_MEMBERSHIP } from '#contracts/membership.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
 import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
-import { isResolved, isSameScope, scopeOf } from './selector-scope.js';
+import { isResolvable, resolutionOf } from './selector-resolution.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
+
+/** This file computes which selectors select each address, from the objects of all integrations. */
 
 /** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
 const MAX_OBJECTS = 200_000;
@@ -32,8 +35,6 @@ export type MembershipOptions = {
   readonly objectChanged?: ((integration: string, resource: ResourceName, uid: string) => void) | undefined;
 };
 
-/** The object that owns an address in an integration. */
-
 type Integration = {
   readonly objects: IntegrationObjects;
   selectors: readonly ParsedSelector[];
@@ -41,26 +42,28 @@ type Integration = {
 };
 
 /**
- * The members of selectors. It takes the objects of integrations and the selectors that policies name, and
- * gives changes of members. It has no clock and does no I/O: the caller decides when it takes the changes.
+ * Computes the members of selectors. Its input is the objects of integrations and the selectors that policies
+ * name; its output is changes of members. It has no clock and does no I/O: the caller calls `drainChanges`.
  */
 export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of each address that has an owner, as of the last call of `take`. */
+  /** The set of each address that has an owner, as of the last call of `drainChanges`. */
   readonly #members = new Map<number, CountedSet>();
+  /** The addresses whose sets or owners may have changed. */
   readonly #changed = new Set<number>();
-  /** The names of the owners of addresses, as of the last call of `take`. */
+  /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
   /** Addresses with owners in two or more integrations. */
   readonly #shared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
-  #scope: SelectorScope = NO_MEMBERSHIP.scope;
-  #isScopeDirty = false;
+  #resolution: SelectorResolution = NO_SELECTORS;
+  /** Whether `#resolution` must be computed again. */
+  #isResolutionOutdated = false;
   /**
-   * Whether the selectors changed since the last `take`. The sets that addresses lose then cannot occur
-   * again, so `former` does not have them.
+   * Whether the selectors changed since the last call of `drainChanges`. The sets that addresses lose then
+   * cannot occur again, so `former` does not have them.
    */
   #haveSelectorsChanged = false;
 
@@ -79,32 +82,35 @@ export class Memberships implements Members {
       this.#haveSelectorsChanged = true;
     }
     this.#selectors = [...byKey.values()].map(parseSelector);
-    for (const [name, integration] of this.#integrations) this.#select(name, integration);
-    this.#isScopeDirty = true;
+    for (const [name, integration] of this.#integrations) this.#setSelectorsOf(name, integration);
+    this.#isResolutionOutdated = true;
   }
 
-  /** Takes a message from a list or a watch of an integration. */
-  objects(name: string, scope: WatchScope, message: ObjectMessage): void {
+  /** Applies a message from a list or a watch of an integration. */
+  receive(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
     integration.objects.receive(scope, message);
-    if (hadNamespaces !== hasNamespaces(integration)) this.#touch(integration);
+    if (hadNamespaces !== hasNamespaces(integration)) this.#markAddresses(integration);
   }
 
-  /** Ends a scope: its objects are not needed any more. */
-  ended(name: string, scope: WatchScope): void {
+  /** Ends a watch scope: its objects are not needed any more. */
+  endScope(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     integration.objects.end(scope);
-    if (scope.resource === 'namespaces') this.#touch(integration);
+    if (scope.resource === 'namespaces') this.#markAddresses(integration);
   }
 
-  /** Takes the objects of an integration that an earlier process has stored. */
+  /** Restores the objects of an integration that an earlier process has stored. */
   restore(name: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#integration(name).objects.restore(objects, complete);
   }
 
-  /** Removes the objects of an integration. Before the next `take`, those of another cluster follow. */
+  /**
+   * Removes the objects of an integration. Before the next call of `drainChanges`, those of another cluster
+   * follow.
+   */
   clear(name: string): void {
     this.#integrations.get(name)?.objects.clear();
   }
@@ -114,20 +120,20 @@ export class Memberships implements Members {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
     this.#integrations.delete(name);
-    this.#touch(integration);
-    this.#isScopeDirty = true;
+    this.#markAddresses(integration);
+    this.#isResolutionOutdated = true;
   }
 
   /**
    * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
-   * then at most one that only adds. Afterwards `scope` and `owners` are those of the same time.
+   * then at most one that only adds. Afterwards `resolution` and `owners` are those of the same time.
    */
-  take(): readonly MembershipChange[] {
-    const less = new ChangeLists();
-    const more = new ChangeLists();
+  drainChanges(): readonly MembershipChange[] {
+    const removals = new ChangeLists();
+    const additions = new ChangeLists();
     for (const address of this.#changed) {
       const before = this.#members.get(address);
-      const after = this.#setNow(address);
+      const after = this.#computeSet(address);
       this.owners.set(address, this.#firstOwnerOf(address));
       if (before === after) continue;
       if (after === undefined) this.#members.delete(address);
@@ -137,16 +143,16 @@ export class Memberships implements Members {
       }
       if (before !== undefined) this.#sets.release(before, this.#haveSelectorsChanged ? undefined : address);
       const addsOnly = after !== undefined && after !== this.#sets.closed;
-      const lists = addsOnly && (before === undefined || isSubset(before, after)) ? more : less;
+      const lists = addsOnly && (before === undefined || isSubset(before, after)) ? additions : removals;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
     }
     this.#changed.clear();
     this.#haveSelectorsChanged = false;
-    this.#renewScope();
-    const added = this.#sets.takeAdded();
+    this.#renewResolution();
+    const added = this.#sets.drainAdded();
     const dropped = this.#sets.drop();
-    const lists = [less, more].filter(({ addresses }) => addresses.length > 0);
+    const lists = [removals, additions].filter(({ addresses }) => addresses.length > 0);
     return lists.map((list, index) => ({
       added: index === 0 ? added : [],
       addresses: Uint32Array.from(list.addresses),
@@ -155,14 +161,14 @@ export class Memberships implements Members {
     }));
   }
 
-  /** The number of addresses whose members may have changed after the last call of `take`. */
+  /** The number of addresses whose members may have changed after the last call of `drainChanges`. */
   get waiting(): number {
     return this.#changed.size;
   }
 
   /**
-   * Returns all members as of the last call of `take`, and all sets that a later change may name without
-   * adding them.
+   * Returns all members as of the last call of `drainChanges`, and all sets that a later change may name
+   * without adding them.
    */
   list(): MemberList {
     return {
@@ -186,23 +192,27 @@ export class Memberships implements Members {
   }
 
   /**
-   * The scope of the selectors at the time of the last `take`. It is the same object as long as its contents
-   * are the same. A scope that resolves more selectors takes effect after the changes of `take`.
+   * The selector resolution at the time of the last call of `drainChanges`. It is the same object as long as
+   * its contents are the same. A resolution with more resolved selectors takes effect after the changes of
+   * `drainChanges`.
    */
-  get scope(): SelectorScope {
-    return this.#scope;
+  get resolution(): SelectorResolution {
+    return this.#resolution;
   }
 
-  /** Whether the next `take` may change members or the scope. */
+  /** Whether the next call of `drainChanges` may change members or the resolution. */
   get isChanged(): boolean {
-    return this.#changed.size > 0 || this.#isScopeDirty;
+    return this.#changed.size > 0 || this.#isResolutionOutdated;
   }
 
-  /** Whether all objects are known on which these selectors depend, also before the next `take`. */
-  knows(selectors: Iterable<Selector>): boolean {
+  /**
+   * Whether all objects are known on which these selectors depend, also before the next call of
+   * `drainChanges`.
+   */
+  areResolvable(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
       const objects = this.#integrations.get(selector.source.integration)?.objects;
-      return objects !== undefined && isResolved(parseSelector(selector), objects);
+      return objects !== undefined && isResolvable(parseSelector(selector), objects);
     });
   }
 
@@ -242,19 +252,19 @@ export class Memberships implements Members {
   /** Returns the warnings about an integration. */
   warnings(name: string): readonly MembershipWarning[] {
     const integration = this.#integrations.get(name);
-    return integration === undefined ? [] : warningsOf(name, integration, this.scope.closed);
+    return integration === undefined ? [] : warningsOf(name, integration, this.#resolution.closed);
   }
 
   objectsOf(name: string): IntegrationObjects | undefined {
     return this.#integrations.get(name)?.objects;
   }
 
-  #renewScope(): void {
-    if (!this.#isScopeDirty) return;
+  #renewResolution(): void {
+    if (!this.#isResolutionOutdated) return;
     const objects = new Map([...this.#integrations].map(([name, integration]) => [name, integration.objects]));
-    const scope = scopeOf(this.#selectors, objects, this.#options.podNetworks);
-    if (!isSameScope(scope, this.#scope)) this.#scope = scope;
-    this.#isScopeDirty = false;
+    const resolution = resolutionOf(this.#selectors, objects, this.#options.podNetworks);
+    if (!isSameResolution(resolution, this.#resolution)) this.#resolution = resolution;
+    this.#isResolutionOutdated = false;
   }
 
   #integration(name: string): Integration {
@@ -262,7 +272,7 @@ export class Memberships implements Members {
     if (known !== undefined) return known;
     const integration = this.#newIntegration(name);
     this.#integrations.set(name, integration);
-    this.#select(name, integration);
+    this.#setSelectorsOf(name, integration);
     return integration;
   }
 
@@ -271,9 +281,9 @@ export class Memberships implements Members {
       {
         addressChanged: (address) => this.#changed.add(address),
         objectChanged: (resource, uid) => this.#options.objectChanged?.(name, resource, uid),
-        namespaceChanged: (namespace) => this.#touchNamespace(integration, namespace),
-        scopeChanged: () => {
-          this.#isScopeDirty = true;
+        namespaceChanged: (namespace) => this.#markNamespace(integration, namespace),
+        resolutionOutdated: () => {
+          this.#isResolutionOutdated = true;
         },
       },
       this.#options.maxObjects ?? MAX_OBJECTS,
@@ -282,23 +292,23 @@ export class Memberships implements Members {
     return integration;
   }
 
-  /** Gives an integration its selectors, and looks at all its addresses again if the selectors are others. */
-  #select(name: string, integration: Integration): void {
+  /** Sets the selectors of an integration. Marks all its addresses if the selectors are others. */
+  #setSelectorsOf(name: string, integration: Integration): void {
     const selectors = this.#selectors.filter(({ integration: of }) => of === name);
     const before = new Set(integration.selectors.map(({ key }) => key));
     if (selectors.length === before.size && selectors.every(({ key }) => before.has(key))) return;
     integration.selectors = selectors;
     integration.index = new SelectorIndex(selectors);
-    this.#touch(integration);
+    this.#markAddresses(integration);
   }
 
-  /** Looks again at all addresses of an integration. */
-  #touch({ objects }: Integration): void {
+  /** Marks all addresses of an integration, so that `drainChanges` computes their sets again. */
+  #markAddresses({ objects }: Integration): void {
     for (const address of objects.claims.addresses()) this.#changed.add(address);
   }
 
-  /** Looks again at the pods of a namespace whose labels have changed. */
-  #touchNamespace({ objects, selectors }: Integration, namespace: string): void {
+  /** Marks the addresses of the pods of a namespace whose labels have changed. */
+  #markNamespace({ objects, selectors }: Integration, namespace: string): void {
     if (!selectors.some((selector) => selector.resource === 'pods' && selector.namespaceLabels !== undefined)) return;
     for (const address of objects.claims.addresses()) {
       const owner = objects.claims.ownerOf(address);
@@ -324,7 +334,7 @@ export class Memberships implements Members {
    * The set that an address has now; undefined if no object owns it. With an undecided owner, the address is
    * closed, also if it has other owners.
    */
-  #setNow(address: number): CountedSet | undefined {
+  #computeSet(address: number): CountedSet | undefined {
     const keys: string[] = [];
     let owners = 0;
     let isClosed = false;

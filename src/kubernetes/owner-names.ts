@@ -4,7 +4,9 @@ import type { KubernetesObject } from './objects.js';
 /** An object that owns an address, and the name of its integration. */
 export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
-/** The names of the owners of addresses. Remembers which names have changed. */
+/**
+ * The names of the owners of addresses. Keeps which names have changed since the last call of `drainChanges`.
+ */
 export class OwnerNames {
   readonly #names = new Map<number, OwnerName>();
   readonly #changed = new Set<number>();
@@ -26,7 +28,7 @@ export class OwnerNames {
   }
 
   /** Returns the addresses whose names have changed after the last call, with their present names. */
-  take(): readonly { readonly address: number; readonly owner: OwnerName | null }[] {
+  drainChanges(): readonly { readonly address: number; readonly owner: OwnerName | null }[] {
     const changed = Array.from(this.#changed, (address) => ({ address, owner: this.#names.get(address) ?? null }));
     this.#changed.clear();
     return changed;

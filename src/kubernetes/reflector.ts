@@ -1,11 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Observable, type Subscriber } from 'rxjs';
+import { backoffMs } from '#contracts/backoff.js';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
-import { type ApiServer, ApiSession, type Deadlines } from './api-client.js';
 import { ApiFault } from './api-fault.js';
 import { listPageOf, watchEventOf } from './api-objects.js';
+import { type ApiServer, ApiSession, type Deadlines } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
+
+/** A reflector lists the objects of one watch scope, and then watches them for changes. */
 
 /** The times of a reflector. Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
@@ -106,9 +109,9 @@ class Reflector<Kept> {
       const fault = await this.#connect();
       if (this.#signal.aborted) return;
       failures = this.#hasLived() ? 0 : failures + 1;
-      if (fault !== null) this.#note(fault);
+      if (fault !== null) this.#handleFault(fault);
       else if (failures > 0) this.#enter('backing_off', 'the server ended the watch at once');
-      await pause(this.#delay(failures, fault), undefined, { signal: this.#signal }).catch(() => {});
+      await pause(this.#waitMs(failures, fault), undefined, { signal: this.#signal }).catch(() => {});
     }
   }
 
@@ -132,7 +135,7 @@ class Reflector<Kept> {
     }
   }
 
-  #note({ kind, message }: ApiFault): void {
+  #handleFault({ kind, message }: ApiFault): void {
     // A server whose objects do not change sends no bookmarks either. The next connection shows whether it
     // responds.
     if (kind === 'quiet') return;
@@ -147,9 +150,9 @@ class Reflector<Kept> {
   }
 
   /** Returns the milliseconds before the next connection: a random part of the back-off. */
-  #delay(failures: number, fault: ApiFault | null): number {
+  #waitMs(failures: number, fault: ApiFault | null): number {
     const { firstBackoffMs, mostBackoffMs } = this.#times;
-    const most = Math.min(firstBackoffMs * 2 ** Math.min(Math.max(failures - 1, 0), 30), mostBackoffMs);
+    const most = backoffMs(Math.max(failures - 1, 0), firstBackoffMs, mostBackoffMs);
     return Math.max(Math.random() * most, fault?.retryAfterMs ?? 0);
   }
 
@@ -206,10 +209,11 @@ class Reflector<Kept> {
     const batches = await session.watch(this.#path + query);
     this.#watchBegan = performance.now();
     this.#enter('watching', null);
-    for await (const lines of batches) for (const line of lines) this.#take(line);
+    for await (const lines of batches) for (const line of lines) this.#handleLine(line);
   }
 
-  #take(line: string): void {
+  /** Handles one line of a watch: an event, or a bookmark with a newer version. */
+  #handleLine(line: string): void {
     const event = watchEventOf(line);
     const last = this.#version ?? 0;
     if (event.type === 'BOOKMARK') {

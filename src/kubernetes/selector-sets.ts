@@ -21,7 +21,7 @@ export class SelectorSets {
   readonly #unused = new Set<CountedSet>();
   #unusedSize = 0;
   #last = 0;
-  /** Sets that were made after the last call of `takeAdded`. */
+  /** Sets that were made after the last call of `drainAdded`. */
   #added: CountedSet[] = [];
   readonly #maxUnused: number;
 
@@ -53,7 +53,8 @@ export class SelectorSets {
     this.#unusedSize += set.keys.length + 1;
   }
 
-  takeAdded(): readonly CountedSet[] {
+  /** Returns the sets that were made after the last call. */
+  drainAdded(): readonly CountedSet[] {
     const added = this.#added;
     this.#added = [];
     return added;

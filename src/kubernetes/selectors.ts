@@ -2,6 +2,8 @@ import type { LabelSelectorConfig } from '#contracts/policy-document.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { KubernetesObject, Labels, NodeRecord, PodRecord } from './objects.js';
 
+/** This file parses the selectors of policies, and decides whether a selector selects an object. */
+
 /** A condition on one label. `values` is empty for Exists and DoesNotExist. */
 type Requirement = {
   readonly key: string;
@@ -9,7 +11,7 @@ type Requirement = {
   readonly values: readonly string[];
 };
 
-/** A selector in the form that matching uses. */
+/** A selector in the form with which objects are compared. */
 export type ParsedSelector = PodSelector | NodeSelector;
 
 type PodSelector = {

@@ -11,7 +11,7 @@ export type WatchScope = {
 };
 
 /** The objects that the selectors of an integration need. */
-export type Wanted = {
+export type WantedObjects = {
   /** The namespaces whose pods are needed; `all` for the pods of all namespaces. */
   readonly pods: ReadonlySet<string> | 'all';
   readonly nodes: boolean;
@@ -32,7 +32,8 @@ const MAX_NAMESPACES = 8;
  */
 const NOT_COMPLETED = 'status.phase!=Succeeded,status.phase!=Failed';
 
-export function scopesOf({ pods, nodes, namespaces, node }: Wanted): readonly WatchScope[] {
+/** Returns the watch scopes that contain the wanted objects. */
+export function watchScopesOf({ pods, nodes, namespaces, node }: WantedObjects): readonly WatchScope[] {
   const named = pods === 'all' || pods.size > MAX_NAMESPACES ? [null] : [...pods].sort();
   const all = { namespace: null, node: null };
   return [

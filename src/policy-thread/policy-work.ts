@@ -1,6 +1,6 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { InspectionImage, PolicyImage } from '#contracts/inspection-image.js';
-import type { ListedMembership, SelectorScope } from '#contracts/membership.js';
+import type { ListedMembership, SelectorResolution } from '#contracts/membership.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Action, Selector } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
@@ -79,8 +79,8 @@ export type PrepareStored = {
 };
 
 /**
- * A task for the policy thread: end the last task that returned `needs_members`. `membership`: the scope of
- * selectors and the members for the compilation and the proof.
+ * A task for the policy thread: end the last task that returned `needs_members`. `membership`: the
+ * selector resolution and the members for the compilation and the proof.
  */
 export type PrepareWithMembers = {
   readonly kind: 'prepare_with_members';
@@ -115,9 +115,9 @@ export type Prepared = {
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
-  /** The selectors of the policy, and the scope with which it was compiled. */
+  /** The selectors of the policy, and the selector resolution with which it was compiled. */
   readonly selectors: readonly Selector[];
-  readonly scope: SelectorScope;
+  readonly scope: SelectorResolution;
   readonly program: Program | null;
   /** Whether the program has rules for former members, see `ListedMembership`. */
   readonly hasFormer: boolean;

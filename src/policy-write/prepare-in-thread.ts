@@ -6,8 +6,8 @@ import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#
 export type ThreadPorts = {
   readonly thread: PolicyThread;
   /**
-   * Returns the scope and the members of selectors for the compilation. Waits until all of them are resolved,
-   * at most `withinMs`.
+   * Returns the resolution and the members of selectors for the compilation. Waits until all of them are
+   * resolved, at most `withinMs`.
    */
   readonly membership: (selectors: readonly Selector[], withinMs: number) => Promise<ListedMembership>;
 };

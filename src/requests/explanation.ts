@@ -33,7 +33,7 @@ export type ExplainPorts = {
    * draft.
    */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
-  /** Returns the scope of selectors, and the set of selectors of a source. */
+  /** Returns the selector resolution, and the set of selectors of a source. */
   readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
   readonly ownerOf: (address: number) => OwnerName | null;
 };

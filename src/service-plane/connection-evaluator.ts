@@ -21,7 +21,7 @@ export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
-  /** Resolves when `grantsBy` was called, or when its time is over. */
+  /** Resolves when `setGrantPort` was called, or when its time is over. */
   #grantsCome: Promise<void> = Promise.resolve();
   #grantsCame: () => void = () => {};
   #isAwaiting = false;
@@ -59,7 +59,7 @@ export class ConnectionEvaluator {
     this.#steps = new StepFinder(this.#inspection, this.#members.isKnown ? this.#members : null);
   }
 
-  /** Makes decisions that need grants wait for `grantsBy`, for at most this time. */
+  /** Makes decisions that need grants wait for `setGrantPort`, for at most this time. */
   awaitGrants(forMs: number): void {
     this.#isAwaiting = true;
     this.#grantsCome = new Promise((resolve) => {
@@ -71,7 +71,7 @@ export class ConnectionEvaluator {
     });
   }
 
-  grantsBy(port: MessagePort): void {
+  setGrantPort(port: MessagePort): void {
     this.#grants?.close();
     this.#grants = port;
     this.#grantsCame();

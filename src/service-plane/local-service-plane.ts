@@ -40,7 +40,7 @@ export class LocalServicePlane {
   readonly #hits = new DecidedHits(deciderKey);
   /** Begins to accept, while connections still wait in the socket; null afterwards. */
   #begin: (() => void) | null = null;
-  /** The longest time for which connections wait for `grantsBy`. */
+  /** The longest time for which connections wait for `setGrantPort`. */
   #waitMs = 0;
   /** The options in force. The parts of the service plane share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
@@ -64,8 +64,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `grantsBy` or
-   * `accept`, for at most this time.
+   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `setGrantPort`
+   * or `accept`, for at most this time.
    */
   async open(fd: number, waitMs = 0): Promise<void> {
     this.#waitMs = waitMs;
@@ -79,8 +79,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts before `grantsBy`, by this policy. From then on, only decisions that need grants wait for
-   * `grantsBy`. Does nothing if connections do not wait.
+   * Accepts before `setGrantPort`, by this policy. From then on, only decisions that need grants wait for
+   * `setGrantPort`. Does nothing if connections do not wait.
    */
   accept(image: InspectionImage): void {
     if (this.#begin === null) return;
@@ -116,8 +116,8 @@ export class LocalServicePlane {
     this.#plane.interceptor.useCa(ca);
   }
 
-  grantsBy(port: MessagePort): void {
-    this.#plane.evaluator.grantsBy(port);
+  setGrantPort(port: MessagePort): void {
+    this.#plane.evaluator.setGrantPort(port);
     this.#hits.sendBy(port);
     this.#begin?.();
   }

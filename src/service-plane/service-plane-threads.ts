@@ -49,8 +49,8 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
-  /** Whether the threads accept connections before `grantsBy`. */
-  /** The policy of `accept`, until `use` or `grantsBy`. */
+  /** Whether the threads accept connections before `setGrantPorts`. */
+  /** The policy of `accept`, until `use` or `setGrantPorts`. */
   #early: InspectionImage | null = null;
   #faults = NO_FAULTS;
 
@@ -141,7 +141,7 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use_ca', ca });
   }
 
-  grantsBy(ports: readonly MessagePort[]): void {
+  setGrantPorts(ports: readonly MessagePort[]): void {
     this.#early = null;
     for (const [index, port] of ports.entries()) {
       const thread = this.#threads[index];

@@ -15,8 +15,8 @@ export type ServicePlane = {
   begin(): void;
   /**
    * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
-   * was open before, and with `awaitsGrants`, connections wait in the sockets until `grantsBy` or `accept`,
-   * at most 30 seconds. Rejects if the address cannot be bound.
+   * was open before, and with `awaitsGrants`, connections wait in the sockets until `setGrantPorts` or
+   * `accept`, at most 30 seconds. Rejects if the address cannot be bound.
    */
   open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**
@@ -28,8 +28,8 @@ export type ServicePlane = {
   /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
   /**
-   * Sets the policy, and ends the wait of `open`: threads accept connections before `grantsBy`. A connection
-   * whose decision needs grants still waits for it, at most 30 seconds.
+   * Sets the policy, and ends the wait of `open`: threads accept connections before `setGrantPorts`. A
+   * connection whose decision needs grants still waits for it, at most 30 seconds.
    */
   accept(inspection: InspectionImage): void;
   /**
@@ -46,11 +46,11 @@ export type ServicePlane = {
    */
   useCa(ca: InterceptCa | null): void;
   /**
-   * The number of threads. `grantsBy` takes one `MessagePort` for each thread. The thread requests the grants
-   * of addresses over this port; see `Datapath.grantPort`.
+   * The number of threads. `setGrantPorts` takes one `MessagePort` for each thread. The thread requests the
+   * grants of addresses over this port; see `Datapath.grantPort`.
    */
   readonly threads: number;
-  grantsBy(ports: readonly MessagePort[]): void;
+  setGrantPorts(ports: readonly MessagePort[]): void;
   /**
    * Allows the service plane to offload decided connections to the datapath from now on; see
    * `Datapath.spliceOffload`.

@@ -30,7 +30,7 @@ function handle(message: ToPlaneThread): void {
       plane.useCa(message.ca);
       return;
     case 'grants_by':
-      plane.grantsBy(message.port);
+      plane.setGrantPort(message.port);
       return;
     case 'join_by':
       plane.spliceBy(message.point);

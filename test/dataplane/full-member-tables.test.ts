@@ -33,12 +33,12 @@ const change = (given: readonly (readonly [address: number, set: number])[], add
     sets: Uint32Array.from(given, ([, set]) => set),
     dropped: [],
   }) satisfies MembershipChange;
-/** Returns the number of the set of an address as the BPF programs read it. */
-const numberOf = (address: number): number => new MemberTable(words, RANDOM).numberOf(address);
+/** Returns the map index of the set of an address as the BPF programs read it. */
+const mapIndexAt = (address: number): number => new MemberTable(words, RANDOM).mapIndexAt(address);
 
-test('addresses without a number for their set get one when an address leaves another set', () => {
+test('addresses whose set has no entry get one when an address leaves another set', () => {
   const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
-  // The entry 0 of the map has no set, so the last two of these sets have no number.
+  // The entry 0 of the map has no set, so the last two of these sets have no entry.
   members.change(
     change(
       sets.map(({ number }) => [FIRST + number, number] as const),
@@ -47,21 +47,21 @@ test('addresses without a number for their set get one when an address leaves an
   );
   const late = FIRST + MEMBER_SETS;
   members.change(change([[FIRST, MEMBER_SETS]]));
-  expect([FIRST, late, late + 1].map(numberOf)).toEqual([CLOSED_SET, CLOSED_SET, CLOSED_SET]);
+  expect([FIRST, late, late + 1].map(mapIndexAt)).toEqual([CLOSED_SET, CLOSED_SET, CLOSED_SET]);
   const changed = members.change(change([[FIRST + 1, 0]]));
   expect([...changed].sort()).toEqual([FIRST, FIRST + 1, late]);
-  expect(numberOf(late)).toBe(numberOf(FIRST));
-  expect(numberOf(late)).not.toBe(CLOSED_SET);
-  expect(numberOf(late + 1)).toBe(CLOSED_SET);
+  expect(mapIndexAt(late)).toBe(mapIndexAt(FIRST));
+  expect(mapIndexAt(late)).not.toBe(CLOSED_SET);
+  expect(mapIndexAt(late + 1)).toBe(CLOSED_SET);
   members.change(
     change([
       [late + 1, 0],
       [FIRST + 2, 0],
     ]),
   );
-  expect(numberOf(late + 1)).toBe(0);
+  expect(mapIndexAt(late + 1)).toBe(0);
   members.change(change([[FIRST + 2, MEMBER_SETS + 1]]));
-  expect(numberOf(FIRST + 2)).not.toBe(CLOSED_SET);
+  expect(mapIndexAt(FIRST + 2)).not.toBe(CLOSED_SET);
 });
 
 test('a change costs the same with many refused addresses as with none', () => {
@@ -92,10 +92,10 @@ test('no address stays refused while a line near its home has room', () => {
     members.change(change(leaving.map((address) => [address, 0] as const)));
   }
   const read = new MemberTable(words, RANDOM);
-  const refused = crowd.filter((address) => !left.has(address) && read.numberOf(address) === 0);
+  const refused = crowd.filter((address) => !left.has(address) && read.mapIndexAt(address) === 0);
   expect(refused.length).toBe(members.refused);
   expect(refused.length).toBeGreaterThan(100_000);
-  expect([...left].filter((address) => read.numberOf(address) !== 0)).toEqual([]);
+  expect([...left].filter((address) => read.mapIndexAt(address) !== 0)).toEqual([]);
   const isFull = (line: number): boolean =>
     Array.from({ length: MEMBER_PLACES }, (_, at) => line * MEMBER_LINE.words + 2 + 2 * at).every(
       (at) => words[at + 1] !== 0,

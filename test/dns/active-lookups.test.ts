@@ -31,7 +31,7 @@ test('the lookups of random policies get the verdict of the reference evaluator,
     };
     const next = packetGenerator(random, judged, given.scope.closed);
     const source = next().source;
-    const asUnknown = { scope: index === null ? given.scope : closed, members: NO_MEMBERS };
+    const asUnknown = { resolution: index === null ? given.scope : closed, members: NO_MEMBERS };
     expect(active.decide(source, wireNameOf(NAMES[0] ?? ''))).toBe(wordOf(source, NAMES[0] ?? '', asUnknown));
     record.replace(given.list);
     for (let turn = 0; turn < 150; turn++) {
@@ -43,7 +43,9 @@ test('the lookups of random policies get the verdict of the reference evaluator,
       const set = record.setOf(tried);
       const isCompiled = index === null || set === undefined || index.has(tried, index.indexOf(set));
       counts[set === undefined ? 'unowned' : isCompiled ? 'owned' : 'closed'] += 1;
-      const membership = isCompiled ? { scope: given.scope, members: record } : { scope: closed, members: NO_MEMBERS };
+      const membership = isCompiled
+        ? { resolution: given.scope, members: record }
+        : { resolution: closed, members: NO_MEMBERS };
       const name = random.pick(NAMES);
       const about = { number, turn, tried, set };
       expect({ ...about, word: active.decide(tried, wireNameOf(name)) }).toEqual({

@@ -84,7 +84,7 @@ export async function startProxy(
   opened(async () => sockets.close('dns'));
   await proxy.open(sockets.open('dns', socketsOf(all)).descriptors, waitMs);
   const grantor = new FakeGrantReceiver();
-  proxy.grantBy(grantor.port);
+  proxy.setGrantPort(grantor.port);
   if (lookups !== null) proxy.resolver.use(lookups);
   const [at = { host: '', port: 0 }] = all.listen;
   const change = (settings: Partial<DnsOptions>): Promise<void> => {

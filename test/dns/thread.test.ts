@@ -47,7 +47,7 @@ async function heard(proxy: DnsProxy): Promise<void> {
 }
 
 describe('DNS proxy thread', () => {
-  test('answers by the current DNS rules, and requests grants through the MessagePort of `grantBy`', async () => {
+  test('answers by the current DNS rules, and requests grants through the MessagePort of `setGrantPort`', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
@@ -56,7 +56,7 @@ describe('DNS proxy thread', () => {
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
     expect((await proxy.stats()).refused).toEqual({ not_granted: 1 });
     const grantor = new FakeGrantReceiver();
-    proxy.grantBy(grantor.port);
+    proxy.setGrantPort(grantor.port);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
@@ -90,7 +90,7 @@ describe('DNS proxy thread', () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
     const first = new FakeGrantReceiver();
-    proxy.grantBy(first.port);
+    proxy.setGrantPort(first.port);
     await heard(proxy);
     proxy.use(DEADLY);
     await expect(proxy.stats()).rejects.toThrow(/undefined/);
@@ -99,7 +99,7 @@ describe('DNS proxy thread', () => {
     proxy.use(ONLY);
     await proxy.open();
     const grantor = new FakeGrantReceiver();
-    proxy.grantBy(grantor.port);
+    proxy.setGrantPort(grantor.port);
     await heard(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);

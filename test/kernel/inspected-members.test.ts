@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
-import type { MembershipChange, SelectorScope } from '#contracts/membership.js';
+import type { MembershipChange, SelectorResolution } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
@@ -43,7 +43,7 @@ function podsMayReachTheServer(): { readonly policy: Policy; readonly texts: rea
 
 const { policy, texts } = podsMayReachTheServer();
 const keys = policy.groups.flatMap(({ selectors }) => selectors.map(({ key }) => key));
-const scope: SelectorScope = { resolved: new Set(keys), closed: [], networks: new Map() };
+const scope: SelectorResolution = { resolved: new Set(keys), closed: [], networks: new Map() };
 const change = (set: number, ...hosts: readonly string[]): MembershipChange => ({
   added: [{ number: WEB, keys }],
   addresses: Uint32Array.from(hosts, address),

@@ -123,7 +123,7 @@ export class Sentinels {
     return counts;
   }
 
-  take(source: string, port: number, number: number): void {
+  received(source: string, port: number, number: number): void {
     const [address, allowedPort] = this.#allowed;
     if (source === address && port === allowedPort) this.#lost.delete(number);
     else this.passed.push(`${source} to ${port} during ${this.round}`);

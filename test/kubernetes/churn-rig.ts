@@ -103,7 +103,7 @@ export class ChurnRig {
       { client: client.name, server: server.name },
       [...PODS_AND_NODES, ALLOWED, DENIED, UNOWNED],
       [null, ...ALL_GROUPS].map(portOf),
-      (source, port, number) => sentinels.take(source, port, number),
+      (source, port, number) => sentinels.received(source, port, number),
     );
     const connections = await ChurnConnections.open({ client: client.name, server: server.name });
     const leave = enterNamespace(node.name);

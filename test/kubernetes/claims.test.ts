@@ -18,17 +18,17 @@ class Prod {
   readonly memberships = new Memberships();
 
   list(of: WatchScope, version: number, objects: readonly KubernetesObject[]): this {
-    this.memberships.objects('prod', of, { type: 'listed', objects, version });
+    this.memberships.receive('prod', of, { type: 'listed', objects, version });
     return this;
   }
 
   change(of: WatchScope, ...objects: readonly KubernetesObject[]): this {
-    for (const object of objects) this.memberships.objects('prod', of, { type: 'changed', object });
+    for (const object of objects) this.memberships.receive('prod', of, { type: 'changed', object });
     return this;
   }
 
   remove(of: WatchScope, uid: string, version: number): this {
-    this.memberships.objects('prod', of, { type: 'deleted', uid, version });
+    this.memberships.receive('prod', of, { type: 'deleted', uid, version });
     return this;
   }
 
@@ -178,7 +178,7 @@ describe('the owner of an address', () => {
       const random = new Random(seed);
       const cluster = new RandomCluster(random);
       const { memberships } = new Prod();
-      for (const of of scopes) memberships.objects('prod', of, cluster.list(of));
+      for (const of of scopes) memberships.receive('prod', of, cluster.list(of));
       const last = new Map<number, { readonly uid: string; readonly version: number }>();
       for (let change = 0; change < changes; change++) {
         const before = new Map(cluster.objects.map((object) => [object.uid, object]));
@@ -201,7 +201,7 @@ describe('the owner of an address', () => {
         for (let left = count; left > 0; left--) {
           const message = cluster.deliver(of);
           if (message === undefined) return;
-          memberships.objects('prod', of, message);
+          memberships.receive('prod', of, message);
         }
       }
     });

@@ -41,10 +41,10 @@ function sourcesOf({ source_groups: groups = [] }: PolicyConfig) {
   memberships.setSelectors(selectors.flat());
   for (const resource of ['namespaces', 'pods', 'nodes'] as const) {
     const objects = OBJECTS.filter((object) => object.resource === resource);
-    memberships.objects('prod', scope(resource), { type: 'listed', objects, version: 1 });
+    memberships.receive('prod', scope(resource), { type: 'listed', objects, version: 1 });
   }
-  memberships.take();
-  const { networks } = memberships.scope;
+  memberships.drainChanges();
+  const { networks } = memberships.resolution;
   return groups.map(({ id }, index) => {
     const keys = (selectors[index] ?? []).map(({ key }) => key);
     const addresses = keys.flatMap((key) => [...memberships.membersOf(key)]).map(formatAddress);

@@ -30,23 +30,23 @@ class Prod {
   /** Begins a feed whose first scopes go on: `kept` has the numbers of their feeds. */
   keep(feed: number, kept: readonly number[], ...scopes: readonly WatchScope[]): void {
     const going = kept.flatMap((of, index) => ({ scope: scopes[index] as WatchScope, of }));
-    this.#feeds.take({ type: 'begun', feed, cluster: this.cluster, scopes, kept: going });
+    this.#feeds.handle({ type: 'begun', feed, cluster: this.cluster, scopes, kept: going });
   }
 
   list(feed: number, scope: WatchScope, version: number, ...objects: readonly KubernetesObject[]): void {
-    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
+    this.#feeds.handle({ type: 'objects', feed, scope, message: { type: 'listed', objects, version } });
   }
 
   change(feed: number, scope: WatchScope, object: KubernetesObject): void {
-    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'changed', object } });
+    this.#feeds.handle({ type: 'objects', feed, scope, message: { type: 'changed', object } });
   }
 
   remove(feed: number, scope: WatchScope, uid: string, version: number): void {
-    this.#feeds.take({ type: 'objects', feed, scope, message: { type: 'deleted', uid, version } });
+    this.#feeds.handle({ type: 'objects', feed, scope, message: { type: 'deleted', uid, version } });
   }
 
   get members(): readonly string[] {
-    this.memberships.take();
+    this.memberships.drainChanges();
     return [...this.memberships.membersOf(podSelector({}).key)].map(formatAddress);
   }
 }
@@ -58,9 +58,9 @@ describe('a feed', () => {
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
     prod.change(1, PODS, at('c', '10.0.0.3', 6));
     prod.remove(1, PODS, 'a', 7);
-    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([[], 0]);
+    expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([[], 0]);
     prod.list(1, NAMESPACES, 8, namespace('shop'));
-    expect([prod.members, prod.memberships.scope.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
+    expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
   });
 
   test('keeps the objects of the scopes that it shares with the feed in effect', () => {

@@ -3,7 +3,7 @@ import { Subject } from 'rxjs';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
-import { nameOf, type Wanted } from '#kubernetes/watch-scopes.js';
+import { nameOf, type WantedObjects } from '#kubernetes/watch-scopes.js';
 import {
   type Asked,
   bookmark,
@@ -15,7 +15,7 @@ import {
 } from '#test/kubernetes/scripted-server.js';
 
 const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
-const NONE: Wanted = { pods: new Set(), nodes: false, namespaces: false, node: null };
+const NONE: WantedObjects = { pods: new Set(), nodes: false, namespaces: false, node: null };
 
 /** A server whose lists have one object with the name of the path. `refused`: the paths that it refuses. */
 async function start() {
@@ -33,7 +33,7 @@ async function start() {
   const keep = (value: unknown) => (value as ReturnType<typeof podOf>).metadata.uid;
   const subscription = watchIntegration(targets, () => keep, TIMES).subscribe((event) => events.push(event));
   onTestFinished(() => subscription.unsubscribe());
-  const target = (wanted: Partial<Wanted>, serverKey = 'a') =>
+  const target = (wanted: Partial<WantedObjects>, serverKey = 'a') =>
     targets.next({ server: server.api, serverKey, cluster: 'a', wanted: { ...NONE, ...wanted } });
   /** Feeds and their objects: `begun 2: nodes,pods of 1` for kept pods, and `1 listed pods`. */
   const feeds = () =>

@@ -18,17 +18,17 @@ function opened() {
   const messages = new MemberMessages({ memberships, objects, integrationOf }, (message) => sent.push(message));
   const change = (address: string): void => {
     const object = pod(address, { addresses: [ip(address)], version: 2 });
-    memberships.objects('prod', scope('pods'), { type: 'changed', object });
+    memberships.receive('prod', scope('pods'), { type: 'changed', object });
   };
   memberships.setSelectors([podSelector({})]);
-  memberships.objects('prod', scope('pods'), { type: 'listed', objects: [], version: 1 });
+  memberships.receive('prod', scope('pods'), { type: 'listed', objects: [], version: 1 });
   messages.open();
   return { memberships, messages, sent, change };
 }
 
 test('one message has the changes that a read of a watch gives one after the other', async () => {
   const { messages, sent, change } = opened();
-  messages.taken();
+  messages.acknowledge();
   // The first message was sent long ago, so that the next one does not wait.
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 1_000);
   for (const address of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) {
@@ -43,12 +43,12 @@ test('the code after `flushed` runs before further changes are told', async () =
   const { memberships, messages, sent, change } = opened();
   const first = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.1');
-  messages.taken();
+  messages.acknowledge();
   const second = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.2');
-  messages.taken();
+  messages.acknowledge();
   expect(await first).toBe(1);
-  messages.taken();
+  messages.acknowledge();
   expect(await second).toBe(0);
   expect(sent.map(({ owners }) => owners.length)).toEqual([0, 1, 1]);
 });

@@ -15,7 +15,7 @@ class Consumer {
   readonly #sets = new Map<number, SelectorSet>([[CLOSED_MEMBER.number, CLOSED]]);
   readonly #dropped = new Set<number>();
 
-  take(changes: readonly MembershipChange[]): void {
+  apply(changes: readonly MembershipChange[]): void {
     const less: boolean[] = [];
     for (const [index, change] of changes.entries()) {
       for (const set of change.added) this.#add(set);
@@ -97,14 +97,14 @@ function runSteps(random: Random, steps: number): number {
       const isNew = !cluster.isWatched(of) || random.chance(0.05);
       const message = isNew ? cluster.list(of) : cluster.deliver(of);
       if (message !== undefined) {
-        memberships.objects(name, of, message);
+        memberships.receive(name, of, message);
         model.tell(name, of, message);
         messages++;
       }
     } else if (choice < 93) cluster.cut(of);
     else if (choice < 95) {
       cluster.cut(of);
-      memberships.ended(name, of);
+      memberships.endScope(name, of);
       model.tell(name, of, 'ended');
     } else if (choice < 96) cluster.restore();
     else if (choice < 97 && random.chance(0.3)) {
@@ -116,7 +116,7 @@ function runSteps(random: Random, steps: number): number {
       memberships.setSelectors(model.selectors);
     }
     if (random.chance(0.4)) continue;
-    consumer.take(memberships.take());
+    consumer.apply(memberships.drainChanges());
     const expected = sorted(model.members());
     expect(keysOf(consumer.members)).toEqual(expected);
     const list = memberships.list();

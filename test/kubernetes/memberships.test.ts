@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
@@ -31,7 +31,7 @@ function list(
   integration = 'prod',
 ): void {
   const version = Math.max(1, ...objects.map((object) => object.version));
-  memberships.objects(integration, of, { type: 'listed', objects, version });
+  memberships.receive(integration, of, { type: 'listed', objects, version });
 }
 
 function network(text: string) {
@@ -40,20 +40,20 @@ function network(text: string) {
   return parsed.prefix;
 }
 
-const shown = ({ resolved, closed, networks }: SelectorScope) => ({
+const shown = ({ resolved, closed, networks }: SelectorResolution) => ({
   resolved: [...resolved],
   closed: closed.map(formatPrefix),
   networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
 });
-/** The scope after all changes. */
-const scopeNow = (memberships: Memberships) => {
-  memberships.take();
-  return memberships.scope;
+/** The selector resolution after all changes. */
+const resolutionNow = (memberships: Memberships) => {
+  memberships.drainChanges();
+  return memberships.resolution;
 };
 const CLOSED = ['closed'];
 /** Changes as plain values: for each address its keys, or null. */
 const plain = (memberships: Memberships) => {
-  const changes = memberships.take();
+  const changes = memberships.drainChanges();
   const sets = new Map(memberships.list().added.map((set) => [set.number, set.keys]));
   sets.set(CLOSED_MEMBER.number, CLOSED);
   return changes.map(({ addresses, sets: numbers }) =>
@@ -73,25 +73,25 @@ describe('changes of members', () => {
       ],
     ]);
     const b = pod('b', { addresses: [Y], labels, version: 2 });
-    memberships.objects('prod', PODS, { type: 'changed', object: b });
-    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 3 });
+    memberships.receive('prod', PODS, { type: 'changed', object: b });
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 3 });
     expect(plain(memberships)).toEqual([[[X, null]], [[Y, [web.key]]]]);
-    expect(memberships.take()).toEqual([]);
+    expect(memberships.drainChanges()).toEqual([]);
   });
 
   test('leave out an address that has its set again', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
-    memberships.take();
-    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
-    memberships.objects('prod', PODS, { type: 'changed', object: pod('b', { addresses: [X], version: 3 }) });
-    expect([memberships.waiting, memberships.take()]).toEqual([1, []]);
+    memberships.drainChanges();
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.receive('prod', PODS, { type: 'changed', object: pod('b', { addresses: [X], version: 3 }) });
+    expect([memberships.waiting, memberships.drainChanges()]).toEqual([1, []]);
   });
 
   test('come from the selectors that policies name now', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
-    memberships.take();
+    memberships.drainChanges();
     memberships.setSelectors([web, all]);
     expect(plain(memberships)).toEqual([[[X, [all.key, web.key].sort()]]]);
     memberships.setSelectors([all]);
@@ -103,11 +103,11 @@ describe('changes of members', () => {
     const memberships = start([blue]);
     list(memberships, NAMESPACES, [namespace('shop'), namespace('bank')]);
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y], namespace: 'bank' })]);
-    memberships.take();
+    memberships.drainChanges();
     const object = namespace('shop', { team: 'blue' }, 2);
-    memberships.objects('prod', NAMESPACES, { type: 'changed', object });
+    memberships.receive('prod', NAMESPACES, { type: 'changed', object });
     expect(plain(memberships)).toEqual([[[X, [blue.key]]]]);
-    memberships.objects('prod', NAMESPACES, { type: 'deleted', uid: object.uid, version: 3 });
+    memberships.receive('prod', NAMESPACES, { type: 'deleted', uid: object.uid, version: 3 });
     expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
   });
 
@@ -125,7 +125,7 @@ describe('changes of members', () => {
     list(memberships, NAMESPACES, [namespace('bank')]);
     expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
     expect(memberships.list().sets).toContain(CLOSED_MEMBER.number);
-    memberships.objects('prod', NAMESPACES, { type: 'changed', object: namespace('shop', { team: 'blue' }, 2) });
+    memberships.receive('prod', NAMESPACES, { type: 'changed', object: namespace('shop', { team: 'blue' }, 2) });
     expect(plain(memberships)).toEqual([[[X, [all.key, blue.key].sort()]]]);
   });
 
@@ -144,7 +144,7 @@ describe('changes of members', () => {
     ]);
     const first = { code: 'objects_undecided', integration: 'prod', count: 2, first: 'shop/a' };
     expect(memberships.warnings('prod')).toContainEqual(first);
-    memberships.objects('prod', PODS, { type: 'changed', object: pod('a', { addresses: [X], version: 2 }) });
+    memberships.receive('prod', PODS, { type: 'changed', object: pod('a', { addresses: [X], version: 2 }) });
     expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
 
@@ -169,11 +169,11 @@ describe('changes of members', () => {
     const memberships = start([all]);
     const shop = scope('pods', 'shop');
     list(memberships, shop, [pod('a', { addresses: [X] })]);
-    memberships.take();
+    memberships.drainChanges();
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y], namespace: 'bank' })]);
-    memberships.ended('prod', shop);
+    memberships.endScope('prod', shop);
     expect(plain(memberships)).toEqual([[[Y, [all.key]]]]);
-    memberships.ended('prod', PODS);
+    memberships.endScope('prod', PODS);
     expect(plain(memberships)[0]).toHaveLength(2);
   });
 });
@@ -183,8 +183,8 @@ describe('the numbers of sets', () => {
   const SELECTORS = Array.from({ length: 10 }, (_, index) => labelled(index));
   const change = (memberships: Memberships, index: number, version: number) => {
     const object = pod('a', { addresses: [X], labels: { app: `app-${index}` }, version });
-    memberships.objects('prod', PODS, { type: 'changed', object });
-    return memberships.take();
+    memberships.receive('prod', PODS, { type: 'changed', object });
+    return memberships.drainChanges();
   };
 
   test('have no last address if the named selectors have changed since then', () => {
@@ -196,20 +196,20 @@ describe('the numbers of sets', () => {
       pod('b', { addresses: [Y], labels: { app: 'app-1' } }),
     ];
     list(memberships, PODS, pods);
-    memberships.take();
+    memberships.drainChanges();
     // The set of `Y` is replaced by another one with the new selector.
     memberships.setSelectors(both);
-    memberships.take();
+    memberships.drainChanges();
     expect(memberships.former().addresses).toHaveLength(0);
-    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
-    memberships.take();
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.drainChanges();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
     memberships.setSelectors(both);
-    memberships.take();
+    memberships.drainChanges();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
     // A pod of the unused set may have the selector that is new now.
     memberships.setSelectors([...both, all]);
-    memberships.take();
+    memberships.drainChanges();
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
@@ -217,15 +217,15 @@ describe('the numbers of sets', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
-    memberships.take();
+    memberships.drainChanges();
     const set = memberships.setOf(X)?.number;
     expect(memberships.former().addresses).toHaveLength(0);
-    memberships.objects('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
-    memberships.take();
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    memberships.drainChanges();
     expect(memberships.former()).toEqual({ addresses: Uint32Array.of(X), sets: Uint32Array.of(set ?? 0) });
     const again = pod('c', { addresses: [X], labels, version: 3 });
-    memberships.objects('prod', PODS, { type: 'changed', object: again });
-    memberships.take();
+    memberships.receive('prod', PODS, { type: 'changed', object: again });
+    memberships.drainChanges();
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
@@ -250,7 +250,7 @@ describe('the numbers of sets', () => {
   });
 });
 
-describe('the scope of selectors', () => {
+describe('the selector resolution', () => {
   const shop = scope('pods', 'shop');
 
   test('resolves a selector when all objects on which it depends are listed', () => {
@@ -258,12 +258,12 @@ describe('the scope of selectors', () => {
     const blue = podSelector({ namespace_selector: {} });
     const nodes = nodeSelector({});
     const memberships = start([all, inShop, blue, nodes]);
-    const resolved = () => shown(scopeNow(memberships)).resolved;
+    const resolved = () => shown(resolutionNow(memberships)).resolved;
     expect(resolved()).toEqual([]);
     list(memberships, shop, []);
     expect(resolved()).toEqual([inShop.key]);
     list(memberships, PODS, []);
-    memberships.ended('prod', shop);
+    memberships.endScope('prod', shop);
     expect(resolved()).toEqual([all.key, inShop.key]);
     list(memberships, NAMESPACES, []);
     expect(resolved()).toEqual([all.key, inShop.key, blue.key]);
@@ -273,25 +273,25 @@ describe('the scope of selectors', () => {
     expect(resolved()).toEqual([]);
   });
 
-  test('resolves no selector before `take` has told its members', () => {
+  test('resolves no selector before `drainChanges` has returned its members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
-    expect([memberships.scope.resolved.size, memberships.setOf(X), memberships.knows([web])]).toEqual([
+    expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.areResolvable([web])]).toEqual([
       0,
       undefined,
       true,
     ]);
-    memberships.take();
-    expect([[...memberships.scope.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
+    memberships.drainChanges();
+    expect([[...memberships.resolution.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
   });
 
   test('resolves no selector of pod networks while a node is undecided', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, [node('n', { undecided: true })]);
-    expect([...scopeNow(memberships).resolved]).toEqual([nodeSelector({}).key]);
-    memberships.objects('prod', NODES, { type: 'changed', object: node('n', { version: 2 }) });
-    expect(scopeNow(memberships).resolved.size).toBe(2);
+    expect([...resolutionNow(memberships).resolved]).toEqual([nodeSelector({}).key]);
+    memberships.receive('prod', NODES, { type: 'changed', object: node('n', { version: 2 }) });
+    expect(resolutionNow(memberships).resolved.size).toBe(2);
   });
 
   const nodes = [
@@ -301,53 +301,53 @@ describe('the scope of selectors', () => {
 
   test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
     const memberships = start([web]);
-    const closed = () => shown(scopeNow(memberships)).closed;
+    const closed = () => shown(resolutionNow(memberships)).closed;
     list(memberships, NODES, nodes);
     list(memberships, shop, []);
     expect(closed()).toEqual([]);
     list(memberships, PODS, []);
     expect(closed()).toEqual(['10.0.0.0/24', '10.1.0.0/24']);
-    memberships.objects('prod', NODES, { type: 'deleted', uid: 'n2', version: 2 });
+    memberships.receive('prod', NODES, { type: 'deleted', uid: 'n2', version: 2 });
     expect(closed()).toEqual(['10.1.0.0/24']);
   });
 
   test('closes the configured networks in place of those of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
-    expect(shown(scopeNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
     list(memberships, PODS, []);
-    expect(shown(scopeNow(memberships)).closed).toEqual(['10.0.0.0/8']);
+    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.0.0.0/8']);
     list(memberships, scope('pods', 'shop'), [], 'test');
-    expect(shown(scopeNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
   });
 
   test('closes the networks of one node if only its pods are listed', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
-    expect(shown(scopeNow(memberships)).closed).toEqual(['10.1.0.0/24']);
+    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.1.0.0/24']);
   });
 
   test('has the pod networks that a selector of nodes asks for', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, nodes);
-    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
+    expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.1.0.0/24']]]);
     const object = node('n2', { podNetworks: [network('10.0.0.0/24')], labels: { pool: 'a' }, version: 2 });
-    memberships.objects('prod', NODES, { type: 'changed', object });
-    expect(shown(scopeNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
+    memberships.receive('prod', NODES, { type: 'changed', object });
+    expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
   });
 
   test('is the same object as long as its contents are the same', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, PODS, []);
-    const before = scopeNow(memberships);
+    const before = resolutionNow(memberships);
     const object = node('n3', { podNetworks: [network('10.1.0.128/25')], version: 2 });
-    memberships.objects('prod', NODES, { type: 'changed', object });
+    memberships.receive('prod', NODES, { type: 'changed', object });
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.setSelectors([web]);
-    expect(scopeNow(memberships)).toBe(before);
+    expect(resolutionNow(memberships)).toBe(before);
   });
 });
 
@@ -358,7 +358,7 @@ describe('lookups', () => {
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
     list(memberships, NODES, [node('n', { internal: [ip('192.0.2.1')], external: [ip('198.51.100.1')] })]);
-    memberships.take();
+    memberships.drainChanges();
     expect([...memberships.membersOf(web.key)]).toEqual([X]);
     expect([...memberships.membersOf(nodes.key)]).toEqual([ip('198.51.100.1')]);
     expect(memberships.counts()).toEqual(
@@ -376,18 +376,18 @@ describe('lookups', () => {
     const memberships = start([web]);
     const fields = { addresses: [X], labels: { app: 'web' }, hostNetwork: true };
     list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
-    memberships.take();
+    memberships.drainChanges();
     const skipped = { code: 'host_network_skipped', integration: 'prod', key: web.key, count: 2, first: 'shop/a' };
     expect(memberships.warnings('prod')).toEqual([skipped, { code: 'pods_not_closed', integration: 'prod' }]);
     list(memberships, NODES, [node('n', { podNetworks: [network('10.1.0.0/24')] })]);
-    memberships.take();
+    memberships.drainChanges();
     expect(memberships.warnings('prod')).toEqual([skipped]);
   });
 
   test('leave out objects beyond the bound, and warn', () => {
     const memberships = start([all], { maxObjects: 1, podNetworks: [network('10.1.0.0/24')] });
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);
-    memberships.take();
+    memberships.drainChanges();
     expect([memberships.setOf(X)?.keys, memberships.setOf(Y)]).toEqual([[all.key], undefined]);
     expect(memberships.warnings('prod')).toEqual([{ code: 'objects_skipped', integration: 'prod', count: 1 }]);
   });
@@ -413,19 +413,19 @@ test('a million changes leave no memory behind', () => {
       version++;
       if (live.length > 500) {
         const uid = live.splice(random.below(live.length), 1)[0] ?? '';
-        memberships.objects('prod', PODS, { type: 'deleted', uid, version });
+        memberships.receive('prod', PODS, { type: 'deleted', uid, version });
       } else {
         const { labels } = random.pick(labelled);
         const object = { ...base, uid: `pod-${version}`, labels, addresses: [random.word()], version };
         live.push(object.uid);
-        memberships.objects('prod', PODS, { type: 'changed', object });
+        memberships.receive('prod', PODS, { type: 'changed', object });
       }
       if (change % 50 > 0) continue;
-      memberships.take();
-      memberships.owners.take();
+      memberships.drainChanges();
+      memberships.owners.drainChanges();
     }
-    memberships.take();
-    memberships.owners.take();
+    memberships.drainChanges();
+    memberships.owners.drainChanges();
     collectGarbage();
     return process.memoryUsage().heapUsed;
   };

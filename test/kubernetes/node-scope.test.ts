@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Memberships } from '#kubernetes/memberships.js';
-import { wantedOf } from '#kubernetes/wanted.js';
+import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
 import { node, nodeSelector, podSelector, scope } from './sample.js';
 import { Cluster, ends, Node, OPTIONS, web } from './thread-node.js';
 
@@ -11,9 +11,9 @@ afterEach(async () => {
 describe('with the pods of one node only', () => {
   test('the nodes are watched too, also if the networks of pods are configured', () => {
     const options = { node: 'n1', closes: true, hasPodNetworks: true };
-    expect(wantedOf([web], options)).toMatchObject({ nodes: true });
-    expect(wantedOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
-    expect(wantedOf([], options)).toMatchObject({ nodes: false });
+    expect(wantedObjectsOf([web], options)).toMatchObject({ nodes: true });
+    expect(wantedObjectsOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
+    expect(wantedObjectsOf([], options)).toMatchObject({ nodes: false });
   });
 
   test.each([
@@ -24,12 +24,12 @@ describe('with the pods of one node only', () => {
     const nodes = nodeSelector({});
     memberships.setSelectors([selector, nodes]);
     const resolved = () => {
-      memberships.take();
-      expect(memberships.knows([selector])).toBe(memberships.scope.resolved.has(selector.key));
-      return [...memberships.scope.resolved];
+      memberships.drainChanges();
+      expect(memberships.areResolvable([selector])).toBe(memberships.resolution.resolved.has(selector.key));
+      return [...memberships.resolution.resolved];
     };
-    const receive = (...message: Parameters<Memberships['objects']> extends [string, ...infer Rest] ? Rest : never) =>
-      memberships.objects('prod', ...message);
+    const receive = (...message: Parameters<Memberships['receive']> extends [string, ...infer Rest] ? Rest : never) =>
+      memberships.receive('prod', ...message);
     receive(scope('pods', namespace, 'n1'), { type: 'listed', objects: [], version: 1 });
     expect(resolved()).toEqual([]);
     expect(memberships.warnings('prod').map(({ code }) => code)).not.toContain('node_unknown');

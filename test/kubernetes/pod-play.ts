@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { ApiServer } from '#kubernetes/api-client.js';
+import type { ApiServer } from '#kubernetes/api-session.js';
 import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
 import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { LabelSelectorConfig, PodSelectorConfig } from '#contracts/policy-document.js';
 import { SelectorIndex } from '#kubernetes/selector-index.js';
 import { isSelected, parseSelector } from '#kubernetes/selectors.js';
-import { wantedOf } from '#kubernetes/wanted.js';
+import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
 import { selectorOf } from '#policy/model/selector.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector } from './random-cluster.js';
@@ -104,30 +104,30 @@ describe('selectorOf', () => {
   });
 });
 
-describe('wantedOf', () => {
+describe('wantedObjectsOf', () => {
   const options = { node: null, closes: true, hasPodNetworks: false };
   const shop = podSelector({ namespace: 'shop' });
 
   test('names all pods and the nodes if new pods are closed', () => {
     const all = { pods: 'all', nodes: true, namespaces: false, node: null };
-    expect(wantedOf([shop], options)).toEqual(all);
-    expect(wantedOf([shop], { ...options, hasPodNetworks: true })).toEqual({ ...all, nodes: false });
-    expect(wantedOf([shop], { ...options, node: 'node-1' })).toEqual({ ...all, node: 'node-1' });
+    expect(wantedObjectsOf([shop], options)).toEqual(all);
+    expect(wantedObjectsOf([shop], { ...options, hasPodNetworks: true })).toEqual({ ...all, nodes: false });
+    expect(wantedObjectsOf([shop], { ...options, node: 'node-1' })).toEqual({ ...all, node: 'node-1' });
   });
 
   test('names only the namespaces of selectors if new pods are not closed', () => {
     const some = { ...options, closes: false };
     const bank = podSelector({ namespace: 'bank', service_account: 'robot' });
     const two = { pods: new Set(['shop', 'bank']), nodes: false, namespaces: false, node: null };
-    expect(wantedOf([shop, bank], some)).toEqual(two);
-    expect(wantedOf([shop, podSelector({})], some)).toEqual({ ...two, pods: 'all' });
+    expect(wantedObjectsOf([shop, bank], some)).toEqual(two);
+    expect(wantedObjectsOf([shop, podSelector({})], some)).toEqual({ ...two, pods: 'all' });
     const labelled = podSelector({ namespace_selector: { match_labels: { team: 'blue' } } });
-    expect(wantedOf([labelled], some)).toEqual({ ...two, pods: 'all', namespaces: true });
+    expect(wantedObjectsOf([labelled], some)).toEqual({ ...two, pods: 'all', namespaces: true });
   });
 
   test('names the nodes, and no pods, for a selector of nodes', () => {
     const expected = { pods: new Set(), nodes: true, namespaces: false, node: null };
-    expect(wantedOf([nodeSelector({})], options)).toEqual(expected);
-    expect(wantedOf([], options)).toEqual({ ...expected, nodes: false });
+    expect(wantedObjectsOf([nodeSelector({})], options)).toEqual(expected);
+    expect(wantedObjectsOf([], options)).toEqual({ ...expected, nodes: false });
   });
 });

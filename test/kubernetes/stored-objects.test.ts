@@ -21,8 +21,8 @@ class Stored {
 
   /** Writes the changes to the store. */
   flush(): void {
-    this.memberships.take();
-    const { objects, complete } = this.changes.take((name) => ({
+    this.memberships.drainChanges();
+    const { objects, complete } = this.changes.drain((name) => ({
       cluster: this.memberships.objectsOf(name) === undefined ? undefined : 'cluster',
       objects: this.memberships.objectsOf(name),
     }));
@@ -33,7 +33,7 @@ class Stored {
   }
 }
 
-/** Returns the members and the scope of a process that begins with a store. */
+/** Returns the members and the selector resolution of a process that begins with a store. */
 function restored(store: ReadonlyMap<string, string>, selectors: readonly Selector[]) {
   const records = new StoredRecords();
   records.add([...store].map(([key, value]): StoredObject => ({ key, value })));
@@ -43,14 +43,14 @@ function restored(store: ReadonlyMap<string, string>, selectors: readonly Select
     const found = records.objectsOf(name);
     if (found !== undefined) memberships.restore(name, found.objects, found.scopes);
   }
-  memberships.take();
+  memberships.drainChanges();
   return plain(memberships);
 }
 
 function plain(memberships: Memberships) {
   const { added, addresses, sets } = memberships.list();
   const keys = new Map(added.map((set) => [set.number, set.keys]));
-  const { resolved, closed, networks } = memberships.scope;
+  const { resolved, closed, networks } = memberships.resolution;
   return {
     members: [...addresses]
       .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'closed', memberships.owners.get(address)] as const)
@@ -62,7 +62,7 @@ function plain(memberships: Memberships) {
 }
 
 describe('stored objects', () => {
-  test('give a later process the same members, owners and scope after random messages', () => {
+  test('give a later process the same members, owners and resolution after random messages', () => {
     let members = 0;
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       const random = new Random(seed);
@@ -79,11 +79,11 @@ describe('stored objects', () => {
         else if (choice < 90) {
           const isNew = !cluster.isWatched(of) || random.chance(0.05);
           const message = isNew ? cluster.list(of) : cluster.deliver(of);
-          if (message !== undefined) stored.memberships.objects(name, of, message);
+          if (message !== undefined) stored.memberships.receive(name, of, message);
         } else if (choice < 94) cluster.cut(of);
         else if (choice < 96) {
           cluster.cut(of);
-          stored.memberships.ended(name, of);
+          stored.memberships.endScope(name, of);
         } else if (choice < 97) cluster.restore();
         else if (choice < 98) {
           for (const each of SCOPES) cluster.cut(each);
@@ -101,7 +101,7 @@ describe('stored objects', () => {
     expect(members).toBeGreaterThan(5_000);
   }, 120_000);
 
-  test('of another format, or that are no JSON, are not taken', () => {
+  test('of another format, or that are no JSON, are not restored', () => {
     const records = (value: string) => {
       const stored = new StoredRecords();
       stored.add([{ key: 'prod/complete', value }]);
@@ -114,7 +114,7 @@ describe('stored objects', () => {
     expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
   });
 
-  test('of another shape are not taken, nor any other object of their integration', () => {
+  test('of another shape are not restored, nor any other object of their integration', () => {
     const owned = [[1, 2, 3]];
     const good = [
       { object: pod('a', { labels: { app: 'web' }, undecided: true }), owned },

@@ -8,7 +8,7 @@ import type {
   StoredObject,
   WatchedIntegration,
 } from '#contracts/kubernetes-source.js';
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
@@ -116,7 +116,7 @@ export class Node {
   readonly record = new MemberRecord();
   readonly owners = new Map<number, OwnerName>();
   readonly store: Map<string, string>;
-  scope: SelectorScope | undefined;
+  scope: SelectorResolution | undefined;
   readonly source: KubernetesSource;
   /** Resolves before the listener takes a message. */
   gate: Promise<void> = Promise.resolve();
@@ -135,7 +135,7 @@ export class Node {
     this.source.setIntegrations(integrations);
     if (selectors !== null) this.source.setSelectors(selectors);
     const listener: KubernetesListener = {
-      members: (message) => this.#take(message),
+      members: (message) => this.#apply(message),
       reflector: (change) => this.reflectors.push(change),
       failed: (reason) => this.failures.push(reason),
     };
@@ -165,7 +165,7 @@ export class Node {
     return this.reflectors.findLast((change) => change.name === name)?.phase;
   }
 
-  async #take(message: MembersMessage): Promise<void> {
+  async #apply(message: MembersMessage): Promise<void> {
     this.messages.push(message);
     await this.gate;
     if (message.replaces !== null) {

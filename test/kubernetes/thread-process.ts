@@ -60,7 +60,7 @@ delays.enable();
 const began = performance.now();
 const busy = performance.eventLoopUtilization();
 const isStored = new Promise<void>((resolve, reject) => {
-  const take = ({ key, value }: StoredObject): void => {
+  const keep = ({ key, value }: StoredObject): void => {
     if (value === null) store.delete(key);
     else store.set(key, value);
     if (key === 'prod/complete' && value !== null) resolve();
@@ -77,7 +77,7 @@ const isStored = new Promise<void>((resolve, reject) => {
           record.change(change);
           for (const address of change.addresses) changes.push([address, at]);
         }
-        stored.forEach(take);
+        stored.forEach(keep);
       },
       reflector: () => {},
       failed: (reason) => reject(new Error(reason)),

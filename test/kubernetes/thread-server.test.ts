@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { ApiServer } from '#kubernetes/api-client.js';
+import type { ApiServer } from '#kubernetes/api-session.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 import { AGREE_MS, FAULTS, PLAY_TIMES, type PodWatch, playPods, type SeenPod } from '#test/kubernetes/pod-play.js';
 import { Random, seedOf } from '#test/seed.js';

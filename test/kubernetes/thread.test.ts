@@ -218,7 +218,7 @@ describe('the Kubernetes thread', () => {
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
     await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
-    // A message that the listener does not take ends the thread.
+    // A message that the listener rejects ends the thread.
     node.gate = Promise.reject(new Error('the disk is full'));
     node.gate.catch(() => {});
     cluster.put('b', '10.0.0.2', 'web');

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { fieldSelectorOf, nameOf, pathOf, scopesOf, type Wanted } from '#kubernetes/watch-scopes.js';
+import { fieldSelectorOf, nameOf, pathOf, type WantedObjects, watchScopesOf } from '#kubernetes/watch-scopes.js';
 
-const wanted = (more: Partial<Wanted>): Wanted => ({
+const wanted = (more: Partial<WantedObjects>): WantedObjects => ({
   ...{ pods: new Set<string>(), nodes: false, namespaces: false, node: null },
   ...more,
 });
 const namespaces = (count: number) => new Set(Array.from({ length: count }, (_, index) => `ns${index}`));
-const namesOf = (more: Partial<Wanted>) => scopesOf(wanted(more)).map(nameOf);
+const namesOf = (more: Partial<WantedObjects>) => watchScopesOf(wanted(more)).map(nameOf);
 
 describe('scopes of an integration', () => {
   it('are empty if no selector names it', () => {
-    expect(scopesOf(wanted({}))).toEqual([]);
+    expect(watchScopesOf(wanted({}))).toEqual([]);
   });
 
   it('are the named namespaces, at most eight, and else all pods', () => {
@@ -21,7 +21,7 @@ describe('scopes of an integration', () => {
   });
 
   it('hold only the pods of one node, but all nodes and namespaces, with the scope of a node', () => {
-    const scopes = scopesOf(wanted({ pods: 'all', nodes: true, namespaces: true, node: 'n1' }));
+    const scopes = watchScopesOf(wanted({ pods: 'all', nodes: true, namespaces: true, node: 'n1' }));
     expect(scopes.map(nameOf)).toEqual(['pods on n1', 'nodes', 'namespaces']);
     expect(scopes.map(fieldSelectorOf)).toEqual([
       'status.phase!=Succeeded,status.phase!=Failed,spec.nodeName=n1',
@@ -31,7 +31,7 @@ describe('scopes of an integration', () => {
   });
 
   it('have the paths of the core API', () => {
-    const scopes = scopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
+    const scopes = watchScopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
     expect(scopes.map(pathOf)).toEqual([
       '/api/v1/namespaces/..%2Fx/pods',
       '/api/v1/namespaces/shop/pods',

@@ -330,7 +330,7 @@ describe('a policy with an intercept rule', () => {
       changeMembers: async () => {},
       replaceMembers: async () => {},
       useCa: () => {},
-      grantsBy: () => {},
+      setGrantPorts: () => {},
       spliceBy: () => {},
       stats: () => Promise.reject(new Error('not asked')),
       watch: () => () => {},

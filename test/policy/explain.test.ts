@@ -449,14 +449,14 @@ describe('`explain`', () => {
       sets: Uint32Array.of(1),
       dropped: [],
     });
-    const scope = { ...NO_SELECTORS, resolved: new Set([web.key, batch.key]) };
+    const resolution = { ...NO_SELECTORS, resolved: new Set([web.key, batch.key]) };
     const own = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name }) as const;
     const asked = packet();
     const owners = [
       { address: source, owner: own('web') },
       { address: asked.destination, owner: own('api') },
     ];
-    const explained = explain(given, { packet: asked, owners }, { membership: { scope, members } });
+    const explained = explain(given, { packet: asked, owners }, { membership: { resolution, members } });
     expect(explained).toMatchObject({
       owners: { source: own('web'), destination: own('api') },
       source_group: 'pods',
@@ -468,16 +468,18 @@ describe('`explain`', () => {
       'destination 192.0.2.1 (pod shop/api of prod) is not among its destinations',
     ]);
     const lookup = { source, query: 'api.example.com', owners };
-    expect(explain(given, lookup, { membership: { scope, members } })).toMatchObject({
+    expect(explain(given, lookup, { membership: { resolution, members } })).toMatchObject({
       owners: { source: own('web'), destination: null },
       selected_by: web.source,
     });
-    const nets = { ...scope, networks: new Map([[batch.key, [{ address: address('10.0.0.0'), length: 24 }]]]) };
-    expect(explain(given, { packet: asked }, { membership: { scope: nets, members } }).selected_by).toEqual(
+    const nets = { ...resolution, networks: new Map([[batch.key, [{ address: address('10.0.0.0'), length: 24 }]]]) };
+    expect(explain(given, { packet: asked }, { membership: { resolution: nets, members } }).selected_by).toEqual(
       batch.source,
     );
     const unresolved = { ...nets, resolved: new Set<string>() };
-    expect(explain(given, { packet: asked }, { membership: { scope: unresolved, members } }).selected_by).toBeNull();
+    expect(
+      explain(given, { packet: asked }, { membership: { resolution: unresolved, members } }).selected_by,
+    ).toBeNull();
   });
 
   test('returns 1,000 steps of an evaluation of 5,001 steps, with the last step at the end, and the number of omitted steps', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { EMPTY_SET } from '#contracts/member-tables.js';
-import { CLOSED_MEMBER, type ListedMembership, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type ListedMembership, NO_MEMBERS, type SelectorResolution } from '#contracts/membership.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import { verdictWord } from '#contracts/verdict-word.js';
@@ -78,12 +78,12 @@ describe('a policy compiled for a scope and members', () => {
   test('gives a source whose set is not compiled each deny rule of a group with selectors, and none of its allow rules', () => {
     cases(200, ({ policy: made, given, program }, random) => {
       if (program.members === null) return;
-      const scope: SelectorScope = { ...given.scope, closed: EVERY_NETWORK };
+      const resolution: SelectorResolution = { ...given.scope, closed: EVERY_NETWORK };
       const next = packetGenerator(random, made);
       const grants = generateGrants(random.word());
       for (let count = 0; count < 100; count++) {
         const tried = next();
-        const { rank, verdict, audited } = evaluate(made, tried, grants, { scope, members: NO_MEMBERS });
+        const { rank, verdict, audited } = evaluate(made, tried, grants, { resolution, members: NO_MEMBERS });
         const names = grantedNames(program, tried.destination, grants);
         expect(classify(program, tried, names, 0)).toBe(verdictWord(rank, verdict, audited));
         expect(classify(program, tried, names, 4_000)).toBe(verdictWord(rank, verdict, audited));
@@ -164,7 +164,7 @@ describe('`MemberRecord`', () => {
 describe('`explain` with members', () => {
   const pods = group([], [rule({ id: 'web' })], { id: 'pods', selectors: [selector('web')] });
   const set = { number: 1, keys: [selector('web').key] };
-  const scope = {
+  const resolution = {
     resolved: new Set(set.keys),
     closed: [{ address: address('10.0.0.0'), length: 24 }],
     networks: new Map(),
@@ -172,7 +172,7 @@ describe('`explain` with members', () => {
 
   test('names the rule of the group whose selector selects the source', () => {
     const members = { setOf: (source: number) => (source === address('10.0.0.1') ? set : undefined) };
-    const options = { membership: { scope, members } };
+    const options = { membership: { resolution, members } };
     expect(explain(policy([pods]), { packet: packet() }, options)).toMatchObject({ source_group: 'pods', rule: 'web' });
     expect(explain(policy([pods]), { packet: packet({ source: '10.0.0.2' }) }, options).walk[0]?.why).toBe(
       'no object owns this source in a network of pods, so it allows nothing from this source',
@@ -180,7 +180,7 @@ describe('`explain` with members', () => {
     expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, options).walk[0]?.why).toBe(
       'source 10.0.1.2 is not among its sources',
     );
-    const closed = { membership: { scope, members: { setOf: () => CLOSED_MEMBER } } };
+    const closed = { membership: { resolution, members: { setOf: () => CLOSED_MEMBER } } };
     expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, closed).walk[0]?.why).toBe(
       'no selector can be decided for the owner of this source, so it allows nothing from this source',
     );

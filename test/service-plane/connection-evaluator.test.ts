@@ -54,7 +54,7 @@ test('a decision by a hostname waits for the grants, and a decision without a ho
   const named = waiting.stepsOf(flowTo(443));
   const addressed = await waiting.stepsOf(flowTo(8443));
   expect(await Promise.race([named, Promise.resolve('waits')])).toBe('waits');
-  waiting.grantsBy(granting());
+  waiting.setGrantPort(granting());
   expect([await named, addressed].map((steps) => steps?.length)).toEqual([2, 2]);
 });
 

@@ -204,12 +204,12 @@ async function show(
   const active = await firstPolicy(client, policy, settings.keepsMode ? undefined : settings.mode, terminal);
   const readiness = await waitUntilReady(client, READY_WITHIN_MS, terminal.interruption());
   const status = await readStatus(client, readiness);
-  terminal.out(`\n${statusText(status, styleOf(terminal))}\n${inForce(settings, active, scopeOf(status, dataplane))}`);
+  terminal.out(`\n${statusText(status, styleOf(terminal))}\n${inForce(settings, active, limitsOf(status, dataplane))}`);
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
 /** Returns a sentence about the packets that no policy decides, with their number on this node. */
-function scopeOf({ stats }: Status, dataplane: Config['dataplane']): string {
+function limitsOf({ stats }: Status, dataplane: Config['dataplane']): string {
   const { passed, dropped } = notIpv4(stats);
   const others =
     dataplane?.nonIpv4 === 'pass'
@@ -219,7 +219,7 @@ function scopeOf({ stats }: Status, dataplane: Config['dataplane']): string {
   return [`Policies are about IPv4. Forwarded IPv6 and other protocols ${others}`, ...own].join('\n');
 }
 
-function inForce(settings: InitSettings, active: Active | null, scope: string): string {
+function inForce(settings: InitSettings, active: Active | null, limits: string): string {
   const { interfaces, mode, keepsMode } = settings;
   const file = policyPath(settings);
   const effect =
@@ -243,7 +243,7 @@ function inForce(settings: InitSettings, active: Active | null, scope: string): 
     active === null
       ? `No policy is active on ${interfaces.join(', ')}: policy.fallback decides.`
       : `In force on ${interfaces.join(', ')}: policy ${active.name} (${active.mode}): ${effect}.`,
-    scope,
+    limits,
     'Next:',
     ...next.map(([command, about]) => `  ${command.padEnd(width)}  ${about}`),
     '',

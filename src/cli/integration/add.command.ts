@@ -1,14 +1,14 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { stringify } from 'yaml';
 import { durationMs } from '#contracts/duration.js';
-import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
-import { reasonOf } from '#files/system-failure.js';
+import { MAX_BYTES } from '#files/bounded-file.js';
 import { type Client, createClient } from '../client.js';
 import { CliError } from '../command-error.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
 import type { Terminal } from '../terminal.js';
-import { inOwnWords, PATH, writtenSchema } from './integration-records.js';
-import { KubeClient } from './kube-request.js';
+import { textOfFile } from '../text-of-file.js';
+import { PATH, throwWithAdvice, writtenSchema } from './integration-records.js';
+import { KubeClient } from './kube-client.js';
 import { type Kubeconfig, readKubeconfig } from './kubeconfig.js';
 import { type Account, accountObjects, applyAccount, longLivedToken, requestToken } from './service-account.js';
 
@@ -29,6 +29,7 @@ type Options = Output & {
   readonly dryRun?: true;
 };
 
+/** Adds the command `weir integration add`, which stores an integration made of a kubeconfig. */
 export function addAddCommand(integration: Command, terminal: Terminal): void {
   remote(integration.command('add'))
     .description('store an integration with the server, the CA and the token of a kubeconfig')
@@ -82,7 +83,7 @@ async function checkAbsent(name: string, client: Client): Promise<void> {
 }
 
 function givenToken({ user, context }: Kubeconfig, { accountToken, kubeconfig }: Options): string {
-  if (accountToken !== undefined) return tokenIn(accountToken);
+  if (accountToken !== undefined) return textOfFile(accountToken, MAX_BYTES.secret).trim();
   if (user.by === 'token') return user.token;
   const has = user.by === 'certificate' ? 'a client certificate' : user.method;
   throw new CliError(`${kubeconfig}: the user of the context ${context} has ${has}; an integration needs a token`, {
@@ -142,20 +143,12 @@ async function store(
   const answer = await (options.replace === true
     ? client.request(`${PATH}/${encodeURIComponent(name)}${query}`, { method: 'PUT', body })
     : client.request(`${PATH}${query}`, { method: 'POST', body: { name, ...body } })
-  ).catch((refused: unknown) => inOwnWords(name, refused));
+  ).catch((refused: unknown) => throwWithAdvice(name, refused));
   const { warnings, ...written } = parseReply(writtenSchema, answer);
   for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
   print(terminal, options.output, written, () =>
     dry ? `${name} would be stored: ${server.url}\n` : `stored ${name}: ${server.url}\n`,
   );
-}
-
-function tokenIn(file: string): string {
-  try {
-    return readPipeOrFile(file, MAX_BYTES.secret).toString().trim();
-  } catch (cause) {
-    throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
-  }
 }
 
 function namespace(text: string): string {

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { CliError, RefusedError } from '../command-error.js';
 
+/** This file defines the integrations as the API returns them, and the errors of their commands. */
+
 export const PATH = '/api/v1/integrations';
 
 const storedSchema = z.object({
@@ -24,7 +26,7 @@ export const writtenSchema = storedSchema.extend({
 });
 
 /** Throws the refusal of a request about an integration, with advice about the command. */
-export function inOwnWords(name: string, refused: unknown): never {
+export function throwWithAdvice(name: string, refused: unknown): never {
   const code = refused instanceof RefusedError ? refused.code : undefined;
   switch (code) {
     case 'not_found':

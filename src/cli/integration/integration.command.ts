@@ -5,7 +5,7 @@ import { type Output, parseReply, print, remote } from '../remote.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
 import { addAddCommand } from './add.command.js';
-import { type Integration, inOwnWords, listSchema, PATH } from './integration-records.js';
+import { type Integration, listSchema, PATH, throwWithAdvice } from './integration-records.js';
 import { type IntegrationStatus, statusSchema, statusText } from './status-text.js';
 
 /** Adds the commands `weir integration add | list | status | remove`. */
@@ -45,7 +45,7 @@ export function addIntegrationCommands(program: Command, terminal: Terminal): vo
       const path = `${PATH}/${encodeURIComponent(name)}${dryRun === true ? '?dry_run=true' : ''}`;
       await createClient(options, terminal)
         .request(path, { method: 'DELETE' })
-        .catch((refused: unknown) => inOwnWords(name, refused));
+        .catch((refused: unknown) => throwWithAdvice(name, refused));
       print(terminal, options.output, { name, removed: dryRun !== true }, () =>
         dryRun === true ? `${name} would be removed\n` : `removed ${name}\n`,
       );
@@ -59,7 +59,7 @@ async function listed(client: Client): Promise<readonly Integration[]> {
 async function statusOf(name: string, client: Client): Promise<IntegrationStatus> {
   const answer = await client
     .request(`${PATH}/${encodeURIComponent(name)}/status`)
-    .catch((refused: unknown) => inOwnWords(name, refused));
+    .catch((refused: unknown) => throwWithAdvice(name, refused));
   return parseReply(statusSchema, answer);
 }
 

@@ -1,9 +1,9 @@
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
-import { reasonOf } from '#files/system-failure.js';
+import { MAX_BYTES } from '#files/bounded-file.js';
 import { CliError } from '../command-error.js';
+import { textOfFile } from '../text-of-file.js';
 
 /** The server of a kubeconfig. `caPem`: the CA certificates for the certificate of the server. */
 export type KubeServer = { readonly url: string; readonly caPem: string };
@@ -65,7 +65,7 @@ export function readKubeconfig(file: string, context: string | undefined): Kubec
 }
 
 function parsed(file: string): unknown {
-  const text = contentOf(file, MAX_BYTES.config);
+  const text = textOfFile(file, MAX_BYTES.config);
   try {
     return parse(text) as unknown;
   } catch (cause) {
@@ -117,7 +117,9 @@ function serverOf(cluster: Cluster, folder: string, file: string): KubeServer {
 }
 
 function userOf(user: User, folder: string): KubeUser {
-  const token = user.token ?? (user.tokenFile === undefined ? undefined : contentOf(resolve(folder, user.tokenFile)));
+  const token =
+    user.token ??
+    (user.tokenFile === undefined ? undefined : textOfFile(resolve(folder, user.tokenFile), MAX_BYTES.secret));
   if (token !== undefined) return { by: 'token', token: token.trim() };
   const certPem = dataOrFile(user['client-certificate-data'], user['client-certificate'], folder);
   const keyPem = dataOrFile(user['client-key-data'], user['client-key'], folder);
@@ -129,13 +131,5 @@ function userOf(user: User, folder: string): KubeUser {
 /** Returns the text of a member with base64 data, or of the file that the other member names. */
 function dataOrFile(data: string | undefined, file: string | undefined, folder: string): string | undefined {
   if (data !== undefined) return Buffer.from(data, 'base64').toString();
-  return file === undefined ? undefined : contentOf(resolve(folder, file), MAX_BYTES.certificates);
-}
-
-function contentOf(file: string, maxBytes: number = MAX_BYTES.secret): string {
-  try {
-    return readPipeOrFile(file, maxBytes).toString();
-  } catch (cause) {
-    throw new CliError(`${file} cannot be read: ${reasonOf(cause)}`, { cause });
-  }
+  return file === undefined ? undefined : textOfFile(resolve(folder, file), MAX_BYTES.certificates);
 }

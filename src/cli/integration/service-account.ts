@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import { CliError } from '../command-error.js';
-import type { KubeAnswer, KubeClient } from './kube-request.js';
+import type { KubeAnswer, KubeClient } from './kube-client.js';
 
 export type Account = { readonly name: string; readonly namespace: string };
 type KubeObject = Readonly<Record<string, unknown>> & {

@@ -12,10 +12,11 @@ type Slot = 0 | 1;
 export class KernelMembers {
   readonly #table: MemberTable;
   readonly #sets: MemberSets;
+  /** The sets that the changes so far have named, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
-  /** Addresses that are closed because the map `member_sets` has no number for their set. */
-  readonly #withoutNumber = new Map<SelectorSet, Set<number>>();
-  /** The set of each address in `#withoutNumber`. */
+  /** Addresses that are closed because the map `member_sets` has no entry for their set, by the set. */
+  readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
+  /** The set of each address in `#withoutEntry`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
   /** Addresses that the last list did not have: closed until the next flip. */
   #leaving = new Set<number>();
@@ -30,7 +31,7 @@ export class KernelMembers {
     this.#table = new MemberTable(memory.members, random);
     this.#sets = new MemberSets(memory.sets);
     if (this.#table.count === 0) return;
-    for (const [, number] of this.#table.members()) this.#sets.use(number, 1);
+    for (const [, mapIndex] of this.#table.members()) this.#sets.use(mapIndex, 1);
   }
 
   /** The number of addresses with an owner: without those that the last list did not have. */
@@ -51,9 +52,9 @@ export class KernelMembers {
     const changed = new Set<number>();
     for (let at = 0; at < addresses.length; at++) this.#set(u32At(addresses, at), u32At(sets, at), changed);
     for (const address of this.#table.retryRefused()) changed.add(address);
-    for (const set of this.#withoutNumber.keys()) {
+    for (const set of this.#withoutEntry.keys()) {
       if (!this.#sets.hasRoom) break;
-      this.#giveNumber(set, changed);
+      this.#openWaiting(set, changed);
     }
     for (const number of dropped) this.#setsByNumber.delete(number);
     return changed;
@@ -61,15 +62,15 @@ export class KernelMembers {
 
   /**
    * Replaces all members, for example those of an earlier process. Closes the addresses that the list does
-   * not have until the next flip: the program in force can have more resolved selectors than the scope of the
-   * list, and its deny rules must still match the former members of these selectors. Returns the addresses
+   * not have until the next flip: the program in force can have more resolved selectors than the process has
+   * now, and its deny rules must still match the former members of these selectors. Returns the addresses
    * whose entry is another one now.
    */
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
     const gone = Uint32Array.from([...this.#table.members()].flatMap(([one]) => (kept.has(one) ? [] : [one])));
     this.#setsByNumber.clear();
-    this.#withoutNumber.clear();
+    this.#withoutEntry.clear();
     this.#waitsFor.clear();
     const sets = new Uint32Array(gone.length).fill(CLOSED_MEMBER.number);
     const closed = this.change({ added: [], addresses: gone, sets, dropped: [] });
@@ -109,47 +110,48 @@ export class KernelMembers {
   /**
    * Returns the number of the addresses that are closed in a slot until the policy is compiled with the
    * present members. Does not count an address whose set this process does not know, or whose set has no
-   * number: such an address stays closed.
+   * entry: such an address stays closed.
    */
   uncompiledIn(slot: Slot): number {
     const program = this.#sets.programOf(slot);
     if (program == null) return 0;
     let count = 0;
-    for (const [address, number] of this.#table.members()) {
-      const set = this.#sets.setAt(number);
+    for (const [address, mapIndex] of this.#table.members()) {
+      const set = this.#sets.setAt(mapIndex);
       if (set !== undefined && !program.has(address, program.indexOf(set))) count += 1;
     }
     return count;
   }
 
+  /** Sets the owner of an address. `setNumber`: the `SelectorSet.number` of its set; 0 without an owner. */
   #set(address: number, setNumber: number, changed: Set<number>): void {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
-    const before = this.#table.numberOf(address);
+    const before = this.#table.mapIndexAt(address);
     // `#setsByNumber` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is
     // a fault of the sender. Both are closed.
-    const number =
+    const mapIndex =
       setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
-    if (set !== undefined && number === CLOSED_SET) this.#beginWait(address, set);
-    if (before === number && number !== 0) return;
-    this.#table.set(address, number);
+    if (set !== undefined && mapIndex === CLOSED_SET) this.#beginWait(address, set);
+    if (before === mapIndex && mapIndex !== 0) return;
+    this.#table.set(address, mapIndex);
     this.#sets.use(before, -1);
-    this.#sets.use(number, 1);
-    if (before !== number) changed.add(address);
-    if (set !== undefined && number !== CLOSED_SET) this.#giveNumber(set, changed);
+    this.#sets.use(mapIndex, 1);
+    if (before !== mapIndex) changed.add(address);
+    if (set !== undefined && mapIndex !== CLOSED_SET) this.#openWaiting(set, changed);
   }
 
-  /** Opens the addresses that waited for a number of their set. */
-  #giveNumber(set: SelectorSet, changed: Set<number>): void {
-    const addresses = this.#withoutNumber.get(set);
+  /** Opens the addresses that waited for an entry of their set. */
+  #openWaiting(set: SelectorSet, changed: Set<number>): void {
+    const addresses = this.#withoutEntry.get(set);
     if (addresses === undefined) return;
-    this.#withoutNumber.delete(set);
+    this.#withoutEntry.delete(set);
     for (const address of addresses) this.#set(address, set.number, changed);
   }
 
   #beginWait(address: number, set: SelectorSet): void {
-    this.#withoutNumber.set(set, (this.#withoutNumber.get(set) ?? new Set()).add(address));
+    this.#withoutEntry.set(set, (this.#withoutEntry.get(set) ?? new Set()).add(address));
     this.#waitsFor.set(address, set);
   }
 
@@ -157,7 +159,7 @@ export class KernelMembers {
     const set = this.#waitsFor.get(address);
     if (set === undefined) return;
     this.#waitsFor.delete(address);
-    const addresses = this.#withoutNumber.get(set);
-    if (addresses?.delete(address) === true && addresses.size === 0) this.#withoutNumber.delete(set);
+    const addresses = this.#withoutEntry.get(set);
+    if (addresses?.delete(address) === true && addresses.size === 0) this.#withoutEntry.delete(set);
   }
 }

@@ -22,7 +22,7 @@ export const INCOMPLETE = 5;
 /** Size of `struct member_set` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
 
-/** The number that no set has. A member with this number has no allow rule of a group with selectors. */
+/** The map index that no set has. A member with it has no allow rule of a group with selectors. */
 export const CLOSED_SET = CLOSED_MEMBER.number;
 
 /** The number of addresses for which the map `members` has room in any case. */

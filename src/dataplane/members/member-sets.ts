@@ -6,23 +6,27 @@ import { CLOSED_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
 type Slot = 0 | 1;
 
 /**
- * The map `member_sets`. Each set of selectors has a number in this map, which differs from the number of
- * `SelectorSet`: it stays the same in the next process, which finds it by the digest of the keys.
+ * The sets of selectors in the BPF map `member_sets`. The map index of a set is the index of its entry. It
+ * differs from `SelectorSet.number`: it stays the same in the next process, which finds the entry by the
+ * digest of the keys of the set. An entry has, for each program slot, the index of the set of groups that the
+ * set of selectors selects.
  */
 export class MemberSets {
   readonly #words: Uint32Array;
   readonly #digests: Uint8Array;
-  readonly #numbers = new Map<string, number>();
-  /** The keys of the sets that this process knows, by number in the map. */
+  /** The map index of each set, by the digest of its keys in hexadecimal. */
+  readonly #mapIndexes = new Map<string, number>();
+  /** The sets whose keys this process knows, by map index. */
   readonly #sets = new Map<number, SelectorSet>();
-  /** The numbers of the sets in `#sets`. */
-  readonly #ofSets = new WeakMap<SelectorSet, number>();
-  /** The number of addresses of each set. */
+  /** The map index that each set had last. The entry can belong to another set now. */
+  readonly #lastMapIndexes = new WeakMap<SelectorSet, number>();
+  /** The number of addresses of each set, by map index. */
   readonly #uses = new Uint32Array(MEMBER_SETS);
   /** The number of sets without addresses. */
   #idle = 0;
+  /** Map indexes of free entries. */
   readonly #free: number[] = [];
-  /** Numbers that no address has any more, which a BPF program may still have read. */
+  /** Map indexes that no address has any more, but that a BPF program may still have read. */
   #awaitingGracePeriod: number[] = [];
   /** The programs of the slots; undefined if an earlier process put the program of the slot in force. */
   readonly #programs: [MemberIndex | null | undefined, MemberIndex | null | undefined] = [undefined, undefined];
@@ -30,64 +34,66 @@ export class MemberSets {
   constructor(words: Uint32Array) {
     this.#words = words;
     this.#digests = new Uint8Array(words.buffer, words.byteOffset, words.length * 4);
-    for (let number = MEMBER_SETS - 1; number > 0; number--) {
-      if (this.#isUsed(number)) this.#numbers.set(hexOf(this.#digestAt(number)), number);
-      else this.#free.push(number);
+    for (let mapIndex = MEMBER_SETS - 1; mapIndex > 0; mapIndex--) {
+      if (this.#isUsed(mapIndex)) this.#mapIndexes.set(hexOf(this.#digestAt(mapIndex)), mapIndex);
+      else this.#free.push(mapIndex);
     }
-    this.#idle = this.#numbers.size;
+    this.#idle = this.#mapIndexes.size;
   }
 
-  /** Whether `mapIndexOf` has a number for a new set. */
+  /** Whether `mapIndexOf` has an entry for a new set. */
   get hasRoom(): boolean {
     return this.#free.length + this.#idle > 0;
   }
 
+  /** The number of sets in the map. */
   get count(): number {
-    return this.#numbers.size;
+    return this.#mapIndexes.size;
   }
 
   /**
-   * Returns the number of a set in the map. A new set gets a free number, or the number of a set without
-   * addresses, after `awaitGracePeriod`. Returns `CLOSED_SET` if there is none.
+   * Returns the map index of a set. A new set gets a free entry, or the entry of a set without addresses,
+   * after `awaitGracePeriod`. Returns `CLOSED_SET` if there is none.
    */
   mapIndexOf(set: SelectorSet, awaitGracePeriod: () => void): number {
-    const named = this.#ofSets.get(set);
-    if (named !== undefined && this.#sets.get(named) === set) return named;
+    const last = this.#lastMapIndexes.get(set);
+    if (last !== undefined && this.#sets.get(last) === set) return last;
     const digest = digestOf(set);
-    const known = this.#numbers.get(hexOf(digest));
+    const known = this.#mapIndexes.get(hexOf(digest));
     if (known !== undefined) {
       this.#bindSet(known, set);
       return known;
     }
     if (this.#free.length === 0) this.#makeRoom(awaitGracePeriod);
-    const number = this.#free.pop();
-    if (number === undefined) return CLOSED_SET;
+    const mapIndex = this.#free.pop();
+    if (mapIndex === undefined) return CLOSED_SET;
     this.#idle += 1;
-    this.#numbers.set(hexOf(digest), number);
-    for (const slot of [0, 1] as const) this.#storeIndex(number, slot, 0);
-    this.#bindSet(number, set);
-    this.#digestAt(number).set(digest);
-    return number;
+    this.#mapIndexes.set(hexOf(digest), mapIndex);
+    for (const slot of [0, 1] as const) this.#storeGroupSet(mapIndex, slot, 0);
+    this.#bindSet(mapIndex, set);
+    this.#digestAt(mapIndex).set(digest);
+    return mapIndex;
   }
 
-  /** Must be called when an address gets this number, and with -1 when it loses it. */
-  use(number: number, by: 1 | -1): void {
-    if (number === 0 || number === CLOSED_SET) return;
-    const uses = (this.#uses[number] ?? 0) + by;
-    this.#uses[number] = uses;
+  /** Must be called with 1 when an address gets this map index, and with -1 when an address loses it. */
+  use(mapIndex: number, by: 1 | -1): void {
+    if (mapIndex === 0 || mapIndex === CLOSED_SET) return;
+    const uses = (this.#uses[mapIndex] ?? 0) + by;
+    this.#uses[mapIndex] = uses;
     if (uses === 0) this.#idle += 1;
     else if (uses === 1 && by === 1) this.#idle -= 1;
   }
 
   /**
-   * Stores the indexes of all sets in the program of a slot; null if the program has no member tables. No
-   * packet may read the slot. A set whose keys this process does not know yet is closed in this slot.
+   * Stores the index of the set of groups of each set for the program of a slot; null if the program has no
+   * member tables. No packet may read the slot. A set whose keys this process does not know yet is closed in
+   * this slot.
    */
   fill(slot: Slot, program: MemberIndex | null): void {
     this.#programs[slot] = program;
-    for (const number of this.#numbers.values()) {
-      const set = this.#sets.get(number);
-      this.#storeIndex(number, slot, set === undefined ? 0 : (program?.indexOf(set) ?? 0));
+    for (const mapIndex of this.#mapIndexes.values()) {
+      const set = this.#sets.get(mapIndex);
+      this.#storeGroupSet(mapIndex, slot, set === undefined ? 0 : (program?.indexOf(set) ?? 0));
     }
   }
 
@@ -98,27 +104,28 @@ export class MemberSets {
     return this.#programs[slot];
   }
 
-  /** The set with a number in this map; undefined if this process does not know its keys. */
-  setAt(number: number): SelectorSet | undefined {
-    return this.#sets.get(number);
+  /** The set with a map index; undefined if this process does not know its keys. */
+  setAt(mapIndex: number): SelectorSet | undefined {
+    return this.#sets.get(mapIndex);
   }
 
-  #bindSet(number: number, set: SelectorSet): void {
-    this.#sets.set(number, set);
-    this.#ofSets.set(set, number);
+  #bindSet(mapIndex: number, set: SelectorSet): void {
+    this.#sets.set(mapIndex, set);
+    this.#lastMapIndexes.set(set, mapIndex);
     for (const slot of [0, 1] as const) {
       const program = this.#programs[slot];
-      if (program != null) this.#storeIndex(number, slot, program.indexOf(set));
+      if (program != null) this.#storeGroupSet(mapIndex, slot, program.indexOf(set));
     }
   }
 
+  /** Frees the entries of all sets without addresses. */
   #makeRoom(awaitGracePeriod: () => void): void {
-    for (const [hex, number] of this.#numbers) {
-      if (this.#uses[number] !== 0) continue;
-      this.#numbers.delete(hex);
-      this.#sets.delete(number);
-      this.#digestAt(number).fill(0);
-      this.#awaitingGracePeriod.push(number);
+    for (const [hex, mapIndex] of this.#mapIndexes) {
+      if (this.#uses[mapIndex] !== 0) continue;
+      this.#mapIndexes.delete(hex);
+      this.#sets.delete(mapIndex);
+      this.#digestAt(mapIndex).fill(0);
+      this.#awaitingGracePeriod.push(mapIndex);
     }
     this.#idle = 0;
     if (this.#awaitingGracePeriod.length === 0) return;
@@ -127,18 +134,19 @@ export class MemberSets {
     this.#awaitingGracePeriod = [];
   }
 
-  #storeIndex(number: number, slot: Slot, index: number): void {
-    Atomics.store(this.#words, number * MEMBER_SET.words + MEMBER_SET.indexes + slot, index);
+  #storeGroupSet(mapIndex: number, slot: Slot, groupSet: number): void {
+    Atomics.store(this.#words, mapIndex * MEMBER_SET.words + MEMBER_SET.indexes + slot, groupSet);
   }
 
-  #isUsed(number: number): boolean {
-    const end = (number + 1) * MEMBER_SET.words;
-    for (let at = number * MEMBER_SET.words + MEMBER_SET.digest; at < end; at++) if (this.#words[at] !== 0) return true;
+  #isUsed(mapIndex: number): boolean {
+    const end = (mapIndex + 1) * MEMBER_SET.words;
+    for (let at = mapIndex * MEMBER_SET.words + MEMBER_SET.digest; at < end; at++)
+      if (this.#words[at] !== 0) return true;
     return false;
   }
 
-  #digestAt(number: number): Uint8Array {
-    const at = (number * MEMBER_SET.words + MEMBER_SET.digest) * 4;
+  #digestAt(mapIndex: number): Uint8Array {
+    const at = (mapIndex * MEMBER_SET.words + MEMBER_SET.digest) * 4;
     return this.#digests.subarray(at, at + MEMBER_SET.digestBytes);
   }
 }

@@ -12,12 +12,12 @@ import {
 } from './member-layout.js';
 
 /**
- * The map `members`: addresses with an owner, each with the number of its set of selectors. One store changes
- * a member, so that a BPF program reads either the old set or the new one.
+ * The map `members`: addresses with an owner, each with the map index of its set of selectors in
+ * `MemberSets`. One store changes a member, so that a BPF program reads either the old set or the new one.
  */
 export class MemberTable {
   readonly #memory: SharedMemory;
-  /** Addresses without room in any cache line, with the number that they should have, by their home line. */
+  /** Addresses without room in any cache line, with the map index of their set, by their home line. */
   readonly #refused = new Map<number, Map<number, number>>();
   #refusedCount = 0;
   /** The lines in which a place became free since the last `retryRefused`. */
@@ -57,8 +57,10 @@ export class MemberTable {
     return this.#refusedCount;
   }
 
-  /** Returns the number of the set of an address, also if it has no room; 0 if the address has no owner. */
-  numberOf(address: number): number {
+  /**
+   * Returns the map index of the set of an address, also if it has no room; 0 if the address has no owner.
+   */
+  mapIndexAt(address: number): number {
     const place = this.#find(address);
     return place === undefined ? (this.#refusedAt(address)?.get(address) ?? 0) : this.#memory.high(place);
   }
@@ -68,32 +70,32 @@ export class MemberTable {
     for (const refused of this.#refused.values()) yield* refused.keys();
   }
 
-  /** The addresses with the numbers of their sets, also those without room. */
-  *members(): Generator<readonly [address: number, number: number]> {
+  /** The addresses with the map indexes of their sets, also those without room. */
+  *members(): Generator<readonly [address: number, mapIndex: number]> {
     for (const { address, place } of this.#stored()) yield [address, this.#memory.high(place)];
     for (const refused of this.#refused.values()) yield* refused;
   }
 
   /**
-   * Sets the number of an address; 0 removes the address. Returns false if the address has no room, and is
-   * closed.
+   * Sets the map index of the set of an address; 0 removes the address. Returns false if the address has no
+   * room, and is closed.
    */
-  set(address: number, number: number): boolean {
+  set(address: number, mapIndex: number): boolean {
     const place = this.#find(address);
-    if (number === 0) {
+    if (mapIndex === 0) {
       this.#forget(address);
       if (place !== undefined) this.#remove(address, place);
       return true;
     }
     if (place !== undefined) {
-      this.#memory.storeLong(place, address, number);
+      this.#memory.storeLong(place, address, mapIndex);
       return true;
     }
-    if (this.#insert(address, number)) {
+    if (this.#insert(address, mapIndex)) {
       this.#forget(address);
       return true;
     }
-    this.#refuse(address, number);
+    this.#refuse(address, mapIndex);
     return false;
   }
 
@@ -123,7 +125,7 @@ export class MemberTable {
     this.#memory.storeWord(INCOMPLETE, 0);
   }
 
-  #insert(address: number, number: number): boolean {
+  #insert(address: number, mapIndex: number): boolean {
     const home = homeOf(this.#memory.words, address);
     for (let probe = 0; probe < MEMBER_PROBES; probe++) {
       for (let at = 0; at < MEMBER_PLACES; at++) {
@@ -131,7 +133,7 @@ export class MemberTable {
         if (!this.#memory.isZero(place)) continue;
         // A search ends at a line that counts no spilled address, so count the address before it is stored.
         for (let line = home; line < home + probe; line++) this.#addTo(line, MEMBER_FIELDS.spilled, 1);
-        this.#memory.storeLong(place, address, number);
+        this.#memory.storeLong(place, address, mapIndex);
         this.#count += 1;
         return true;
       }
@@ -151,9 +153,9 @@ export class MemberTable {
   /** Stores refused addresses while this line has room. */
   #fillLine(line: number, stored: number[]): void {
     for (let home = Math.max(1, line - MEMBER_PROBES + 1); home <= line; home++) {
-      for (const [address, number] of this.#refused.get(home) ?? []) {
+      for (const [address, mapIndex] of this.#refused.get(home) ?? []) {
         if (!this.#hasRoom(line)) return;
-        if (this.set(address, number)) stored.push(address);
+        if (this.set(address, mapIndex)) stored.push(address);
       }
     }
   }
@@ -168,7 +170,7 @@ export class MemberTable {
     return this.#refused.get(homeOf(this.#memory.words, address));
   }
 
-  #refuse(address: number, number: number): void {
+  #refuse(address: number, mapIndex: number): void {
     const home = homeOf(this.#memory.words, address);
     const refused = this.#refused.get(home) ?? new Map<number, number>();
     this.#refused.set(home, refused);
@@ -176,7 +178,7 @@ export class MemberTable {
       this.#addTo(home, MEMBER_FIELDS.refused, 1);
       this.#refusedCount += 1;
     }
-    refused.set(address, number);
+    refused.set(address, mapIndex);
   }
 
   #forget(address: number): void {

@@ -89,7 +89,7 @@ const grantors = new Set<MessagePort>();
  * Serves the grant requests and counts the hits that arrive on a message port, until one end of the port is
  * closed.
  */
-function grantBy(grantor: MessagePort): void {
+function serveGrants(grantor: MessagePort): void {
   grantors.add(grantor);
   grantor.on('message', (request: FromGrantor) => serve(grantor, request));
   grantor.on('close', () => grantors.delete(grantor));
@@ -182,7 +182,7 @@ parent.serve(
     unstage: () => datapath.unstage(),
     grant: (grants) => datapath.grant(grants),
     revoke: (grants) => datapath.revoke(grants),
-    grantBy,
+    grantBy: serveGrants,
     spliceOffload: () => datapath.spliceOffload(),
     learned: () => datapath.learned(),
     arrival: (source) => datapath.arrival(source),

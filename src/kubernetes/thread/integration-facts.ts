@@ -12,7 +12,7 @@ export function factsOf(name: string, memberships: Memberships, selectors: reado
       .filter(({ source }) => source.integration === name)
       .map(({ key }) => ({
         key,
-        resolved: memberships.scope.resolved.has(key),
+        resolved: memberships.resolution.resolved.has(key),
         addresses: counts.get(key) ?? 0,
       })),
     warnings: memberships.warnings(name).map((warning) => ({ code: warning.code, message: sentenceOf(warning) })),

@@ -12,6 +12,8 @@ import type { ListedMembership } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { ReflectorTimes } from '../reflector.js';
 
+/** This file defines the messages and the requests between the main thread and the Kubernetes thread. */
+
 /** Options of the Kubernetes thread that only tests change. */
 export type KubernetesThreadOptions = KubernetesOptions & {
   readonly times?: ReflectorTimes | undefined;
@@ -38,7 +40,7 @@ export type ToKubernetesThread =
   | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
-  /** The listener has taken the last message with members. */
+  /** Acknowledges the last message with members: the listener has applied it. */
   | { readonly kind: 'taken' };
 
 export type FromKubernetesThread =

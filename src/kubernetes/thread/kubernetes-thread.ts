@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { backoffMs } from '#contracts/backoff.js';
 import type {
   KubernetesListener,
   KubernetesOptions,
@@ -16,7 +17,7 @@ import type {
   ToKubernetesThread,
 } from './kubernetes-messages.js';
 
-/** The wait before the thread is started again after an error: doubled with each failure. */
+/** The wait before the thread is started again after an error, see `backoffMs`. */
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 30_000;
 /** A thread that lived this long resets the wait. */
@@ -44,8 +45,8 @@ class KubernetesThread implements KubernetesSource {
   #thread: Thread | undefined;
   /** The requests that wait for the start of the thread. */
   #starts: { readonly resolve: (thread: Thread) => void; readonly reject: (failure: Error) => void }[] = [];
-  /** Settles when the listener has taken the last message. Never rejects. */
-  #taking: Promise<void> = Promise.resolve();
+  /** Resolves when the listener has applied the last message. Never rejects. */
+  #applying: Promise<void> = Promise.resolve();
   #startedAt = 0;
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
@@ -79,7 +80,7 @@ class KubernetesThread implements KubernetesSource {
     this.#proposed = selectors;
     const until = performance.now() + withinMs;
     for (;;) {
-      const thread = await this.#running();
+      const thread = await this.#startedThread();
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
@@ -95,11 +96,11 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async facts(integration: string): ReturnType<KubernetesSource['facts']> {
-    return this.#present().request('facts', [integration]);
+    return this.#runningThread().request('facts', [integration]);
   }
 
   async objectCounts(integration: string): ReturnType<KubernetesSource['objectCounts']> {
-    return this.#present().request('objectCounts', [integration]);
+    return this.#runningThread().request('objectCounts', [integration]);
   }
 
   async membersOf(
@@ -107,7 +108,7 @@ class KubernetesThread implements KubernetesSource {
     after: number | null,
     limit: number,
   ): ReturnType<KubernetesSource['membersOf']> {
-    return this.#present().request('membersOf', [keys, after, limit]);
+    return this.#runningThread().request('membersOf', [keys, after, limit]);
   }
 
   async close(): Promise<void> {
@@ -120,13 +121,13 @@ class KubernetesThread implements KubernetesSource {
   }
 
   /** Returns the thread. Throws an error if it does not run. */
-  #present(): Thread {
+  #runningThread(): Thread {
     if (this.#thread === undefined) throw new Error('the Kubernetes thread does not run');
     return this.#thread;
   }
 
   /** Returns the thread, after its start if it is being started. */
-  #running(): Promise<Thread> {
+  #startedThread(): Promise<Thread> {
     if (this.#thread !== undefined) return Promise.resolve(this.#thread);
     if (this.#opened === undefined) return Promise.reject(new Error('the Kubernetes thread is not open'));
     return new Promise((resolve, reject) => this.#starts.push({ resolve, reject }));
@@ -134,19 +135,19 @@ class KubernetesThread implements KubernetesSource {
 
   async #start({ restored, listener }: Opened): Promise<void> {
     this.#startedAt = performance.now();
-    // The listener takes no message of two threads at the same time.
-    await this.#taking;
+    // The listener must not apply messages of two threads at the same time.
+    await this.#applying;
     const stored = await restored();
     if (this.#closed.signal.aborted) return;
     for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
     this.#reflectors.clear();
-    const given = {
+    const worker = {
       entry: 'node/kubernetes.worker.cjs',
       name: 'the Kubernetes thread',
       workerData: this.#options,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
     };
-    const thread: Thread = new WorkerClient(given, {
+    const thread: Thread = new WorkerClient(worker, {
       received: (message) => this.#handle(thread, listener, message),
       failed: (reason) => this.#restart(listener, reason),
     });
@@ -174,7 +175,7 @@ class KubernetesThread implements KubernetesSource {
       listener.reflector(change);
       return;
     }
-    this.#taking = listener.members(message.message).then(
+    this.#applying = listener.members(message.message).then(
       () => thread.send({ kind: 'taken' }),
       (failure: unknown) => {
         // The listener lacks these members, so it needs all members again.
@@ -195,8 +196,8 @@ class KubernetesThread implements KubernetesSource {
   }
 
   async #startAgain(): Promise<void> {
-    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** (this.#failures - 1), MAX_BACKOFF_MS);
-    await pause(wait, undefined, { signal: this.#closed.signal }).catch(() => {});
+    const waitMs = backoffMs(this.#failures - 1, FIRST_BACKOFF_MS, MAX_BACKOFF_MS);
+    await pause(waitMs, undefined, { signal: this.#closed.signal }).catch(() => {});
     const opened = this.#opened;
     if (opened === undefined) return;
     try {

@@ -8,6 +8,10 @@ import type {
 } from './kubernetes-messages.js';
 import { LocalKubernetes } from './local-kubernetes.js';
 
+/**
+ * The entry of the Kubernetes thread: passes messages and requests of the main thread to `LocalKubernetes`.
+ */
+
 const parent = new WorkerServer<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>('the Kubernetes thread');
 const kubernetes = new LocalKubernetes(workerData as KubernetesThreadOptions, {
   members: (message) => parent.send({ kind: 'members', message }),
@@ -41,7 +45,7 @@ function handle(message: ToKubernetesThread): void {
       kubernetes.release();
       return;
     case 'taken':
-      kubernetes.taken();
+      kubernetes.acknowledge();
   }
 }
 

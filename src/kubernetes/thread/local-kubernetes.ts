@@ -15,13 +15,14 @@ import { type IntegrationTarget, watchIntegration } from '../integration-watch.j
 import { Memberships } from '../memberships.js';
 import { ObjectReader } from '../object-reader.js';
 import type { KubernetesObject } from '../objects.js';
-import { wantedOf } from '../wanted.js';
+import { wantedObjectsOf } from '../wanted-objects.js';
 import { factsOf, membersOf, objectCountsOf } from './integration-facts.js';
 import type { KubernetesThreadOptions } from './kubernetes-messages.js';
 import { MemberMessages, plainChange } from './member-messages.js';
 import { ObjectChanges, StoredRecords } from './stored-objects.js';
 import { watchedServer } from './watched-server.js';
 
+/** An integration that the thread watches. `feeds` passes its objects to the memberships. */
 type Integration = {
   watched: WatchedIntegration;
   readonly feeds: Feeds;
@@ -43,7 +44,10 @@ export type KubernetesOutput = {
   readonly failed: (failure: unknown) => void;
 };
 
-/** The integrations and their members, in the Kubernetes thread. */
+/**
+ * The work of the Kubernetes thread: watches the integrations, computes the members of selectors, and sends
+ * changes of members to the main thread.
+ */
 export class LocalKubernetes {
   readonly #options: KubernetesThreadOptions;
   readonly #output: KubernetesOutput;
@@ -59,7 +63,7 @@ export class LocalKubernetes {
   #isOpened = false;
   #isBegun = false;
   /** Undefined until the first call of `setIntegrations`. */
-  #used: readonly WatchedIntegration[] | undefined;
+  #integrationsGiven: readonly WatchedIntegration[] | undefined;
   /** The selectors of the policy in force, and of the last call of `membership`. Undefined before. */
   #inForce: readonly Selector[] | undefined;
   #proposed: readonly Selector[] | undefined;
@@ -79,20 +83,20 @@ export class LocalKubernetes {
     this.#messages = new MemberMessages(sources, (message) => output.members(message));
   }
 
-  /** Takes a part of the objects in the store. */
+  /** Adds a part of the objects in the store. `open` follows after all parts. */
   restorePart(records: readonly StoredObject[]): void {
     this.#stored.add(records);
   }
 
-  /** All parts of the store were given. */
+  /** Must be called after `restorePart` for all parts of the store. */
   open(): void {
     this.#isOpened = true;
     this.#begin();
   }
 
   setIntegrations(integrations: readonly WatchedIntegration[]): void {
-    this.#used = integrations;
-    if (this.#isBegun) this.#useNow(integrations);
+    this.#integrationsGiven = integrations;
+    if (this.#isBegun) this.#useIntegrations(integrations);
     else this.#begin();
   }
 
@@ -112,8 +116,9 @@ export class LocalKubernetes {
     this.#selectorsChanged();
   }
 
-  taken(): void {
-    this.#messages.taken();
+  /** The listener has applied the last message with members. */
+  acknowledge(): void {
+    this.#messages.acknowledge();
   }
 
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
@@ -124,7 +129,7 @@ export class LocalKubernetes {
     // After this time, members of other integrations must not wait for an integration without a list.
     this.#messages.open();
     await this.#messages.flushed();
-    const { scope } = this.#memberships;
+    const { resolution: scope } = this.#memberships;
     return { scope, list: plainChange(this.#memberships.list()), former: this.#memberships.former() };
   }
 
@@ -140,18 +145,18 @@ export class LocalKubernetes {
     return membersOf(this.#memberships, keys, { after, limit });
   }
 
-  /** Takes the objects of the store after the integrations are known. */
+  /** Restores the objects of the store, when all of them were sent and the integrations are known. */
   #begin(): void {
-    if (this.#isBegun || !this.#isOpened || this.#used === undefined) return;
+    if (this.#isBegun || !this.#isOpened || this.#integrationsGiven === undefined) return;
     this.#isBegun = true;
-    this.#useNow(this.#used);
-    const names = new Set(this.#used.map(({ name }) => name));
+    this.#useIntegrations(this.#integrationsGiven);
+    const names = new Set(this.#integrationsGiven.map(({ name }) => name));
     for (const name of this.#stored.names) if (!names.has(name)) this.#objects.remove(this.#stored.keysOf(name));
     this.#stored.clear();
     this.#changed();
   }
 
-  #useNow(integrations: readonly WatchedIntegration[]): void {
+  #useIntegrations(integrations: readonly WatchedIntegration[]): void {
     const names = new Set(integrations.map(({ name }) => name));
     for (const name of [...this.#integrations.keys()]) if (!names.has(name)) this.#remove(name);
     for (const watched of integrations) {
@@ -181,7 +186,7 @@ export class LocalKubernetes {
     ).subscribe({
       next: (event) => {
         if (event.type !== 'reflector.changed') {
-          integration.feeds.take(event);
+          integration.feeds.handle(event);
           this.#objects.scopesChanged(name);
           this.#changed();
           return;
@@ -195,7 +200,7 @@ export class LocalKubernetes {
     });
   }
 
-  /** Takes the objects of the store, if they are complete and of the same cluster. */
+  /** Restores the objects of one integration, if they are complete and of the same cluster. */
   #restore(name: string, { watched, feeds }: Integration): void {
     const restored = this.#stored.objectsOf(name);
     if (restored?.cluster === this.#serverOf(watched).cluster) {
@@ -240,7 +245,7 @@ export class LocalKubernetes {
     const closes = podNetworks === undefined || podNetworks.length > 0;
     for (const [name, { watched, targets }] of this.#integrations) {
       const own = selectors.filter(({ source }) => source.integration === name);
-      const wanted = wantedOf(own, { node, closes, hasPodNetworks: podNetworks !== undefined });
+      const wanted = wantedObjectsOf(own, { node, closes, hasPodNetworks: podNetworks !== undefined });
       targets.next({ ...this.#serverOf(watched), wanted });
     }
   }
@@ -259,7 +264,7 @@ export class LocalKubernetes {
         );
     }
     this.#messages.changed();
-    for (const wait of this.#waits) if (this.#memberships.knows(wait.selectors)) wait.resolve();
+    for (const wait of this.#waits) if (this.#memberships.areResolvable(wait.selectors)) wait.resolve();
   }
 
   /** Whether the integrations and the selectors are known. */
@@ -277,7 +282,7 @@ export class LocalKubernetes {
   }
 
   #resolved(selectors: readonly Selector[], withinMs: number): Promise<void> {
-    if (this.#isBegun && this.#memberships.knows(selectors)) return Promise.resolve();
+    if (this.#isBegun && this.#memberships.areResolvable(selectors)) return Promise.resolve();
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer);

@@ -1,5 +1,5 @@
 import type { MembersMessage } from '#contracts/kubernetes-source.js';
-import type { MemberList, MembershipChange, SelectorScope, SelectorSet } from '#contracts/membership.js';
+import type { MemberList, MembershipChange, SelectorResolution, SelectorSet } from '#contracts/membership.js';
 import type { Memberships } from '../memberships.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 
@@ -17,8 +17,8 @@ type Sources = {
 };
 
 /**
- * Makes messages of the changes of members, and sends the next one after the listener has taken the last one.
- * Several changes of an address before a message are one change.
+ * Sends the changes of members to the main thread in messages. It sends the next message after the listener
+ * has acknowledged the last one. Several changes of an address before a message are one change.
  */
 export class MemberMessages {
   readonly #sources: Sources;
@@ -27,11 +27,11 @@ export class MemberMessages {
   #parts: MembersMessage[] = [];
   #isOpen = false;
   #isFirst = true;
-  /** Whether the listener has not taken the last message yet. */
-  #isSent = false;
+  /** Whether the listener has not acknowledged the last message yet. */
+  #isUnacknowledged = false;
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
-  #scope: SelectorScope | undefined;
+  #resolution: SelectorResolution | undefined;
   /** How often `#make` was called. */
   #made = 0;
   /** The calls of `flushed`. `after`: the value of `#made` at the call. */
@@ -51,25 +51,25 @@ export class MemberMessages {
 
   /** Must be called after each change of the memberships or of the objects. */
   changed(): void {
-    if (!this.#isOpen || this.#isSent) return;
+    if (!this.#isOpen || this.#isUnacknowledged) return;
     const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
     // A read of a watch gives several changes one after the other: one message has them all.
     if (wait <= 0) queueMicrotask(() => this.#next());
     else this.#timer ??= setTimeout(() => this.#next(), wait);
   }
 
-  /** The listener has taken the last message. */
-  taken(): void {
-    this.#isSent = false;
+  /** Must be called when the listener has applied the last message. */
+  acknowledge(): void {
+    this.#isUnacknowledged = false;
     const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
-    // The caller of `flushed` runs first, so that it reads exactly the members that the listener has taken.
+    // The caller of `flushed` runs first, so that it reads exactly the members that the listener has.
     if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
     else if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
     else this.changed();
   }
 
   /**
-   * Resolves when the listener has taken all changes up to now. No further message has been made then. Call
+   * Resolves when the listener has applied all changes up to now. No further message has been made then. Call
    * `open` before.
    */
   flushed(): Promise<void> {
@@ -82,14 +82,14 @@ export class MemberMessages {
   #next(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (!this.#isOpen || this.#isSent) return;
+    if (!this.#isOpen || this.#isUnacknowledged) return;
     if (this.#parts.length === 0) this.#parts = this.#make();
     const message = this.#parts.shift();
     if (message === undefined) {
       this.#resolveFlushes();
       return;
     }
-    this.#isSent = true;
+    this.#isUnacknowledged = true;
     this.#sentAt = performance.now();
     this.#send(message);
   }
@@ -106,15 +106,16 @@ export class MemberMessages {
   #make(): MembersMessage[] {
     this.#made += 1;
     const { memberships, objects, integrationOf } = this.#sources;
-    const changes = memberships.take();
-    const owners = memberships.owners.take();
-    const stored = objects.take(integrationOf);
-    const scope = memberships.scope === this.#scope ? undefined : memberships.scope;
+    const changes = memberships.drainChanges();
+    const owners = memberships.owners.drainChanges();
+    const stored = objects.drain(integrationOf);
+    const { resolution } = memberships;
+    const scope = resolution === this.#resolution ? undefined : resolution;
     const isFirst = this.#isFirst;
     const size = owners.length + stored.objects.length + stored.complete.length;
     if (!isFirst && changes.length === 0 && scope === undefined && size === 0) return [];
     this.#isFirst = false;
-    this.#scope = memberships.scope;
+    this.#resolution = resolution;
     const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MAX_RECORDS));
     // While the store has only some of the objects, it must not call them complete.
     const storedCount = Math.max(1, Math.ceil(stored.objects.length / MAX_RECORDS));

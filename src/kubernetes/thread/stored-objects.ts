@@ -56,8 +56,10 @@ export class ObjectChanges {
     for (const key of keys) this.#removed.push(key);
   }
 
-  /** Returns the changes after the last call. `complete`: records that follow after all objects. */
-  take(integrationOf: (name: string) => StoredIntegration): {
+  /**
+   * Returns the changes after the last call. `complete`: records that must be written after all objects.
+   */
+  drain(integrationOf: (name: string) => StoredIntegration): {
     readonly objects: readonly StoredObject[];
     readonly complete: readonly StoredObject[];
   } {

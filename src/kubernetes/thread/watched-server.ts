@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
-import type { ApiServer } from '../api-client.js';
+import type { ApiServer } from '../api-session.js';
 import type { IntegrationTarget } from '../integration-watch.js';
 
 /** Kubernetes mounts the files of the service account here. */

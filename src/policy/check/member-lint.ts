@@ -9,14 +9,14 @@ import { WarningList } from './warning-list.js';
  * Returns the warnings about selectors that depend on the members now. `groups` must be in the order of the
  * document. Pointers are relative to the PolicyConfig.
  */
-export function lintMembers(groups: readonly Group[], { scope, list }: ListedMembership): Warning[] {
+export function lintMembers(groups: readonly Group[], { scope: resolution, list }: ListedMembership): Warning[] {
   const warnings = new WarningList();
   const selected = selectedKeys(list);
   for (const { pointer, selectors } of groups) {
     for (const [place, { key, source }] of selectors.entries()) {
       const at = `${pointer}/sources/kubernetes/${place}`;
-      if (!scope.resolved.has(key)) warnings.add(at, 'selector_unresolved', UNRESOLVED);
-      else if (!selected.has(key) && !scope.networks.has(key) && contradictionsOf(source).length === 0)
+      if (!resolution.resolved.has(key)) warnings.add(at, 'selector_unresolved', UNRESOLVED);
+      else if (!selected.has(key) && !resolution.networks.has(key) && contradictionsOf(source).length === 0)
         warnings.add(at, 'selector_matches_nothing', 'This selector selects no address now.');
     }
   }

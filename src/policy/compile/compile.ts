@@ -32,13 +32,13 @@ export type CompileOptions = {
    * results.
    */
   readonly memory?: CompileMemory;
-  /** The scope of selectors, and the members. The default is a node without integrations. */
+  /** The selector resolution, and the members. The default is a node without integrations. */
   readonly membership?: ListedMembership | undefined;
 };
 
 /**
  * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. A program
- * also depends on the scope of selectors, and on the pairs of base and set of groups that occur among
+ * also depends on the selector resolution, and on the pairs of base and set of groups that occur among
  * members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules overlap so much that
  * the program would exceed the limits.
  */

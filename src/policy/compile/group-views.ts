@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
-import { isResolved, staticSources } from '#policy/model/source-scope.js';
+import { areResolved, staticSources } from '#policy/model/rule-scope.js';
 
 /**
  * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
@@ -34,7 +34,7 @@ export type GroupViews = {
 const EVERY_SOURCE: readonly Prefix[] = [{ address: 0, length: 0 }];
 const NO_SOURCE: readonly Prefix[] = [];
 
-export function viewsOf(policy: Policy, scope: SelectorScope): GroupViews {
+export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupViews {
   if (!policy.groups.some(({ selectors }) => selectors.length > 0)) {
     const groups = Uint32Array.from(policy.groups.keys());
     return { policy, groups, places: policy.groups.map(() => null), whole: groups, closing: new Uint32Array(0) };
@@ -46,14 +46,14 @@ export function viewsOf(policy: Policy, scope: SelectorScope): GroupViews {
   const closing: number[] = [];
   for (const [number, group] of policy.groups.entries()) {
     whole.push(views.length);
-    const sources = staticSources(group, scope);
+    const sources = staticSources(group, resolution);
     views.push(sources === group.sources ? group : { ...group, sources });
     groups.push(number);
     places.push(null);
     if (group.selectors.length === 0) continue;
     const denies = deniesOf(group.rules);
     const defaultAction = group.defaultAction === 'deny' ? 'deny' : undefined;
-    const isOpen = !isResolved(group.selectors, scope);
+    const isOpen = !areResolved(group.selectors, resolution);
     if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) closing.push(views.length);
     views.push({
       ...group,

@@ -2,7 +2,7 @@ import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
 import { EMPTY_SET } from '#contracts/member-tables.js';
-import type { ListedMembership, SelectorScope } from '#contracts/membership.js';
+import type { ListedMembership, SelectorResolution } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
 import { addressesWithSets, type GroupSets, groupSetsOf, type SelectorGroups } from '#policy/model/group-sets.js';
@@ -115,9 +115,11 @@ function occurringPairs(
 function withClosedNetworks(
   { starts, numbers }: Populations,
   closed: Uint32Array,
-  scope: SelectorScope,
+  resolution: SelectorResolution,
 ): Pick<Populations, 'starts' | 'numbers'> {
-  const networks = mergedRanges(scope.closed.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })));
+  const networks = mergedRanges(
+    resolution.closed.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+  );
   const cutStarts = new GrowingUint32Array();
   const cutNumbers = new GrowingUint32Array();
   const put = (start: number, number: number): void => {

@@ -2,7 +2,7 @@ import { itemAt } from '#arrays/read.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Inspection } from '#contracts/inspection-image.js';
 import { CLOSED_INDEX } from '#contracts/member-tables.js';
-import { type Members, NO_MEMBERS, type SelectorScope } from '#contracts/membership.js';
+import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/membership.js';
 import {
   type Action,
   type Grants,
@@ -20,8 +20,8 @@ import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { GroupSetIndex } from '#policy/model/member-index.js';
 import { outcome } from '#policy/model/rank.js';
 import { deciderAt } from '#policy/model/rule-names.js';
+import { isInScope } from '#policy/model/rule-scope.js';
 import { SourceIndex } from '#policy/model/source-index.js';
-import { isInScope } from '#policy/model/source-scope.js';
 import { classify } from './classify.js';
 import { matchRequest } from './http-block.js';
 import { mismatch } from './mismatch.js';
@@ -84,8 +84,8 @@ export class StepFinder {
     private readonly inspection: Inspection,
     private readonly members: Members | null = null,
   ) {
-    const { policy, program, scope } = inspection;
-    this.#sources = new SourceIndex(policy?.groups ?? [], members === null ? closedEverywhere(scope) : scope);
+    const { policy, program, scope: resolution } = inspection;
+    this.#sources = new SourceIndex(policy?.groups ?? [], members === null ? closedEverywhere(resolution) : resolution);
     this.#sets = program === null || program.members === null ? null : new GroupSetIndex(program.members);
   }
 
@@ -125,8 +125,8 @@ export class StepFinder {
   }
 }
 
-function closedEverywhere(scope: SelectorScope): SelectorScope {
-  return { ...scope, closed: [{ address: 0, length: 0 }] };
+function closedEverywhere(resolution: SelectorResolution): SelectorResolution {
+  return { ...resolution, closed: [{ address: 0, length: 0 }] };
 }
 
 /** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */

@@ -2,7 +2,7 @@ import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy-model.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import type { RankOwner } from '#policy/model/rank.js';
-import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import { isInScope, ruleScopeOf } from '#policy/model/rule-scope.js';
 
 /** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
@@ -30,7 +30,7 @@ export function evaluateLookup(
     ...lookupOutcome(action, mode),
   });
   for (const [index, group] of policy.groups.entries()) {
-    const scope = scopeOf(group, source, membership);
+    const scope = ruleScopeOf(group, source, membership);
     for (const [number, rule] of group.rules.entries()) {
       if (isInScope(scope, rule.action) && lookupMismatch(rule, name) === undefined) {
         return decidedBy({ kind: 'rule', group: index, rule: number }, rule.action, rule.mode);

@@ -1,7 +1,7 @@
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
 import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rank.js';
-import { isInScope, scopeOf } from '#policy/model/source-scope.js';
+import { isInScope, ruleScopeOf } from '#policy/model/rule-scope.js';
 import { mismatch } from './mismatch.js';
 
 /**
@@ -24,7 +24,7 @@ export function evaluate(
   const decidedBy = (place: RankOwner): Decision => ({ rank, place, ...outcomeAt(policy, place) });
   for (const [group, candidate] of policy.groups.entries()) {
     const { rules, defaultAction } = candidate;
-    const scope = scopeOf(candidate, packet.source, membership);
+    const scope = ruleScopeOf(candidate, packet.source, membership);
     for (const [index, rule] of rules.entries()) {
       if (isInScope(scope, rule.action) && mismatch(rule, packet, grants) === undefined) {
         return decidedBy({ kind: 'rule', group, rule: index });

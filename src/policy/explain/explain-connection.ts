@@ -73,8 +73,9 @@ export function explainConnection(
   plane: PlaneState,
   membership: Membership,
 ): ExplainedConnection {
-  const { scope, members } = membership;
-  const steps = new StepFinder({ policy, program: null, generation: 0, scope }, members).stepsOf(packet, grants);
+  const { resolution, members } = membership;
+  const finder = new StepFinder({ policy, program: null, generation: 0, scope: resolution }, members);
+  const steps = finder.stepsOf(packet, grants);
   const uninspected = (step: Step, reason: string): ExplainedConnection => ({
     step,
     verdict: step.mode === 'audit' ? 'audit' : 'deny',

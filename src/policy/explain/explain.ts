@@ -11,7 +11,7 @@ import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
-import { isInScope, isResolved, scopeOf, selectorFor } from '#policy/model/source-scope.js';
+import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/rule-scope.js';
 import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
@@ -199,7 +199,7 @@ function looksAtSourcePort(
 ): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
   return policy.groups.slice(0, last + 1).some((group, index) => {
-    const scope = scopeOf(group, packet.source, membership);
+    const scope = ruleScopeOf(group, packet.source, membership);
     const rules = index === last && place.kind === 'rule' ? group.rules.slice(0, place.rule + 1) : group.rules;
     return rules.some((rule) => {
       if (rule.sourcePorts.length === 0 || !isInScope(scope, rule.action)) return false;
@@ -279,7 +279,7 @@ function walkTo(
     return { walk, omitted };
   };
   for (const [index, group] of policy.groups.entries()) {
-    const scope = scopeOf(group, source, membership);
+    const scope = ruleScopeOf(group, source, membership);
     if (scope === null) {
       pass(group.id, null, () => `source ${addressText(context, source)} is not among its sources`);
       continue;
@@ -298,8 +298,8 @@ function walkTo(
   return finish(null, null, `no group decides, and the default is ${policy.default.action}`);
 }
 
-function onlyDenies({ selectors }: Group, source: number, { scope, members }: Membership): string {
-  if (!isResolved(selectors, scope))
+function onlyDenies({ selectors }: Group, source: number, { resolution, members }: Membership): string {
+  if (!areResolved(selectors, resolution))
     return 'the selectors of its group were never resolved, so it allows nothing from this source';
   return members.setOf(source) === undefined
     ? 'no object owns this source in a network of pods, so it allows nothing from this source'

@@ -3,7 +3,7 @@ import {
   CLOSED_MEMBER,
   type ListedMembership,
   type Membership,
-  type SelectorScope,
+  type SelectorResolution,
   type SelectorSet,
 } from '#contracts/membership.js';
 import type { Group } from '#contracts/policy-model.js';
@@ -25,7 +25,7 @@ export type GroupSets = {
 /** The resolved selectors that groups with rules name, each with the ascending indexes of its groups. */
 export type SelectorGroups = ReadonlyMap<string, readonly number[]>;
 
-export function selectorGroups(groups: readonly Group[], { resolved }: SelectorScope): SelectorGroups {
+export function selectorGroups(groups: readonly Group[], { resolved }: SelectorResolution): SelectorGroups {
   const found = new Map<string, number[]>();
   for (const [index, { selectors, rules, defaultAction }] of groups.entries()) {
     if (rules.length === 0 && defaultAction === undefined) continue;
@@ -76,12 +76,13 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
 }
 
 /** Returns the membership for the reference evaluator. A later change of the members does not affect it. */
-export function membershipOf({ scope, list: { added, addresses, sets } }: ListedMembership): Membership {
+export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
+  const { added, addresses, sets } = list;
   const byNumber = new Map(added.map((set) => [set.number, set]));
   const owned = new Map<number, SelectorSet>();
   for (let at = 0; at < addresses.length; at++)
     owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? CLOSED_MEMBER);
-  return { scope, members: { setOf: (address) => owned.get(address) } };
+  return { resolution, members: { setOf: (address) => owned.get(address) } };
 }
 
 function compare(left: readonly number[], right: readonly number[]): number {

@@ -36,8 +36,8 @@ export class MemberRecord implements Members {
 
   /**
    * Replaces all members. The addresses that the list does not have are closed until `policyChanged`: the
-   * policy in force can have more resolved selectors than the scope of the list, and its deny rules must
-   * still match the former members of these selectors.
+   * policy in force can have more resolved selectors than the thread has with the list, and its deny rules
+   * must still match the former members of these selectors.
    */
   replace(list: MemberList): void {
     const former = [...this.#owned.keys()];

@@ -1,13 +1,14 @@
-import { CLOSED_MEMBER, type Membership, NO_MEMBERSHIP, type SelectorScope } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type Membership, NO_MEMBERSHIP, type SelectorResolution } from '#contracts/membership.js';
 import type { Group } from '#contracts/policy-model.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { mask } from './ipv4.js';
-import { hasDenies, isClosed, isResolved, isSameScope, type Scope, staticSources } from './source-scope.js';
+import { areResolved, hasDenies, isClosed, type RuleScope, staticSources } from './rule-scope.js';
+import { isSameResolution } from './same-resolution.js';
 
 const KEPT_SOURCES = 4096;
 
 /** A group that applies to a source: its index in the policy, and which of its rules apply. */
-export type ScopedGroup = { readonly group: number; readonly scope: Scope };
+export type ScopedGroup = { readonly group: number; readonly scope: RuleScope };
 
 /**
  * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
@@ -33,11 +34,11 @@ export class SourceIndex {
 
   constructor(
     groups: readonly Group[],
-    readonly scope: SelectorScope = NO_MEMBERSHIP.scope,
+    readonly resolution: SelectorResolution = NO_MEMBERSHIP.resolution,
   ) {
     const lengths = new Set<number>();
     for (const [index, group] of groups.entries()) {
-      for (const { address, length } of staticSources(group, scope)) {
+      for (const { address, length } of staticSources(group, resolution)) {
         lengths.add(length);
         const key = sourceKey(address, length);
         const known = this.#bySource.get(key);
@@ -47,15 +48,15 @@ export class SourceIndex {
     }
     this.#lengths = [...lengths];
     this.#denying = denyingGroups(groups);
-    this.#unresolved = this.#denying.filter((index) => !isResolved(groups[index]?.selectors ?? [], scope));
-    this.#bySelector = selectorGroups(groups, scope);
+    this.#unresolved = this.#denying.filter((index) => !areResolved(groups[index]?.selectors ?? [], resolution));
+    this.#bySelector = selectorGroups(groups, resolution);
   }
 
   /** Whether the index is also valid for these groups, which must have the same sources. */
-  isFor(groups: readonly Group[], scope: SelectorScope): boolean {
+  isFor(groups: readonly Group[], resolution: SelectorResolution): boolean {
     const denying = denyingGroups(groups);
     return (
-      isSameScope(this.scope, scope) &&
+      isSameResolution(this.resolution, resolution) &&
       denying.length === this.#denying.length &&
       denying.every((group, at) => group === this.#denying[at])
     );
@@ -78,7 +79,7 @@ export class SourceIndex {
       for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) whole.add(group);
     }
     if (typeof owner !== 'string') for (const group of owner) whole.add(group);
-    const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.scope, source));
+    const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.resolution, source));
     const groups = [...new Set([...whole, ...(closes ? this.#denying : this.#unresolved)])]
       .sort((left, right) => left - right)
       .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));

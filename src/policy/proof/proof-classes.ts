@@ -2,8 +2,8 @@ import { itemAt } from '#arrays/read.js';
 import { IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/proof-types.js';
 import { lastAddress } from '#policy/model/ipv4.js';
+import { affectedSources, isInScope } from '#policy/model/rule-scope.js';
 import type { SourceIndex } from '#policy/model/source-index.js';
-import { affectedSources, isInScope } from '#policy/model/source-scope.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
 import type { ProofOwners } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
@@ -44,7 +44,7 @@ export type Classes = { readonly regions: readonly Region[]; readonly count: num
  * rules.
  */
 export function classesOf({ groups }: Policy, index: SourceIndex, owners: ProofOwners, limit: number): Classes | null {
-  const starts = addressAxis(groups.flatMap((group) => affectedSources(group, index.scope)));
+  const starts = addressAxis(groups.flatMap((group) => affectedSources(group, index.resolution)));
   const sources = [
     ...starts.map((first, at) => ({ first, last: endOf(starts, at, LAST_ADDRESS), owner: NO_OWNER_CELL })),
     ...owners.sources.map(({ source, owner }) => ({ first: source, last: source, owner })),

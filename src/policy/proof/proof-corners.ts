@@ -2,8 +2,8 @@ import { itemAt } from '#arrays/read.js';
 import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
 import { destinationOrder } from '#policy/model/destination-order.js';
 import { lastAddress } from '#policy/model/ipv4.js';
+import { affectedSources } from '#policy/model/rule-scope.js';
 import type { ScopedGroup } from '#policy/model/source-index.js';
-import { affectedSources } from '#policy/model/source-scope.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
 import type { OwnedSource } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
@@ -134,7 +134,7 @@ export class ProofCorners {
   #reached(group: number): Pick<Group, 'sources' | 'rules'> {
     const found = itemAt(this.#groups, group);
     if (found.selectors.length === 0) return found.sources.length > 0 ? found : UNREACHED;
-    const sources = affectedSources(found, this.packets.walk.scope);
+    const sources = affectedSources(found, this.packets.walk.resolution);
     return sources.length > 0 ? { sources, rules: found.rules } : UNREACHED;
   }
 

@@ -1,10 +1,11 @@
 import { u32At } from '#arrays/read.js';
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
+import { affectedSources } from '#policy/model/rule-scope.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
 import { sameSources } from '#policy/model/same-sources.js';
 import { SourceIndex } from '#policy/model/source-index.js';
-import { affectedSources, isSameScope } from '#policy/model/source-scope.js';
 import { type Density, ProofCorners } from './proof-corners.js';
 import { type DecidedPackets, ProofPackets, type Renewal } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';
@@ -23,7 +24,7 @@ const RANK = 16;
 
 type KeptSample = {
   readonly policy: Policy;
-  readonly scope: SelectorScope;
+  readonly resolution: SelectorResolution;
   readonly density: Density;
   readonly decided: DecidedPackets;
 };
@@ -40,33 +41,33 @@ export class ProofMemory {
   #kept: KeptSample | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
-  decided(policy: Policy, scope: SelectorScope, density: Density): DecidedPackets {
+  decided(policy: Policy, resolution: SelectorResolution, density: Density): DecidedPackets {
     const kept = this.#kept;
     this.#kept = undefined;
     const room = kept === undefined ? undefined : kept.decided.expected.length + FEW;
-    const packets = new ProofPackets(new ReferenceWalk(policy, this.sourcesOf(policy, scope)), room);
+    const packets = new ProofPackets(new ReferenceWalk(policy, this.sourcesOf(policy, resolution)), room);
     const corners = new ProofCorners(packets, density);
-    if (kept !== undefined && isComparable(kept, policy, scope, density)) addChanged(kept, corners);
+    if (kept !== undefined && isComparable(kept, policy, resolution, density)) addChanged(kept, corners);
     else addAll(corners);
     if (packets.exhausted) return fromEverywhere(new ProofPackets(packets.walk), density);
     const decided = packets.decided();
-    this.#kept = { policy, scope, density, decided };
+    this.#kept = { policy, resolution, density, decided };
     return decided;
   }
 
   /** Returns the index of the sources of a policy. */
-  sourcesOf({ groups }: Policy, scope: SelectorScope): SourceIndex {
+  sourcesOf({ groups }: Policy, resolution: SelectorResolution): SourceIndex {
     const known = this.#index;
-    const isKnown = known !== undefined && sameSources(known.groups, groups) && known.sources.isFor(groups, scope);
-    const sources = isKnown ? known.sources : new SourceIndex(groups, scope);
+    const isKnown = known !== undefined && sameSources(known.groups, groups) && known.sources.isFor(groups, resolution);
+    const sources = isKnown ? known.sources : new SourceIndex(groups, resolution);
     this.#index = { groups, sources };
     return sources;
   }
 }
 
-function isComparable(kept: KeptSample, policy: Policy, scope: SelectorScope, density: Density): boolean {
+function isComparable(kept: KeptSample, policy: Policy, resolution: SelectorResolution, density: Density): boolean {
   const { action, mode } = kept.policy.default;
-  if (!isSameScope(kept.scope, scope)) return false;
+  if (!isSameResolution(kept.resolution, resolution)) return false;
   return kept.density === density && action === policy.default.action && mode === policy.default.mode;
 }
 
@@ -91,7 +92,7 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
   const { groups } = packets.walk.policy;
   const before = policy.groups;
   const change = groupChange(before, groups);
-  const renewal = renewalOf(before, groups, change, packets.walk.scope);
+  const renewal = renewalOf(before, groups, change, packets.walk.resolution);
   packets.keepRuns(decided, 0, change.from, renewal);
   for (let group = change.from; group < change.after; group++) addOwn(corners, group);
   packets.keepRuns(decided, change.before, before.length, renewal);
@@ -118,12 +119,12 @@ function renewalOf(
   before: readonly Group[],
   after: readonly Group[],
   change: GroupChange,
-  scope: SelectorScope,
+  resolution: SelectorResolution,
 ): Renewal {
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
   const ranks = ranksOf(before, 0, change.before);
   return {
-    sources: new SourceRanges(changed.flatMap((group) => affectedSources(group, scope))),
+    sources: new SourceRanges(changed.flatMap((group) => affectedSources(group, resolution))),
     behind: ranks * RANK,
     by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
@@ -137,7 +138,7 @@ function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);
   const rules = groups.flatMap(({ sources, selectors, rules: own }, group) =>
-    affectedSources({ sources, selectors }, packets.walk.scope).length === 0
+    affectedSources({ sources, selectors }, packets.walk.resolution).length === 0
       ? []
       : own.map((_, place) => ({ group, place })),
   );

@@ -39,21 +39,21 @@ type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
 /**
  * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
  * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
- * that combine two groups, follow. Equal policies with equal scopes and members give equal samples, whatever
- * `memory` contains.
+ * that combine two groups, follow. Equal policies with equal resolutions and members give equal samples,
+ * whatever `memory` contains.
  */
 export function sampleOf(
   policy: Policy,
   memory: ProofMemory = new ProofMemory(),
   membership: ListedMembership = NOTHING_LISTED,
 ): ProofSample {
-  const { scope } = membership;
-  const index = memory.sourcesOf(policy, scope);
+  const { scope: resolution } = membership;
+  const index = memory.sourcesOf(policy, resolution);
   const owners = new ProofOwners(policy, index, membership);
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
   const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, index, owners, MAX_CLASSES);
   if (classes === null) {
-    const decided = memory.decided(policy, scope, densityOf(rules));
+    const decided = memory.decided(policy, resolution, densityOf(rules));
     return sample(joined(decided, ownedPackets(policy, index, owners)), null, false);
   }
   const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);

@@ -1,14 +1,14 @@
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { ranksOf } from '#policy/model/group-change.js';
 import { mask } from '#policy/model/ipv4.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rank.js';
+import { isInScope, type RuleScope } from '#policy/model/rule-scope.js';
 import { NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
-import { isInScope, type Scope } from '#policy/model/source-scope.js';
 
 const ANY_PROTOCOL = 256;
 /**
@@ -52,8 +52,8 @@ export class ReferenceWalk {
     }
   }
 
-  get scope(): SelectorScope {
-    return this.#sources.scope;
+  get resolution(): SelectorResolution {
+    return this.#sources.resolution;
   }
 
   /** Returns the verdict word that decides a packet from a source with this owner. */
@@ -135,14 +135,14 @@ class RuleTable {
   }
 
   /** Returns the index of the first rule that matches the packet within the scope; -1 if no rule matches. */
-  find(packet: Packet, scope: Scope): number {
+  find(packet: Packet, scope: RuleScope): number {
     this.steps = 0;
     return this.#index === undefined
       ? this.#findInOrder(packet, scope)
       : this.#findByDestination(this.#index, packet, scope);
   }
 
-  #findInOrder(packet: Packet, scope: Scope): number {
+  #findInOrder(packet: Packet, scope: RuleScope): number {
     const { length } = this.#rows;
     for (let row = 0; row < length; row += ROW.cells) {
       if (!this.#matches(row, packet, scope)) continue;
@@ -153,7 +153,7 @@ class RuleTable {
     return -1;
   }
 
-  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet, scope: Scope): number {
+  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet, scope: RuleScope): number {
     let best = this.#rows.length;
     this.steps += index.size;
     for (const [bits, byAddress] of index) {
@@ -166,7 +166,7 @@ class RuleTable {
     return this.#rows[best + ROW.rule] ?? -1;
   }
 
-  #matches(row: number, packet: Packet, scope: Scope): boolean {
+  #matches(row: number, packet: Packet, scope: RuleScope): boolean {
     const rows = this.#rows;
     if ((packet.destination & i32At(rows, row + ROW.mask)) !== rows[row + ROW.address]) return false;
     const protocol = i32At(rows, row + ROW.protocol);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Members: addresses that an object of Kubernetes owns, each with the number of the set of selectors that
+/* Members: addresses that an object of Kubernetes owns, each with the map index of the set of selectors that
  * select it (D38a). Only user space writes the maps `members` and `member_sets`, through mapped memory. The
  * BPF programs only read these maps.
  *
- * One 64-bit store changes a member. User space waits for an RCU grace period before it reuses the number of
- * a set.
+ * One 64-bit store changes a member. User space waits for an RCU grace period before it reuses the map
+ * index of a set.
  */
 #ifndef WEIR_MEMBERS_H
 #define WEIR_MEMBERS_H
@@ -12,7 +12,7 @@
 #define MEMBER_PLACES 7
 #define MEMBER_PROBES 8
 
-/* A number that no set has. A member with this number is closed: it gets each deny rule of a group with
+/* A map index that no set has. A member with it is closed: it gets each deny rule of a group with
  * selectors, and none of its allow rules.
  */
 #define CLOSED_SET 0xffffffffU
@@ -27,7 +27,7 @@ struct member_header {
 	__u32 reserved[10];
 };
 
-/* A cache line of up to seven members. A member is `number of its set << 32 | address`; 0: a free place. */
+/* A cache line of up to seven members. A member is `map index of its set << 32 | address`; 0: no member. */
 struct member_line {
 	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
 	__u32 spilled;
@@ -43,13 +43,13 @@ union members_entry {
 	struct member_line line;
 };
 
-/* A set of selectors. The index of the set in the map `member_sets` is its number. */
+/* A set of selectors. Its map index is the index of its entry in the map `member_sets`. */
 struct member_set {
 	/* For each program slot: index of the set of groups that these selectors select, in that compiled policy.
 	 * 0: that compiled policy does not contain the set, so its members are closed.
 	 */
 	__u32 indexes[2];
-	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the number is free */
+	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the entry is free */
 };
 
 _Static_assert(sizeof(struct member_header) == 64, "a line is a cache line");
@@ -78,7 +78,7 @@ static __always_inline void *members_at(__u32 index)
 	return bpf_map_lookup_elem(&members, &index);
 }
 
-/* Returns the number of the set of an address, CLOSED_SET, or 0 if no object owns the address. */
+/* Returns the map index of the set of an address, CLOSED_SET, or 0 if no object owns the address. */
 static __always_inline __u32 find_member(__u32 address)
 {
 	struct member_header *header = members_at(0);
@@ -113,12 +113,12 @@ static __always_inline __u32 find_member(__u32 address)
  */
 __noinline __u32 owner_of(__u32 slot, __u32 address)
 {
-	__u32 number = find_member(address);
+	__u32 map_index = find_member(address);
 	struct member_set *set;
 
-	if (!number)
+	if (!map_index)
 		return 0;
-	set = bpf_map_lookup_elem(&member_sets, &number);
+	set = bpf_map_lookup_elem(&member_sets, &map_index);
 	if (!set)
 		return 1;
 	return 1 + READ_ONCE(set->indexes[slot & 1]);

@@ -1,4 +1,5 @@
 import { setTimeout as pass } from 'node:timers/promises';
+import { backoffMs } from '#contracts/backoff.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
 import type { Outbox } from '#observe/findings/outbox.js';
 import type { DeliveredFinding, Sink, SinkName } from './sink.js';
@@ -85,8 +86,8 @@ export class DeliveryQueue {
         this.#failed++;
         this.#note(error instanceof Error ? error.message : 'it failed');
         const { firstMs, longestMs } = this.#backoff;
-        const waitMs = Math.min(longestMs, firstMs * 2 ** failures) * (0.5 + Math.random() / 2);
-        failures = Math.min(failures + 1, 30);
+        const waitMs = backoffMs(failures, firstMs, longestMs) * (0.5 + Math.random() / 2);
+        failures++;
         await pass(waitMs, undefined, { signal: this.#stopped.signal, ref: false }).catch(() => undefined);
       }
     }

@@ -1,25 +1,26 @@
-import type { SelectorScope } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/membership.js';
 import type { Prefix } from '#contracts/policy-model.js';
-import { containsPrefix, formatPrefix } from '#policy/model/ipv4.js';
+import { containsPrefix } from '#policy/model/ipv4.js';
 import type { IntegrationObjects } from './integration-objects.js';
 import type { ResourceName } from './objects.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
 
 /**
- * Returns the scope of selectors. `integrations` maps the name of an integration to its objects.
- * `podNetworks`: the networks of pods that the configuration lists, in place of those of the nodes.
+ * Returns which selectors are resolved by the objects of the integrations, and which networks are selected or
+ * closed. `integrations` maps the name of an integration to its objects. `podNetworks`: the networks of pods
+ * that the configuration lists, in place of those of the nodes.
  */
-export function scopeOf(
+export function resolutionOf(
   selectors: readonly ParsedSelector[],
   integrations: ReadonlyMap<string, IntegrationObjects>,
   podNetworks: readonly Prefix[] | undefined,
-): SelectorScope {
+): SelectorResolution {
   const resolved = new Set<string>();
   const networks = new Map<string, readonly Prefix[]>();
   for (const selector of selectors) {
     const objects = integrations.get(selector.integration);
-    if (objects === undefined || !isResolved(selector, objects)) continue;
+    if (objects === undefined || !isResolvable(selector, objects)) continue;
     resolved.add(selector.key);
     if (selector.resource !== 'nodes' || !selector.podNetworks) continue;
     const found = networksOf(selector, objects);
@@ -28,12 +29,8 @@ export function scopeOf(
   return { resolved, networks, closed: sortedPrefixes(closedNetworks([...integrations.values()], podNetworks)) };
 }
 
-export function isSameScope(a: SelectorScope, b: SelectorScope): boolean {
-  return textOf(a) === textOf(b);
-}
-
-/** Whether the complete scopes contain all objects on which a selector depends. */
-export function isResolved(selector: ParsedSelector, objects: IntegrationObjects): boolean {
+/** Whether the complete watch scopes contain all objects on which a selector depends. */
+export function isResolvable(selector: ParsedSelector, objects: IntegrationObjects): boolean {
   if (selector.resource === 'nodes') {
     // The networks of an undecided node may belong to the selector or not.
     const isDecided = !selector.podNetworks || [...objects.nodes].every((node) => node.undecided !== true);
@@ -92,9 +89,4 @@ function sortedPrefixes(prefixes: readonly Prefix[]): readonly Prefix[] {
     if (last === undefined || !containsPrefix(last, prefix)) kept.push(prefix);
   }
   return kept;
-}
-
-function textOf({ resolved, closed, networks }: SelectorScope): string {
-  const texts = [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]);
-  return JSON.stringify([[...resolved].sort(), closed.map(formatPrefix), texts.sort()]);
 }

@@ -1,8 +1,9 @@
 import type { Selector } from '#contracts/policy-model.js';
 import { parseSelector } from './selectors.js';
-import type { Wanted } from './watch-scopes.js';
+import type { WantedObjects } from './watch-scopes.js';
 
 /**
+ * The settings that decide, besides selectors, which objects a node watches.
  * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.
  * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node object is needed
  * for them.
@@ -14,7 +15,10 @@ export type WantedOptions = {
 };
 
 /** Returns the objects that the selectors of one integration need. */
-export function wantedOf(selectors: Iterable<Selector>, { node, closes, hasPodNetworks }: WantedOptions): Wanted {
+export function wantedObjectsOf(
+  selectors: Iterable<Selector>,
+  { node, closes, hasPodNetworks }: WantedOptions,
+): WantedObjects {
   const pods = new Set<string>();
   let hasPods = false;
   let isOfAll = closes;

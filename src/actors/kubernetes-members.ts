@@ -1,15 +1,19 @@
 import { NEVER } from 'rxjs';
 import type { AnyMachineSnapshot } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
+import { KubernetesBinding } from './kubernetes-binding.js';
 import { MemberDistribution } from './member-distribution.js';
-import { SelectorMembers } from './selector-members.js';
 import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contract.js';
 
-/** The members of Kubernetes selectors: where they come from, and where they go. */
-export type SelectorPart = {
-  readonly members: SelectorMembers;
+/**
+ * The parts of the main thread that process the members of Kubernetes selectors. `binding` runs the
+ * Kubernetes thread, which sends the members. `distribution` passes them to the datapath, the DNS proxy and
+ * the service plane.
+ */
+export type KubernetesMembers = {
+  readonly binding: KubernetesBinding;
   readonly distribution: MemberDistribution;
-  /** Passes the selectors and the scope of an activated policy to `members` and `distribution`. */
+  /** Passes the selectors of an activated policy to `binding`, and their resolution to `distribution`. */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
 };
@@ -24,8 +28,8 @@ export const NO_OWNERS: AddressOwners = {
 /** The states of the policy chart in which the policy that the store wants is in force. */
 const AT_REST = ['active', 'unresolved', 'none_active', 'never_activated'] as const;
 
-/** `policyChart` returns the snapshot of the policy chart. */
-export function selectorPart(
+/** Creates both parts. `policyChart` returns the snapshot of the policy chart. */
+export function kubernetesMembers(
   { source, record, trouble, releaseMs }: KubernetesPorts,
   {
     store,
@@ -35,7 +39,7 @@ export function selectorPart(
     inCluster = null,
   }: Pick<SystemPorts, 'store' | 'dataplane' | 'dns' | 'servicePlane' | 'inCluster'>,
   policyChart: () => AnyMachineSnapshot | undefined,
-): SelectorPart {
+): KubernetesMembers {
   const distribution = new MemberDistribution({
     record,
     datapath: dataplane?.datapath ?? null,
@@ -44,7 +48,7 @@ export function selectorPart(
     store: (objects) => store.kubernetesObjects.write(objects),
     trouble,
   });
-  const members = new SelectorMembers({
+  const binding = new KubernetesBinding({
     source,
     integrations: store.integrations,
     inCluster,
@@ -54,15 +58,15 @@ export function selectorPart(
     releaseMs,
   });
   return {
-    members,
+    binding,
     distribution,
     activated: ({ generation, selectors, inspection }) => {
-      members.setSelectors(selectors);
+      binding.setSelectors(selectors);
       distribution.activated(generation, selectors.length === 0 ? null : inspection.scope);
     },
     close: async () => {
       distribution.close();
-      await members.close();
+      await binding.close();
     },
   };
 }

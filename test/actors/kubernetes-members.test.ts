@@ -100,7 +100,7 @@ describe('the members of selectors in a running node', () => {
     await vi.waitFor(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
-  it('are compiled when the scope changes, with the same generation, and end the state `unresolved`', async () => {
+  it('are compiled when the selector resolution changes, with the same generation, and end the state `unresolved`', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
     await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
@@ -359,28 +359,28 @@ describe('`MemberDistribution`', () => {
 
   it('gives removals to each part before additions to one of them, and stores the objects', async () => {
     const log: string[] = [];
-    const taker = (name: string, ms: number) => {
-      const take = async (change: { readonly addresses: Uint32Array }) => {
+    const sinkOf = (name: string, ms: number) => {
+      const noted = async (change: { readonly addresses: Uint32Array }) => {
         await new Promise((resolve) => setTimeout(resolve, ms));
         log.push(`${name} ${change.addresses.length}`);
         return { members: 0, refused: 0, uncompiled: 0, flows: 0 };
       };
-      return { changeMembers: take, replaceMembers: take };
+      return { changeMembers: noted, replaceMembers: noted };
     };
     const stored: unknown[] = [];
     const store = async (objects: readonly unknown[]) => void stored.push(...objects);
     const ports = {
       ...quiet,
       record: new MemberRecord(),
-      datapath: taker('datapath', 20),
-      dns: taker('dns', 1),
+      datapath: sinkOf('datapath', 20),
+      dns: sinkOf('dns', 1),
       store,
     };
     const distribution = new MemberDistribution(ports);
-    await distribution.take(message({ replaces: changeOf([]) }));
+    await distribution.apply(message({ replaces: changeOf([]) }));
     log.length = 0;
     const object = { key: 'a', value: null };
-    await distribution.take(
+    await distribution.apply(
       message({
         changes: [
           changeOf([[WEB, 0]]),
@@ -412,11 +412,11 @@ describe('`MemberDistribution`', () => {
       return { members: 0, refused: 0, uncompiled: 0, flows: 0 };
     };
     const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath, dns: null, store });
-    await distribution.take(message({ replaces: changeOf([]), stored: [{ key: 'a', value: '1' }] }));
+    await distribution.apply(message({ replaces: changeOf([]), stored: [{ key: 'a', value: '1' }] }));
     isFull = false;
     const changes = [changeOf([[WEB, 0]])];
-    await distribution.take(message({ changes, stored: [{ key: 'b', value: null }] }));
-    await distribution.take(message({ stored: [{ key: 'c', value: null }] }));
+    await distribution.apply(message({ changes, stored: [{ key: 'b', value: null }] }));
+    await distribution.apply(message({ stored: [{ key: 'c', value: null }] }));
     expect(log).toEqual(['store a,b', 'change', 'store c']);
     distribution.close();
   });
@@ -433,11 +433,11 @@ describe('`MemberDistribution`', () => {
     const distribution = new MemberDistribution({ ...quiet, record, datapath, dns: null });
     await distribution.datapathOpened();
     expect(lists).toEqual([]);
-    await distribution.take(message({ replaces: changeOf([[WEB, 1]], [[KEY]]) }));
+    await distribution.apply(message({ replaces: changeOf([[WEB, 1]], [[KEY]]) }));
     datapath.changeMembers = async () => {
       throw new Error('the thread died');
     };
-    await distribution.take(message({ changes: [changeOf([[BATCH, 1]])] }));
+    await distribution.apply(message({ changes: [changeOf([[BATCH, 1]])] }));
     expect(lists).toEqual([1]);
     await vi.waitFor(() => expect(lists).toEqual([1, 2]), 3_000);
     await distribution.datapathOpened();
@@ -450,19 +450,19 @@ describe('`MemberDistribution`', () => {
     const seen: OwnerChanges[] = [];
     distribution.ownersChanged.subscribe((changes) => seen.push(changes));
     const own = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name }) as const;
-    await distribution.take(message({ replaces: changeOf([]) }));
-    await distribution.take(message({ changes: [changeOf([])] }));
+    await distribution.apply(message({ replaces: changeOf([]) }));
+    await distribution.apply(message({ changes: [changeOf([])] }));
     expect([seen, distribution.owners()]).toEqual([[], { replaces: true, changes: [], sinceMs: 0 }]);
     const first = [
       { address: WEB, owner: own('web') },
       { address: BATCH, owner: own('batch') },
     ];
-    await distribution.take(message({ replaces: changeOf([]), owners: first }));
+    await distribution.apply(message({ replaces: changeOf([]), owners: first }));
     const second = [
       { address: WEB, owner: null },
       { address: BATCH, owner: own('next') },
     ];
-    await distribution.take(message({ owners: second }));
+    await distribution.apply(message({ owners: second }));
     expect(seen).toEqual([
       { replaces: true, changes: first, sinceMs: expect.any(Number) },
       { replaces: false, changes: second, sinceMs: expect.any(Number) },
@@ -470,7 +470,7 @@ describe('`MemberDistribution`', () => {
     expect([distribution.ownerOf(WEB), distribution.ownerOf(BATCH)]).toEqual([null, own('next')]);
     const left = [{ address: BATCH, owner: own('next') }];
     expect(distribution.owners()).toEqual({ replaces: true, changes: left, sinceMs: 0 });
-    await distribution.take(message({ replaces: changeOf([]) }));
+    await distribution.apply(message({ replaces: changeOf([]) }));
     expect([seen.at(-1)?.replaces, seen.length, distribution.ownerOf(BATCH)]).toEqual([true, 3, null]);
     distribution.close();
   });

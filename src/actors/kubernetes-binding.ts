@@ -12,7 +12,8 @@ import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { IntegrationStore } from '#store/store-types.js';
 import type { MemberDistribution } from './member-distribution.js';
 
-export type SelectorMembersPorts = {
+/** The parts of the node that `KubernetesBinding` connects with the Kubernetes thread, which is `source`. */
+export type KubernetesBindingPorts = {
   readonly source: KubernetesSource;
   readonly integrations: IntegrationStore;
   /** The name of the integration of the cluster in which this node runs; null if it has none. */
@@ -26,8 +27,8 @@ export type SelectorMembersPorts = {
 };
 
 /**
- * How long a compilation waits for the start of the Kubernetes thread, before it takes all selectors as
- * unresolved. The thread needs some seconds to take the stored objects of a large cluster.
+ * How long a compilation waits for the start of the Kubernetes thread. After this time, it treats all
+ * selectors as unresolved. The thread needs some seconds to restore the stored objects of a large cluster.
  */
 const THREAD_WAIT_MS = 15_000;
 
@@ -37,15 +38,19 @@ const THREAD_WAIT_MS = 15_000;
  */
 const RELEASE_MS = 60_000;
 
-/** Binds the Kubernetes thread to the stored integrations. The thread starts with the first integration. */
-export class SelectorMembers implements SupervisedPart {
-  readonly #ports: SelectorMembersPorts;
+/**
+ * Runs the Kubernetes thread for the node. It starts the thread with the first stored integration, sends the
+ * integrations and the selectors to it, and passes its members to `MemberDistribution`. The chart of
+ * supervised parts calls `begin` and `watch`.
+ */
+export class KubernetesBinding implements SupervisedPart {
+  readonly #ports: KubernetesBindingPorts;
   readonly #names = new ReplaySubject<readonly string[]>(1);
   readonly #reflectors = new Subject<ReflectorChange>();
   readonly #listeners = new Set<(failure: string | null) => void>();
   #following: Subscription | null = null;
   #open: Promise<void> | null = null;
-  /** Why the thread ended; null after the first members of the next thread. */
+  /** Why the thread ended; null after the first message with members of the next thread. */
   #threadFailure: string | null = null;
   #releasing: NodeJS.Timeout | undefined;
   #isBegun: () => void = () => {};
@@ -53,7 +58,7 @@ export class SelectorMembers implements SupervisedPart {
     this.#isBegun = resolve;
   });
 
-  constructor(ports: SelectorMembersPorts) {
+  constructor(ports: KubernetesBindingPorts) {
     this.#ports = ports;
   }
 
@@ -68,7 +73,7 @@ export class SelectorMembers implements SupervisedPart {
   async begin(): Promise<void> {
     await this.#useIntegrations();
     this.#isBegun();
-    // The thread has ended, and its next members have not come yet.
+    // The thread has ended, and the next thread has sent no members yet.
     if (this.#threadFailure !== null) throw new Error(this.#threadFailure);
     this.#following ??= this.#ports.integrations.changed.pipe(concatMap(() => this.#followIntegrations())).subscribe();
   }
@@ -81,9 +86,9 @@ export class SelectorMembers implements SupervisedPart {
   }
 
   /**
-   * Returns the scope and the members of selectors for a compilation. Waits until all of them are resolved,
-   * at most `withinMs`. If the thread fails, returns the last members; before the first members, a list
-   * without resolved selectors.
+   * Returns the resolution and the members of selectors for a compilation. Waits until all of them are
+   * resolved, at most `withinMs`. If the thread fails, returns the last members; before the first members, a
+   * list without resolved selectors.
    */
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
@@ -100,7 +105,7 @@ export class SelectorMembers implements SupervisedPart {
     }
   }
 
-  /** Tells the thread which selectors the policy in force has. */
+  /** Sends the selectors of the policy in force to the thread. */
   setSelectors(selectors: readonly Selector[]): void {
     this.#ports.source.setSelectors(selectors);
   }
@@ -111,7 +116,10 @@ export class SelectorMembers implements SupervisedPart {
     await this.#ports.source.close();
   }
 
-  /** Names only the selectors in force some time after the last call of `membership`, as soon as it may. */
+  /**
+   * Releases the selectors of proposed policies some time after the last call of `membership`. Waits as long
+   * as a policy is prepared or put in force.
+   */
   #releaseLater(): void {
     clearTimeout(this.#releasing);
     const release = (): void => {
@@ -121,7 +129,7 @@ export class SelectorMembers implements SupervisedPart {
     this.#releasing = setTimeout(release, this.#ports.releaseMs ?? RELEASE_MS).unref();
   }
 
-  /** A failure is reported, and the change is tried again with the next start of this part. */
+  /** Reports a failure. The next call of `begin` uses the changed integrations again. */
   async #followIntegrations(): Promise<void> {
     try {
       await this.#useIntegrations();
@@ -145,7 +153,7 @@ export class SelectorMembers implements SupervisedPart {
     source.setIntegrations(all);
     this.#open ??= source.open(this.#ports.stored, {
       members: async (message) => {
-        await distribution.take(message);
+        await distribution.apply(message);
         if (message.replaces === null) return;
         this.#threadFailure = null;
         this.#report(null);

@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import type { SelectorResolution } from '#contracts/membership.js';
+import { isSameResolution } from '#policy/model/same-resolution.js';
+
+const A = { address: 1, length: 32 };
+const B = { address: 2, length: 32 };
+
+function resolution(given: Partial<SelectorResolution> = {}): SelectorResolution {
+  return { resolved: new Set(['web', 'db']), closed: [A], networks: new Map([['db', [A]]]), ...given };
+}
+
+test('selector resolutions with equal content are the same', () => {
+  const other = resolution({ resolved: new Set(['db', 'web']), networks: new Map([['db', [{ ...A }]]]) });
+  expect(isSameResolution(resolution(), other)).toBe(true);
+});
+
+test.each([
+  ['another resolved selector', { resolved: new Set(['web', 'cache']) }],
+  ['fewer resolved selectors', { resolved: new Set(['web']) }],
+  ['another closed network', { closed: [B] }],
+  ['no closed network', { closed: [] }],
+  ['another network of a selector', { networks: new Map([['db', [B]]]) }],
+  ['more networks of a selector', { networks: new Map([['db', [A, B]]]) }],
+  ['networks of another selector', { networks: new Map([['web', [A]]]) }],
+  ['an empty list of networks', { networks: new Map([['web', []]]) }],
+] satisfies [string, Partial<SelectorResolution>][])('a selector resolution with %s is another one', (_, given) => {
+  expect(isSameResolution(resolution(), resolution(given))).toBe(false);
+  expect(isSameResolution(resolution(given), resolution())).toBe(false);
+});
