@@ -85,7 +85,7 @@ const cluster = setup({
     noteWritable: assign({ isFull: false }),
     noteUnkept: assign((_, { reason }: { reason: string }) => ({
       notices: {
-        policy_replication: `degraded: not kept here: the disk does not store changes of the cluster, which wait in memory (${reason})`,
+        policy_replication: `warning: not kept here: the disk does not store changes of the cluster, which wait in memory (${reason})`,
       },
     })),
     noteKept: assign({ notices: {} }),
