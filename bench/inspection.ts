@@ -20,6 +20,10 @@ const SPEAK_HTTP2: ReadonlySet<string> = new Set(['weir', 'haproxy', 'mitmproxy'
 
 type Figures = { readonly perSecond: number; readonly cpuUs: number };
 
+/**
+ * Measures requests, new connections, processor time and latency of the intercept mode with one thread,
+ * beside squid, haproxy and mitmproxy.
+ */
 export const inspectionBench: Bench = { name: 'inspection', run: measure };
 
 async function measure(): Promise<readonly Row[]> {

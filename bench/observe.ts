@@ -309,4 +309,8 @@ async function findings(scene: Scene): Promise<readonly Row[]> {
   ];
 }
 
+/**
+ * Measures events a second that reach wiretap clients and findings, and the packet rate while they are
+ * observed. Each lost event must be reported.
+ */
 export const observeBench: Bench = { name: 'observe', run };

@@ -1,3 +1,4 @@
+// Draws each statechart as a page in docs/statecharts/.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { CHARTS } from '#statecharts/charts.js';
 import { drawChart } from '#statecharts/drawing.js';

@@ -1,3 +1,4 @@
+// Writes the pages in docs/ and the JSON schemas in schemas/ that are generated from the code.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { errorsPage } from '#api/errors-page.js';
 import { cliPage } from '#cli/cli-page.js';

@@ -65,7 +65,7 @@ if ! command -v apt-get >/dev/null; then
 elif [ "$(id -u)" != 0 ]; then
   hindrance='only root can install it: apt-get install'
 elif [[ "${missing[*]}" =~ librocksdb$ ]]; then
-  hindrance='apt-cache knows no librocksdb-dev, which tells the full name of librocksdb; install by hand:'
+  hindrance='apt-cache has no package librocksdb-dev, whose dependency is the package of RocksDB; install by hand:'
 fi
 if [ "${#missing[@]}" -gt 0 ]; then
   if [ -n "$hindrance" ]; then

@@ -52,16 +52,16 @@ const cluster = setup({
   },
   actors: {
     /**
-     * Keeps the node a member of the cluster. Sends `member.joined`, `member.refused`, `member.lost`,
-     * `etcd.full` and `etcd.writable`.
+     * Keeps the node a member of the cluster, and takes part in the election of the leader. Sends
+     * `member.joined`, `member.refused`, `member.lost`, `etcd.full` and `etcd.writable`.
      */
     join: fromCallback<EventObject>(notProvided('join')),
     /**
      * Makes the replica equal to etcd and follows etcd. Sends `replica.caught_up`, `replica.lost`,
-     * `replica.contradicted`, `replica.unkept` and `replica.kept`.
+     * `replica.contradicted`, `replica.uncreated`, `replica.unkept` and `replica.kept`.
      */
     replicate: fromCallback<EventObject>(notProvided('replicate')),
-    /** Sends `leader.changed`. */
+    /** Follows which node leads. Sends `leader.changed`. */
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
   },
   actions: {
@@ -85,7 +85,7 @@ const cluster = setup({
     noteWritable: assign({ isFull: false }),
     noteUnkept: assign((_, { reason }: { reason: string }) => ({
       notices: {
-        policy_replication: `degraded: not kept here: the disk does not store changes of the cluster, which wait in memory (${reason})`,
+        policy_replication: `warning: not kept here: the disk does not store changes of the cluster, which wait in memory (${reason})`,
       },
     })),
     noteKept: assign({ notices: {} }),

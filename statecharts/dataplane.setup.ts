@@ -185,7 +185,7 @@ const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
  * node: a client that floods must not take the node out of service.
  */
 const refusalNotices = (refusing: readonly FlowRefusal[]): Troubles =>
-  refusing.length === 0 ? {} : { [RUNNING]: refusing.map((reason) => `degraded: ${REFUSALS[reason]}`).join('; ') };
+  refusing.length === 0 ? {} : { [RUNNING]: refusing.map((reason) => `warning: ${REFUSALS[reason]}`).join('; ') };
 
 const isRejection = (output: SwapOutput): boolean =>
   output.kind === 'refused' && ['capacity_exceeded', 'proof_failed'].includes(codeOf(output.failure) ?? '');

@@ -121,8 +121,9 @@ const node = setup({
   delays: {
     startDeadline: 30_000,
     /**
-     * Milliseconds to wait for `policy.drained`. This is longer than the default `activation_timeout` (5 s).
-     * With a longer `activation_timeout`, the node may stop before a write has ended.
+     * Milliseconds to wait for `policy.drained`. This is longer than the default `activation_timeout` of a
+     * node without a cluster (5 s). With a longer `activation_timeout`, also with the default of a node in a
+     * cluster (15 s), the node may stop before a write has ended.
      */
     drainDeadline: 6_000,
     releaseDeadline: 4_000,

@@ -420,6 +420,6 @@ function selectorsIn([first, ...others]: readonly Selector[]): string {
 }
 
 function present<T>(value: T | null): T {
-  if (value === null) throw new Error('a write begins that is not there');
+  if (value === null) throw new Error('the current write is missing');
   return value;
 }

@@ -194,7 +194,7 @@ export const policySetup = setup({
     noteUnfollowed: assign(({ context }) => ({ unfollowed: context.committed })),
     noteRefreshFailure: assign(({ context }, { reason }: { reason: string }) => ({
       refreshAttempts: context.refreshAttempts + 1,
-      notices: { [READY]: `degraded: the policy could not be compiled for changes of its selectors: ${reason}` },
+      notices: { [READY]: `warning: the policy could not be compiled for changes of its selectors: ${reason}` },
     })),
     demandRefresh: raise({ type: 'membership.changed' }, { delay: 'refreshBackoff' }),
     announceSettled: raise({ type: 'policy.settled' }),

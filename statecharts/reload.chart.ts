@@ -122,7 +122,8 @@ export const reloadChart = reload.createMachine({
   states: {
     idle: {
       always: [
-        // Its requester was told that the reload failed.
+        // The requester got the response that the reload failed, so the reload must not change anything
+        // later.
         { guard: 'isGivenUp', actions: 'dequeue' },
         { guard: 'isRequested', target: 'reading' },
       ],

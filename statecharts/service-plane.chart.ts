@@ -150,7 +150,7 @@ export const servicePlaneChart = setup({
         meta: {
           part,
           detail:
-            'connections that match a TLS rule are inspected; they cannot be spliced in the kernel, and join_fault in the stats gives the reason',
+            'connections that match a TLS rule are inspected; the datapath cannot forward spliced connections itself (splicing offload), so the node forwards them through its sockets; join_fault in the stats gives the reason',
         },
       },
       inspecting: {

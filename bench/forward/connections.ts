@@ -123,4 +123,5 @@ async function run(): Promise<readonly Row[]> {
   }
 }
 
+/** Measures short TCP connections a second through a filter with 10,000 rules, relative to no filter. */
 export const connectionsBench: Bench = { name: 'connections', run };

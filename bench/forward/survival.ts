@@ -69,4 +69,8 @@ async function run(): Promise<readonly Row[]> {
   }
 }
 
+/**
+ * Counts the idle TCP flows that still pass packets after a million new UDP flows and after a million SYNs.
+ * All must pass.
+ */
 export const survivalBench: Bench = { name: 'survival', run };

@@ -167,15 +167,15 @@ export function reportOf(
 ): ReadinessReport {
   const stale = integrations.map(
     ({ name, since, reason }) =>
-      `; degraded: the members of integration ${name} are the last known since ${since}: ${reason}`,
+      `; warning: the members of integration ${name} are the last known since ${since}: ${reason}`,
   );
   return {
     ready: conditions.every(({ ok }) => ok),
     checks: conditions.map((condition) => {
-      const degraded = parts
+      const downParts = parts
         .filter(({ check, state }) => check === condition.name && state === 'down')
-        .map(({ name, what, failure }) => `; degraded: ${what} is down since ${sinceOf(name)}: ${failure}`);
-      const notes = condition.name === 'policy_ready' ? [...degraded, ...stale] : degraded;
+        .map(({ name, what, failure }) => `; warning: ${what} is down since ${sinceOf(name)}: ${failure}`);
+      const notes = condition.name === 'policy_ready' ? [...downParts, ...stale] : downParts;
       return { ...condition, detail: condition.detail + notes.join(''), since: sinceOf(condition.name) };
     }),
   };

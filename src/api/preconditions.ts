@@ -27,7 +27,7 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
  */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
-    const found = etag === null ? 'there is none to match' : `the stored ETag is ${etag}`;
+    const found = etag === null ? 'If-Match needs a stored object, and there is none' : `the stored ETag is ${etag}`;
     throw new ApiError('precondition_failed', withRemedy(found));
   }
   if (ifNoneMatch !== undefined && etag !== null) {

@@ -87,7 +87,7 @@ const StatsSchema = z
           .string()
           .nullable()
           .describe(
-            'Why connections cannot be spliced in the kernel, usually a missing capability. The sockets of the node then carry these connections. Null if there is no fault.',
+            'Why the datapath cannot forward spliced connections itself (splicing offload), usually a missing capability. The node then forwards them through its sockets. Null if there is no fault.',
           ),
       })
       .describe('Redirected connections. Those counted by verdict were decided without reading their requests.'),

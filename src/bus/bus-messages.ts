@@ -17,12 +17,14 @@ import type { PolicyOutcome, PolicyWrite, Refusal } from './policy-requests.js';
 export type Needs = { readonly dataplane: boolean; readonly dns: boolean; readonly servicePlane: boolean };
 
 export type PerformanceMode = {
+  /** True, the default: findings and wiretap are available. False: the kernel sends no events (D34). */
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
   /** How often the setting was written; 0 while the built-in default applies. */
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
+  /** As in `PerformanceMode`. */
   readonly enabled: boolean;
   readonly author: string;
   /**

@@ -21,8 +21,8 @@ export type Collection = { readonly removed: number; readonly isComplete: boolea
 /**
  * Removes what no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids. Only
  * the leader collects. Each transaction has two conditions: `fence`, which proves that this node leads, and
- * an unchanged head. It ends all turns: a writer that has found an old part in etcd, and relies on it, begins
- * again.
+ * an unchanged head. A transaction that removes bodies or revisions also ends all turns: a writer that has
+ * found an old part in etcd, and relies on it, begins again.
  */
 export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);

@@ -66,9 +66,9 @@ export class Commits implements SharedCommits {
    * - `outcome_unknown` if etcd does not report within 10 s whether it applied the commit.
    */
   async commit(plan: PolicyPlan): Promise<void> {
-    const { held } = this.#turns;
-    if (held === null) throw lost('this node does not have the turn to write');
-    const turn = await translated('take the turn of this node', () => this.#turns.standing(held));
+    const { own } = this.#turns;
+    if (own === null) throw lost('this node does not have the turn to write');
+    const turn = await translated('take the turn of this node', () => this.#turns.standing(own));
     const bodies =
       this.#turns.proposed === plan
         ? []
@@ -125,7 +125,7 @@ export class Commits implements SharedCommits {
     const known = this.#kept.get(plan);
     if (known !== undefined) return known;
     const bodies = plan.operations.filter(({ key }) => isBody(key));
-    const operations = proposedBodies(this.#turns.held?.id ?? '', bodies);
+    const operations = proposedBodies(this.#turns.own?.id ?? '', bodies);
     const kept = operations.length === 0 ? Promise.resolve() : this.#kv.batch(operations, { sync: false });
     this.#kept.set(plan, kept);
     return kept;

@@ -1,8 +1,8 @@
 import { type KeyRange, under } from './etcd/etcd-types.js';
 
 /**
- * Prefixes of the local keys that each node keeps as a replica of etcd, beside the key `head`. Settings that
- * stay on their node are listed in `ReplicaKeys.local`.
+ * Prefixes of the local keys that each node keeps as a replica of etcd, beside the key `head`. The parameter
+ * `local` of `ClusterKeys` lists settings below these prefixes that stay on their node.
  */
 const REPLICATED = [
   'policy/',

@@ -121,7 +121,7 @@ export class Rehearsals {
    */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     try {
-      const turn = this.#turns.held;
+      const turn = this.#turns.own;
       if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
       // The watch of the votes opens while etcd writes the proposal.
       const proposing = this.#propose(turn, plan, proposal);
@@ -152,14 +152,14 @@ export class Rehearsals {
 
   /** Writes a proposal and its bodies. Returns the ids of all members. */
   async #propose(
-    held: Turn | Claim,
+    own: Turn | Claim,
     plan: PolicyPlan,
     proposal: Omit<PolicyProposal, 'id' | 'node'>,
   ): Promise<readonly string[]> {
     const full = { ...proposal, ...enclosed(plan) };
     const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
     // Large bodies are written before the proposal, in a turn that stands.
-    const turn = hasSmallBodies(plan) ? held : await this.#turns.standing(held);
+    const turn = hasSmallBodies(plan) ? own : await this.#turns.standing(own);
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#turns.propose(turn, full, [...bodies, members]);
     this.#turns.proposed = plan;

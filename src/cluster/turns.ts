@@ -48,7 +48,7 @@ export class Turns {
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
   readonly #node: string;
-  #held: Turn | Claim | null = null;
+  #own: Turn | Claim | null = null;
   /** Whether the last write of this node lost its turn or claim. The next write then waits for its turn. */
   #mustWait = false;
   /** The lease of the last turn that this node asked for. */
@@ -76,8 +76,8 @@ export class Turns {
   }
 
   /** The turn that this node has or may claim; null if another node writes, or none. */
-  get held(): Turn | Claim | null {
-    return this.#held;
+  get own(): Turn | Claim | null {
+    return this.#own;
   }
 
   /**
@@ -91,7 +91,7 @@ export class Turns {
     this.proposed = null;
     const isFree = this.#turnsIn(this.#replica.present).length === 0;
     if (isFree && !this.#mustWait) {
-      this.#held = { id: crypto.randomUUID(), node: this.#node, lease: lease.id, when: this.#unchanged() };
+      this.#own = { id: crypto.randomUUID(), node: this.#node, lease: lease.id, when: this.#unchanged() };
       return;
     }
     for (;;) {
@@ -104,7 +104,7 @@ export class Turns {
           this.#known.delete(id);
           continue;
         }
-        this.#held = turn;
+        this.#own = turn;
         this.#mustWait = false;
         return;
       } catch (failure) {
@@ -115,19 +115,19 @@ export class Turns {
   }
 
   /** Returns the turn of this node. Takes it first, if it is only claimed. */
-  async standing(held: Turn | Claim): Promise<Turn> {
-    return 'when' in held ? (await this.#takeClaimed(held)).turn : held;
+  async standing(own: Turn | Claim): Promise<Turn> {
+    return 'when' in own ? (await this.#takeClaimed(own)).turn : own;
   }
 
   /**
-   * Reads whether this node can still claim the turn that it holds, so that it has seen the newest policies.
-   * Throws `revision_conflict` if it cannot.
+   * Reads whether this node can still take the turn that it claims, so that it has seen the newest policies.
+   * Throws `revision_conflict` if it cannot. Has no effect if this node has taken its turn.
    */
   async confirm(): Promise<void> {
-    const held = this.#held;
-    if (held === null || !('when' in held)) return;
+    const own = this.#own;
+    if (own === null || !('when' in own)) return;
     const apply = [{ type: 'get' as const, key: this.#keys.meta, keysOnly: true }];
-    const { succeeded } = await this.#client.transact({ when: held.when, apply }, WITHIN);
+    const { succeeded } = await this.#client.transact({ when: own.when, apply }, WITHIN);
     if (!succeeded) throw this.#claimLost();
   }
 
@@ -135,9 +135,9 @@ export class Turns {
    * Puts a proposal into the turn of this node, in one transaction with `more`. Returns what each `get_range`
    * in `more` found. Throws `revision_conflict` if the turn has ended, or cannot be claimed any more.
    */
-  async propose(held: Turn | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
-    if ('when' in held) return (await this.#takeClaimed(held, proposal, more)).found;
-    const { key, createRevision, lease } = held.entry;
+  async propose(own: Turn | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
+    if ('when' in own) return (await this.#takeClaimed(own, proposal, more)).found;
+    const { key, createRevision, lease } = own.entry;
     const value = encodeJson({ node: this.#node, proposal } satisfies TurnValue);
     const { succeeded, found } = await this.#client.transact(
       { when: [{ key, createRevision }], apply: [...more, { type: 'put', key, value, lease }] },
@@ -163,7 +163,7 @@ export class Turns {
     }
     const entry: KeyValue = { key, value, createRevision: revision, modRevision: revision, lease };
     const turn: Turn = { id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry };
-    if (this.#held?.id === id) this.#held = turn;
+    if (this.#own?.id === id) this.#own = turn;
     return { turn, found };
   }
 
@@ -183,17 +183,17 @@ export class Turns {
 
   /** Ends the turn of this node, if it has taken one and has not committed. */
   release(): void {
-    const held = this.#held;
-    this.#held = null;
-    if (held === null || !this.#known.has(held.id)) return;
+    const own = this.#own;
+    this.#own = null;
+    if (own === null || !this.#known.has(own.id)) return;
     this.#mustWait = true;
-    void this.#remove(held.id, this.#keys.votes(held));
+    void this.#remove(own.id, this.#keys.votes(own));
   }
 
   /** Forgets the turn of this node, which a commit has ended. */
   spend(): void {
-    if (this.#held !== null) this.#known.delete(this.#held.id);
-    this.#held = null;
+    if (this.#own !== null) this.#known.delete(this.#own.id);
+    this.#own = null;
   }
 
   #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {

@@ -1,12 +1,12 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import type { DnsOptions } from './dns-options.js';
-import type { DnsStats } from './dns-proxy.js';
 
 /** The `workerData` of the DNS thread. */
 export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };

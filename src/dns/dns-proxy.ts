@@ -1,6 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -56,47 +57,3 @@ export type DnsProxy = {
 export type DnsChange =
   | { readonly type: 'upstreams_changed'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly type: 'worker_died'; readonly reason: string };
-
-/** Counters of the DNS proxy since the last `open`. */
-export type DnsStats = {
-  /**
-   * Number of lookups that the policy allowed (`queriesAllow`) or denied (`queriesDeny`). A lookup that the
-   * policy denies in audit mode counts in `queriesAllow`.
-   */
-  readonly queriesAllow: number;
-  readonly queriesDeny: number;
-  /**
-   * Number of responses to clients: NXDOMAIN because of the policy, NXDOMAIN from an upstream, and SERVFAIL.
-   */
-  readonly nxdomainPolicy: number;
-  readonly nxdomainUpstream: number;
-  readonly servfail: number;
-  /**
-   * Number of grants: one for each pair of address and pattern. Each renewal of a grant counts again. A grant
-   * request that the datapath refuses in part does not count.
-   */
-  readonly grants: number;
-  /**
-   * The waiting times of the last 4,096 grant requests for which a client had to wait; failed requests count
-   * too. Null before the first such request.
-   */
-  readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
-  readonly cacheHits: number;
-  readonly cacheMisses: number;
-  readonly cacheEntries: number;
-  readonly cacheBytes: number;
-  /** Number of dropped or refused queries, answers and connections, by reason. */
-  readonly refused: Readonly<Record<string, number>>;
-  readonly upstreams: readonly UpstreamStats[];
-};
-export type UpstreamStats = {
-  readonly address: string;
-  readonly alive: boolean;
-  readonly queries: number;
-  readonly timeouts: number;
-  /**
-   * Moving average of the upstream's response time in milliseconds. Null before the first response of the
-   * upstream.
-   */
-  readonly latencyMs: number | null;
-};

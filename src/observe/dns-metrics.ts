@@ -1,5 +1,5 @@
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { Families } from './families.js';
-import type { DnsStats } from './stats.js';
 
 /**
  * Creates the metrics of the DNS proxy. While the DNS proxy does not run, the metrics without labels are 0
@@ -17,10 +17,10 @@ export function dnsMetrics({ gauge, counter }: Families) {
     'Messages that the proxy refused, records that it removed from answers, and addresses that it did not grant, by reason.',
     'reason',
   );
-  const grants = counter('weir_dns_grants_total', 'Addresses granted for hostname patterns of the policy.');
+  const grants = counter('weir_dns_grants_total', 'Grants of addresses to hostname patterns, each renewal included.');
   const learning = gauge(
     'weir_dns_learning_wait_seconds',
-    'How long recent answers waited for the grants of their addresses in the datapath.',
+    'How long recent answers waited for the grants of their addresses in the datapath, refused requests included.',
     'quantile',
   );
   const cache = counter(

@@ -18,9 +18,9 @@ export class LogRing {
   write(line: string): void {
     const at = this.now();
     this.#lines.push({ at, line });
-    this.#bytes += line.length;
+    this.#bytes += Buffer.byteLength(line);
     while (this.#lines.length > 0 && (this.#bytes > this.keptBytes || this.#isOld(at))) {
-      this.#bytes -= this.#lines.shift()?.line.length ?? 0;
+      this.#bytes -= Buffer.byteLength(this.#lines.shift()?.line ?? '');
     }
   }
 

@@ -39,7 +39,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
   );
   const unjoined = gauge(
     'weir_service_plane_join_fault',
-    '1 while connections cannot be spliced in the kernel; `join_fault` in the stats gives the reason.',
+    '1 while the datapath cannot forward spliced connections itself (splicing offload); `join_fault` in the stats gives the reason.',
   );
   const all = [connections, intercepted, requests, responses, live, refused, stale, unjoined];
 

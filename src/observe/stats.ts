@@ -1,3 +1,4 @@
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { KubernetesStats } from '#contracts/integration-status.js';
 
 /**
@@ -57,35 +58,6 @@ type DataplaneStats = {
   readonly maps: Readonly<Record<string, { readonly entries: number; readonly capacity: number }>>;
 };
 
-export type DnsStats = {
-  readonly queriesAllow: number;
-  readonly queriesDeny: number;
-  readonly nxdomainPolicy: number;
-  readonly nxdomainUpstream: number;
-  readonly servfail: number;
-  /**
-   * Number of granted addresses. An address that is granted to several patterns counts once for each pattern.
-   */
-  readonly grants: number;
-  /**
-   * How long answers with new addresses waited for their grants, over the last 4,096 such answers. Null
-   * before the first such answer.
-   */
-  readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
-  readonly cacheHits: number;
-  readonly cacheMisses: number;
-  readonly cacheEntries: number;
-  readonly cacheBytes: number;
-  /** Number of queries, answers and connections that the DNS proxy refused or dropped, by reason. */
-  readonly refused: Readonly<Record<string, number>>;
-  readonly upstreams: readonly {
-    readonly address: string;
-    readonly alive: boolean;
-    readonly queries: number;
-    readonly timeouts: number;
-    readonly latencyMs: number | null;
-  }[];
-};
 /**
  * Figures of the observer. The counters start at 0 with each observer thread; only `lostReader` counts since
  * the start of the process.
@@ -152,7 +124,10 @@ export type ServicePlaneStats = {
    * certificates that it read. Null if there is no fault.
    */
   readonly upstreamCaFault: string | null;
-  /** Why the service plane cannot let the kernel splice connections. Null if there is no fault. */
+  /**
+   * Why the datapath cannot forward spliced connections itself (splicing offload). The node then forwards them
+   * through its sockets. Null if there is no fault.
+   */
   readonly spliceFault: string | null;
 };
 export type ClusterStats = {

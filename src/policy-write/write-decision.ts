@@ -33,7 +33,10 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   const seen = target.by === 'active' ? active : existing;
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
-    return refusal('precondition_failed', etag === null ? 'there is none to match' : `the ETag is ${etag}`);
+    return refusal(
+      'precondition_failed',
+      etag === null ? 'If-Match needs a stored object, and there is none' : `the ETag is ${etag}`,
+    );
   if (ifNoneMatch !== undefined && seen !== null && write.sourceGroup === undefined)
     return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(seen)}`);
   if (storesPolicy(write) && !write.activate && existing?.active === true)

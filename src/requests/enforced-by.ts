@@ -9,9 +9,10 @@ const POLL_MS = 50;
 const MAX_WAIT_MS = 10_000;
 
 /**
- * Waits until members of a cluster enforce the generation of a write. The write is committed, so that late
- * members are a warning of the outcome, and also nodes that left the cluster meanwhile, for example because
- * they died. `members` reads the members and the generations that they enforce.
+ * Waits until members of a cluster enforce the generation of a write, at most `mostMs`. The write is
+ * committed already, so the outcome stays the same. It gets the warning `nodes_behind` if members are late,
+ * or if nodes left the cluster meanwhile. `members` reads the members and the generations that they enforce;
+ * null if they cannot be read.
  */
 export async function enforcedBy(
   outcome: PolicyOutcome,

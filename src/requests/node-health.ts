@@ -1,5 +1,5 @@
 import type { DatapathStats } from '#contracts/datapath.js';
-import type { DnsStats } from '#dns/dns-proxy.js';
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { ServicePlaneStats } from '#service-plane/service-plane.js';
 import type { CheckName } from '#statecharts/readiness.js';
 

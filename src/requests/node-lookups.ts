@@ -1,8 +1,9 @@
 import { NEVER, Observable, share } from 'rxjs';
 import type { Refusal } from '#bus/policy-requests.js';
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
-import type { DnsProxy, DnsStats } from '#dns/dns-proxy.js';
+import type { DnsProxy } from '#dns/dns-proxy.js';
 import { refusal } from '#statecharts/refusal.js';
 
 /** Access to the names that the DNS proxy resolved, to its DNS lookups and to its statistics. */

@@ -49,7 +49,6 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
-  /** Whether the threads accept connections before `setGrantPorts`. */
   /** The policy of `accept`, until `use` or `setGrantPorts`. */
   #early: InspectionImage | null = null;
   #faults = NO_FAULTS;

@@ -33,11 +33,11 @@ const JOIN_LATER = 8;
 /**
  * Limits of the attempts to offload connections to the datapath.
  * - `JOIN_TIMEOUT_MS`: the time that an attempt waits for data in transit, in milliseconds.
- * - `JOIN_TURN_MS`: the longest wait of `turn` during an attempt, in milliseconds.
+ * - `OFFLOAD_POLL_MS`: the longest wait of `poll` during an attempt, in milliseconds.
  * - `JOIN_AT_ONCE`: the maximum number of simultaneous attempts.
  */
 const JOIN_TIMEOUT_MS = 2_000;
-const JOIN_TURN_MS = 1;
+const OFFLOAD_POLL_MS = 1;
 const JOIN_AT_ONCE = 64;
 
 type SplicedPair = {
@@ -51,7 +51,7 @@ type Attempt = { readonly join: SplicePair; readonly from: number; readonly unti
 /**
  * Moves bytes between the two sockets of each connection by splice(2). When one direction ends, the other
  * direction continues. When one socket is reset, the splicer resets the other socket. Data for a slow
- * receiver waits in pipes of limited size. Each splicer needs its own thread, because `turn` blocks the
+ * receiver waits in pipes of limited size. Each splicer needs its own thread, because `poll` blocks the
  * thread.
  */
 export class Splicer {
@@ -87,7 +87,7 @@ export class Splicer {
   }
 
   /**
-   * Finds offloaded connections that have ended; the next `turn` returns their ids. Call this about once a
+   * Finds offloaded connections that have ended; the next `poll` returns their ids. Call this about once a
    * second.
    */
   look(): void {
@@ -119,7 +119,7 @@ export class Splicer {
    * Returns the ids of ended connections.
    */
   poll(waitMs: number): readonly number[] {
-    const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? JOIN_TURN_MS : waitMs;
+    const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? OFFLOAD_POLL_MS : waitMs;
     const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
     for (let event = 0; event < count; event++) this.#noteEvents(event * EVENT_BYTES);
     for (const id of [...this.#busy]) this.#run(id);
@@ -162,7 +162,7 @@ export class Splicer {
     const join = this.#spliceOffloader.begin(id, socketsOf(pair));
     if (join === null) return;
     const now = performance.now();
-    this.#attempts.set(id, { join, from: now + join.roundTripMs + JOIN_TURN_MS, until: now + JOIN_TIMEOUT_MS });
+    this.#attempts.set(id, { join, from: now + join.roundTripMs + OFFLOAD_POLL_MS, until: now + JOIN_TIMEOUT_MS });
   }
 
   #tryToJoin(id: number, { join, from, until }: Attempt): void {

@@ -251,11 +251,11 @@ describe('dataplane actor', () => {
     datapath.log.length = 0;
     datapath.tell({ type: 'refusals_changed', refusing: ['flow_share'] });
     const share =
-      'degraded: the flow table refuses new flows of sources that have used their share (dataplane.flow_share)';
+      'warning: the flow table refuses new flows of sources that have used their share (dataplane.flow_share)';
     expect(running()).toMatchObject({ ok: true, state: 'enforcing', detail: `enforcing; ${share}` });
     datapath.tell({ type: 'refusals_changed', refusing: ['flow_table_full', 'flow_share'] });
     expect(running()?.detail).toBe(
-      `enforcing; degraded: the flow table is full and refuses new flows (dataplane.flow_capacity); ${share}`,
+      `enforcing; warning: the flow table is full and refuses new flows (dataplane.flow_capacity); ${share}`,
     );
     expect(system.readiness().checks[1]?.state).toBe('configured');
     datapath.tell({ type: 'link_lost', interface: 'lan0' });

@@ -333,7 +333,7 @@ describe('the members of selectors in a running node', () => {
     const before = detail();
     reflect({ phase: 'unauthorized', reason: '401: Unauthorized', at: '2026-01-01T00:00:00.000Z' });
     expect(detail()).toBe(
-      `${before}; degraded: the members of integration prod are the last known since 2026-01-01T00:00:00.000Z: 401: Unauthorized`,
+      `${before}; warning: the members of integration prod are the last known since 2026-01-01T00:00:00.000Z: 401: Unauthorized`,
     );
     reflect({ phase: 'watching', reason: null, at: '2026-01-01T00:00:01.000Z' });
     expect(detail()).toBe(before);

@@ -76,7 +76,7 @@ async function expectHeld(kv: KvStore, prefix: string, code: string): Promise<Cl
 const apply = (...operations: Operation[]) => client.transact({ when: [], apply: operations }, SOON);
 const putAt = (key: string, value: Uint8Array): Operation => ({ type: 'put', key, value });
 
-test('a node holds if etcd was wiped, also after another cluster was created there, until a recovery', async () => {
+test('a node applies and writes nothing after etcd was wiped, also with another cluster there, until a recovery', async () => {
   const prefix = '/weir/wiped';
   const kv = await copyOf(prefix);
   const { cluster, ended } = follow(kv, prefix);
@@ -94,7 +94,7 @@ test('a node holds if etcd was wiped, also after another cluster was created the
   expect([await recovered.connectedWithin(5_000), await kv.get(SETTING)]).toEqual([true, null]);
 });
 
-test('a node holds if etcd lacks its last commit, or has another commit in its place', async () => {
+test('a node applies and writes nothing if etcd lacks its last commit, or has another commit in its place', async () => {
   const prefix = '/weir/forked';
   const keys = new ClusterKeys(prefix);
   const kv = await copyOf(prefix);

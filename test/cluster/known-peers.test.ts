@@ -31,7 +31,7 @@ describe('the other nodes that a node knows', () => {
     vi.useRealTimers();
   });
 
-  test('are those of the local store, and absent without a membership, while etcd can be reached', async () => {
+  test('are all registered nodes, those that are no members without an address, while etcd can be reached', async () => {
     const peers = peersWith(async () => [addressOf('n2', 22)]);
     expect(await addressesOf(peers)).toEqual([
       ['n2', '10.0.0.1:22'],

@@ -4,8 +4,8 @@ import { healthOf, RolloutJudge } from '#cluster/rollout/rollout-judge.js';
 
 const FAULT = 'it is not ready (policy_ready)';
 
-describe('the health of the first nodes of a roll-out', () => {
-  test('is good only for a member that reports no fault', () => {
+describe('the judge of a roll-out', () => {
+  test('finds no fault only for a member that reports none', () => {
     const reports = new Map([
       ['a', null],
       ['b', FAULT],
@@ -19,7 +19,7 @@ describe('the health of the first nodes of a roll-out', () => {
     ]);
   });
 
-  test('fails a node after a fault of 10 s, and not after shorter faults', () => {
+  test('fails a node with a fault of 10 s, and no node with shorter faults', () => {
     const judge = new RolloutJudge();
     const at = (ms: number, fault: string | null) => judge.failed([{ node: 'a', fault }], ms)?.node ?? null;
     expect([at(0, FAULT), at(9_000, FAULT), at(9_500, null), at(10_500, FAULT), at(20_400, FAULT)]).toEqual(

@@ -1,7 +1,7 @@
 import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
+import type { DnsStats } from '#contracts/dns-stats.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
-import type { DnsStats } from '#dns/dns-proxy.js';
 import { socketsOf } from '#dns/dns-sockets.js';
 import { LocalDnsProxy } from '#dns/local-dns-proxy.js';
 import { compile } from '#policy/compile/compile.js';

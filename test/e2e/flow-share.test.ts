@@ -47,7 +47,7 @@ test('a source at its flow limit gets no new flows; readiness, stats, metrics an
   await expect.poll(running, soon).toEqual({
     ready: true,
     detail:
-      'enforcing; degraded: the flow table refuses new flows of sources that have used their share (dataplane.flow_share)',
+      'enforcing; warning: the flow table refuses new flows of sources that have used their share (dataplane.flow_share)',
   });
   expect(await rig.stats()).toMatchObject({ refusing: ['flow_share'] });
   const { text } = await rig.node.request('GET', '/metrics');

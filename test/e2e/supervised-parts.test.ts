@@ -28,7 +28,7 @@ describe('GET /ready', () => {
       expect((await checks()).dataplane_running).toMatchObject({
         ok: true,
         detail: expect.stringMatching(
-          /^enforcing; degraded: the observer \(findings, wiretap\) is down since 20\d\d-\d\d-\d\dT[\d:.]+Z: the observer's thread ended with 7$/,
+          /^enforcing; warning: the observer \(findings, wiretap\) is down since 20\d\d-\d\d-\d\dT[\d:.]+Z: the observer's thread ended with 7$/,
         ) as string,
       });
     }, WAIT);
@@ -40,15 +40,15 @@ describe('GET /ready', () => {
     await endThread(rig, POLICY);
     await vi.waitFor(async () => {
       expect(await detailOf('policy_ready')).toMatch(
-        /^a policy is active; degraded: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with 7$/,
+        /^a policy is active; warning: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with 7$/,
       );
     }, WAIT);
     await vi.waitFor(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
   });
 
-  test('reports no degraded policy thread as soon as a policy write has started a new thread', async () => {
+  test('no longer warns of the policy thread as soon as a policy write has started a new thread', async () => {
     await endThread(rig, POLICY);
-    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('degraded'), WAIT);
+    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('warning'), WAIT);
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));
     expect(await detailOf('policy_ready')).toBe('a policy is active');
   });

@@ -121,7 +121,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
     return texts.reduce((sum, text) => sum + Number(/packets (\d+)/.exec(text)?.[1]), 0);
   }
 
-  /** Returns whether an allowed packet passes. */
+  /** Fails unless an allowed packet passes. */
   async passes(): Promise<void> {
     for (const wire of Object.values(this.node.wires)) wire.seen();
     const request = udp([client, 6_000], [server, ALLOWED]);

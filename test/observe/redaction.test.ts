@@ -30,4 +30,10 @@ describe('`LogRing`', () => {
     ring.write('longer than all of it');
     expect(ring.lines()).toEqual([]);
   });
+
+  it('counts the bytes of a line in UTF-8', () => {
+    const ring = new LogRing(10);
+    for (const line of ['öööö', 'bbb']) ring.write(line);
+    expect(ring.lines()).toEqual(['bbb']);
+  });
 });

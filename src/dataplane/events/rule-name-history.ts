@@ -94,18 +94,18 @@ export class RuleNameHistory {
  * index.
  */
 export class Finder {
-  readonly #ruleNameHistory: readonly StagedRuleNames[];
+  readonly #stagedNames: readonly StagedRuleNames[];
   readonly #ruleNamesOf: Uint8Array;
   readonly #rankOf: Uint32Array;
 
-  constructor(ruleNameHistory: readonly StagedRuleNames[]) {
-    this.#ruleNameHistory = ruleNameHistory;
+  constructor(stagedNames: readonly StagedRuleNames[]) {
+    this.#stagedNames = stagedNames;
     let highest = 0;
-    for (const { entries } of ruleNameHistory) for (const entry of entries) if (entry > highest) highest = entry;
+    for (const { entries } of stagedNames) for (const entry of entries) if (entry > highest) highest = entry;
     this.#ruleNamesOf = new Uint8Array(highest + 1);
     this.#rankOf = new Uint32Array(highest + 1);
-    for (let number = ruleNameHistory.length; number > 0; number--) {
-      const { entries } = itemAt(ruleNameHistory, number - 1);
+    for (let number = stagedNames.length; number > 0; number--) {
+      const { entries } = itemAt(stagedNames, number - 1);
       for (let rank = 0; rank < entries.length; rank++) {
         const entry = u32At(entries, rank);
         if (entry === 0) continue;
@@ -120,7 +120,7 @@ export class Finder {
    * `check`; else undefined.
    */
   find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
-    const placed = this.#ruleNameHistory[(this.#ruleNamesOf[entry] ?? 0) - 1];
+    const placed = this.#stagedNames[(this.#ruleNamesOf[entry] ?? 0) - 1];
     const rank = this.#rankOf[entry] ?? 0;
     return placed?.ruleNames.identities[2 * rank] === check ? { ruleNames: placed.ruleNames, rank } : undefined;
   }
@@ -131,13 +131,12 @@ export class Finder {
    */
   checks(wanted: (ruleNames: RuleNames) => (rank: number) => boolean): Uint32Array {
     const found = new Uint32Array(this.#rankOf.length);
-    const tests = this.#ruleNameHistory.map(({ ruleNames }) => wanted(ruleNames));
+    const tests = this.#stagedNames.map(({ ruleNames }) => wanted(ruleNames));
     for (let entry = 1; entry < found.length; entry++) {
       const number = u8At(this.#ruleNamesOf, entry) - 1;
       if (number < 0) continue;
       const rank = u32At(this.#rankOf, entry);
-      if (tests[number]?.(rank) === true)
-        found[entry] = this.#ruleNameHistory[number]?.ruleNames.identities[2 * rank] ?? 0;
+      if (tests[number]?.(rank) === true) found[entry] = this.#stagedNames[number]?.ruleNames.identities[2 * rank] ?? 0;
     }
     return found;
   }

@@ -82,7 +82,7 @@ export class GroupCounters {
     this.#inForce = inForce;
   }
 
-  /** Adds the hits since the last call. `placed` must be the policy whose groups have rows. */
+  /** Adds the hits since the last call. The groups of the given policy must have rows. */
   #add(hits: Hits, { ruleNames: { groups, identities, verdicts }, entries }: StagedRuleNames): void {
     for (let rank = 0; rank < entries.length; rank++) {
       const entry = u32At(entries, rank);

@@ -1,6 +1,6 @@
+import type { UpstreamStats } from '#contracts/dns-stats.js';
 import { nowMs } from '#dns/clock.js';
 import { type Endpoint, textOf } from '#dns/dns-options.js';
-import type { UpstreamStats } from '#dns/dns-proxy.js';
 import type { Message } from '#dns/wire/dns-message.js';
 import { FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
 import { nameOf } from '#dns/wire/name.js';

@@ -98,7 +98,8 @@ type EventRecord = {
 /** Encodes wiretap messages (D32). Each message is one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
-  readonly #ruleNameResolver = new WeakMap<NamedDecider, Uint8Array>();
+  /** The fields of each decider as encoded text. */
+  readonly #encodedDeciders = new WeakMap<NamedDecider, Uint8Array>();
   readonly #interfaces = new Map<string, Uint8Array>();
   readonly #seen = new TimeText();
   readonly #opened = new TimeText();
@@ -280,13 +281,13 @@ export class MessageWriter {
   }
 
   #decider(decider: NamedDecider): Uint8Array {
-    const known = this.#ruleNameResolver.get(decider);
+    const known = this.#encodedDeciders.get(decider);
     if (known !== undefined) return known;
     const { policyId, sourceGroup, rule, decidedBy } = decider;
     const written = bytesOf(
       `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`,
     );
-    this.#ruleNameResolver.set(decider, written);
+    this.#encodedDeciders.set(decider, written);
     return written;
   }
 }

@@ -1,0 +1,43 @@
+/** Counters of the DNS proxy since the last `open`. */
+export type DnsStats = {
+  /**
+   * Number of lookups that the policy allowed (`queriesAllow`) or denied (`queriesDeny`). A lookup that the
+   * policy denies in audit mode counts in `queriesAllow`.
+   */
+  readonly queriesAllow: number;
+  readonly queriesDeny: number;
+  /**
+   * Number of responses to clients: NXDOMAIN because of the policy, NXDOMAIN from an upstream, and SERVFAIL.
+   */
+  readonly nxdomainPolicy: number;
+  readonly nxdomainUpstream: number;
+  readonly servfail: number;
+  /**
+   * Number of grants: one for each pair of address and pattern. Each renewal of a grant counts again. A grant
+   * request that the datapath refuses in part does not count.
+   */
+  readonly grants: number;
+  /**
+   * The waiting times of the last 4,096 grant requests for which a client had to wait; failed requests count
+   * too. Null before the first such request.
+   */
+  readonly learning: { readonly medianMs: number; readonly p99Ms: number } | null;
+  readonly cacheHits: number;
+  readonly cacheMisses: number;
+  readonly cacheEntries: number;
+  readonly cacheBytes: number;
+  /** Number of dropped or refused queries, answers and connections, by reason. */
+  readonly refused: Readonly<Record<string, number>>;
+  readonly upstreams: readonly UpstreamStats[];
+};
+export type UpstreamStats = {
+  readonly address: string;
+  readonly alive: boolean;
+  readonly queries: number;
+  readonly timeouts: number;
+  /**
+   * Moving average of the upstream's response time in milliseconds. Null before the first response of the
+   * upstream.
+   */
+  readonly latencyMs: number | null;
+};
