@@ -51,8 +51,9 @@ function beginDatapath(config: Config): BegunDatapath | null {
   const options = datapathOptions(config);
   if (options === null) return null;
   const { node, policy } = config;
-  const bootGuard = { path: bootFileIn(node.dataDir), isOpen: policy.fallback === 'allow' };
-  const datapath = openDatapath({ ...options, bootGuard });
+  const isOpen = policy.fallback === 'allow';
+  const bootGuard = { path: bootFileIn(node.dataDir), isOpen };
+  const datapath = openDatapath({ ...options, bootGuard, passWithoutPolicy: isOpen });
   datapath.begin();
   return datapath;
 }

@@ -19,7 +19,7 @@ export type Rig = {
   remove(): Promise<void>;
 };
 
-type DataplaneStats = {
+export type DataplaneStats = {
   readonly packets: Readonly<Record<'allow' | 'deny' | 'audit', number>>;
   readonly drops: Readonly<Record<string, number>>;
 };

@@ -42,6 +42,8 @@ export type Settings = {
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
   readonly passNonIpv4: boolean;
+  /** Whether packets pass until the first policy is in force. False if undefined. */
+  readonly passWithoutPolicy?: boolean | undefined;
   readonly policeLocal: boolean;
   readonly classifyAll: boolean;
   readonly traceWord: boolean;
@@ -104,6 +106,7 @@ export const SETTINGS_OFFSETS = {
   divert_dns: 264,
   copies_routes: 265,
   reads_conntrack: 266,
+  pass_without_policy: 267,
 } as const;
 export const SETTINGS_BYTES = 268;
 
@@ -170,6 +173,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
   set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
+  flag(SETTINGS_OFFSETS.pass_without_policy, settings.passWithoutPolicy === true);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
   flag(SETTINGS_OFFSETS.classify_all, settings.classifyAll);
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);

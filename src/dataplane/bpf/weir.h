@@ -167,7 +167,7 @@ struct settings {
 	__u8 divert_dns; /* hands DNS queries to the DNS proxy, whatever server they are addressed to */
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */
 	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
-	__u8 reserved[1];
+	__u8 pass_without_policy; /* passes packets until the first policy is in force (policy.fallback: allow) */
 };
 
 enum events_wanted {

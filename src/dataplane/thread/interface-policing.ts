@@ -1,5 +1,5 @@
 import type { Attachment } from '#contracts/datapath.js';
-import { matchesInterface } from '#contracts/datapath-options.js';
+import { type DatapathOptions, matchesInterface } from '#contracts/datapath-options.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
@@ -19,7 +19,7 @@ export class InterfacePolicing {
   constructor(
     private readonly kernel: KernelParts,
     private readonly changes: KernelChanges,
-    private readonly markMask: number,
+    private readonly options: Pick<DatapathOptions, 'markMask' | 'passWithoutPolicy'>,
   ) {}
 
   /** Attaches the policed interfaces. Throws if an interface with one of these names cannot be attached. */
@@ -31,14 +31,17 @@ export class InterfacePolicing {
     ownership.take(() => pins.prepare());
     upgrade.restorePins();
     // Make the guard (Weir's nftables rules) before the hooks are attached. Without the guard, the kernel
-    // would forward unclassified packets from an interface until its BPF program is attached.
-    guard.make();
-    if (this.changes.diverts) makeDiversion(this.markMask);
+    // would forward unclassified packets from an interface until its BPF program is attached. If such packets
+    // are to pass until the first policy is in force, the guard must not drop them before the programs mark them.
+    const isOpen = this.options.passWithoutPolicy === true && upgrade.inForce() === null;
+    if (!isOpen) guard.make();
+    if (this.changes.diverts) makeDiversion(this.options.markMask);
     else removeDiversion();
     const interfaces = hooks.interfaces();
     const { policed } = interfaces;
     writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed));
     const { attachments, failures } = this.#putOnHooks(open, policed);
+    if (isOpen) guard.make();
     hooks.prune();
     this.changes.lookAtNames(interfaces);
     this.changes.attached(policed);

@@ -96,7 +96,7 @@ export class LocalDatapath {
     this.#options = options;
     this.#kernel = kernelParts(options, descriptors);
     this.#changes = new KernelChanges(this.#kernel, options);
-    this.#policing = new InterfacePolicing(this.#kernel, this.#changes, options.markMask);
+    this.#policing = new InterfacePolicing(this.#kernel, this.#changes, options);
     const { countedGroups = 0 } = options;
     if (countedGroups > 0) this.#groupCounters = new GroupCounters(countedGroups);
   }

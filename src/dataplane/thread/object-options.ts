@@ -30,6 +30,7 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     markMask: options.markMask,
     reversePath: options.reversePath,
     passNonIpv4: options.nonIpv4 === 'pass',
+    passWithoutPolicy: options.passWithoutPolicy,
     classifyAll: false,
     traceWord: false,
   };

@@ -218,7 +218,7 @@ __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *pa
 		return OUTCOME_DROP;
 	active_word = READ_ONCE(in_force->word);
 	if (!active_word)
-		return drop(skb, packet, DROP_NO_POLICY);
+		return settings.pass_without_policy ? pass(skb, COUNT_ALLOW) : drop(skb, packet, DROP_NO_POLICY);
 	if (packet->fragment)
 		return drop(skb, packet, DROP_FRAGMENT);
 	if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)

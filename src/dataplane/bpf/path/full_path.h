@@ -116,7 +116,7 @@ static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct pac
 	__u64 judgement;
 
 	if (!active_word)
-		return drop(skb, packet, DROP_NO_POLICY);
+		return settings.pass_without_policy ? pass(skb, COUNT_ALLOW) : drop(skb, packet, DROP_NO_POLICY);
 	if (packet->protocol == IPPROTO_TCP && !opens_tcp(packet))
 		return handle_stray_tcp(skb, packet, active_word,
 					now < READ_ONCE(in_force->pickup_until_ns) || packet->has_real_flow);
