@@ -71,7 +71,7 @@ export class SimulatedNode {
     this.#running.add(
       this.store.policies.followed.subscribe((generation) => {
         this.flips.set(generation, performance.now());
-        cluster.describe(generation);
+        cluster.announce(generation);
       }),
     );
   }

@@ -71,10 +71,13 @@ export type ClusterOptions = {
 /** When a new leader collects for the first time, and how often it collects. */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
-/** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
-const DESCRIBE_AFTER_MS = 50;
-/** The shortest time between two such notices while many policies are written. */
-const DESCRIBE_PAUSE_MS = 500;
+/**
+ * A node writes its new generation to etcd this long after a flip, because the write would delay the flips of
+ * other nodes.
+ */
+const ANNOUNCE_AFTER_MS = 50;
+/** The shortest time between two such writes while many policies are written. */
+const ANNOUNCE_PAUSE_MS = 500;
 /** How long a write waits until this node is a member again. */
 const JOIN_MS = 2_000;
 /** How long a request of the state waits for etcd. */
@@ -177,8 +180,8 @@ export class Cluster {
     this.commits = new Commits(node, ports);
     this.rollouts = new Rollouts(node, { ...ports, membership });
     this.#enforced
-      .pipe(auditTime(DESCRIBE_AFTER_MS), throttleTime(DESCRIBE_PAUSE_MS, undefined, { leading: true, trailing: true }))
-      .subscribe((generation) => void membership.describe({ generation }).catch(() => {}));
+      .pipe(auditTime(ANNOUNCE_AFTER_MS), throttleTime(ANNOUNCE_PAUSE_MS, undefined, { leading: true, trailing: true }))
+      .subscribe((generation) => void membership.announce({ generation }).catch(() => {}));
   }
 
   get id(): string {
@@ -363,8 +366,8 @@ export class Cluster {
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
-  /** Tells the other nodes soon which generation this node enforces. */
-  describe(generation: number): void {
+  /** Writes to etcd soon which generation this node enforces. */
+  announce(generation: number): void {
     this.#enforced.next(generation);
   }
 

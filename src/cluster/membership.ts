@@ -138,10 +138,10 @@ export class Membership {
   }
 
   /**
-   * Tells the other nodes which generation this node enforces, or which certificates it uses. All nodes store
+   * Writes to etcd which generation this node enforces, or which certificates it uses. All nodes store
    * the certificates, so that they know them while etcd is away.
    */
-  async describe(change: Partial<Pick<Member, 'generation' | 'certificates'>>): Promise<void> {
+  async announce(change: Partial<Pick<Member, 'generation' | 'certificates'>>): Promise<void> {
     this.#self = { ...this.#self, ...change };
     const lease = this.lease;
     if (lease === null) return;
@@ -165,7 +165,7 @@ export class Membership {
     return this.#client.full
       .pipe(
         switchMap((isFull) => (isFull ? timer(FULL_RETRY_MS, FULL_RETRY_MS) : EMPTY)),
-        exhaustMap(() => this.describe({}).catch(() => {})),
+        exhaustMap(() => this.announce({}).catch(() => {})),
       )
       .subscribe();
   }

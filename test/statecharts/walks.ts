@@ -537,9 +537,9 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: {},
     },
   ],
-  supervisedPart: [true, false].map((beginsAtOnce) => ({
+  supervisedPart: [true, false].map((startsAtOnce) => ({
     machine: supervisedPartChart,
-    input: { beginsAtOnce },
+    input: { startsAtOnce },
     events: [{ type: 'part.failed', reason: 'the thread ended' }, { type: 'part.recovered' }],
     regions: {},
   })),
