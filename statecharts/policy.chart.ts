@@ -363,7 +363,7 @@ export const policyChart = policy.createMachine({
         recovering: {
           always: { guard: 'isRecovered', target: 'idle', actions: { type: 'publish', params: recovered } },
           after: {
-            recoveryPatience: { target: 'idle', actions: { type: 'publish', params: notRecovered } },
+            recoveryTimeout: { target: 'idle', actions: { type: 'publish', params: notRecovered } },
           },
         },
         drained: {

@@ -262,7 +262,7 @@ export const policySetup = setup({
      * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
      * dataplane to put the policy in force.
      */
-    recoveryPatience: 10_000,
+    recoveryTimeout: 10_000,
   },
 });
 
