@@ -50,7 +50,7 @@ export function selectorPart(
     inCluster,
     stored: () => store.kubernetesObjects.read(),
     distribution,
-    isAtRest: () => AT_REST.some((standing) => policyChart()?.matches({ standing, writing: 'idle' }) === true),
+    isAtRest: () => AT_REST.some((activation) => policyChart()?.matches({ activation, writing: 'idle' }) === true),
     releaseMs,
   });
   return {

@@ -36,7 +36,7 @@ import { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
-import { type Member, type MemberEvent, Membership } from './membership.js';
+import { type ClusterMember, type MemberEvent, Membership } from './membership.js';
 import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
 import { bodiesOf, fetchBodies, hasSmallBodies } from './parts.js';
 import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
@@ -57,7 +57,7 @@ export type ClusterOptions = {
   readonly etcd: EtcdOptions;
   /** The prefix of all keys in etcd, for example `/weir`. */
   readonly prefix: string;
-  readonly self: Pick<Member, 'id' | 'address' | 'version'>;
+  readonly self: Pick<ClusterMember, 'id' | 'address' | 'version'>;
   /** The certificate of this node towards other nodes. */
   readonly identity: NextIdentity;
   /** Reads what another node needs to join the cluster. */
@@ -88,11 +88,11 @@ type Span = { readonly from: number; readonly to: number };
 /** The state of the cluster as this node sees it. */
 export type ClusterStatus = {
   /** The id of the cluster; null before `weir cluster init`. */
-  readonly line: string | null;
+  readonly clusterId: string | null;
   readonly self: string;
   readonly leader: string | null;
   /** The members sorted by id; null if etcd cannot be reached. */
-  readonly members: readonly Member[] | null;
+  readonly members: readonly ClusterMember[] | null;
   /** The revision of etcd that the replica contains. */
   readonly revision: bigint;
   /** The revision of the newest change of the shared keys that this node has received. */
@@ -130,7 +130,7 @@ export class Cluster {
   #identityRead: Promise<string> | undefined;
   readonly #access: ClusterOptions['access'];
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
-  #members: readonly Member[] | null = null;
+  #members: readonly ClusterMember[] | null = null;
   readonly #enforced = new Subject<number>();
 
   constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
@@ -270,7 +270,7 @@ export class Cluster {
   }
 
   /** Takes part in the election, and does the duties of the leader, until the subscription ends. */
-  stand(): Subscription {
+  runForLeader(): Subscription {
     const subscription = this.#election.run();
     const collecting = this.leader
       .pipe(
@@ -397,7 +397,7 @@ export class Cluster {
   async status(): Promise<ClusterStatus> {
     const members = this.#replica.isConnected ? await this.#listedMembers() : null;
     return {
-      line: this.#replica.line,
+      clusterId: this.#replica.clusterId,
       self: this.#self,
       leader: await firstValueFrom(this.leader),
       members,
@@ -410,7 +410,7 @@ export class Cluster {
   }
 
   /** Returns the members, or those of the last read if etcd does not respond at once. */
-  async #listedMembers(): Promise<readonly Member[] | null> {
+  async #listedMembers(): Promise<readonly ClusterMember[] | null> {
     const reading = this.#membership.list().then((members) => {
       this.#members = members;
     });

@@ -209,7 +209,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       outputs: policyOutputs,
       key: policyKey as never,
       within: boundedQueue as never,
-      regions: { standing: 'policy_ready' },
+      regions: { activation: 'policy_ready' },
     })),
     // In a cluster, fewer other events keep the walk short: the walks above contain them.
     {
@@ -229,7 +229,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       },
       key: policyKey as never,
       within: boundedQueue as never,
-      regions: { standing: 'policy_ready' },
+      regions: { activation: 'policy_ready' },
     },
   ],
   write: [
