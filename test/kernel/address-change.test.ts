@@ -15,7 +15,7 @@ import { RouteNotifications } from '#sockets/route-notifications.js';
 import { openListener } from '#sockets/socket-options.js';
 import { lookUp, query, TcpClient } from '#test/dns/client.js';
 import { alwaysAt, FakeUpstream, type ReceivedQuery } from '#test/dns/fake-upstream.js';
-import { type Rig, startProxy } from '#test/dns/proxy.js';
+import { type DnsProxyRig, startProxy } from '#test/dns/proxy.js';
 import { settled } from '#test/dns/settled.js';
 import { enterNamespace } from './namespace.js';
 
@@ -55,7 +55,7 @@ function fresh(): string {
   return `n${++names}.example.com`;
 }
 
-async function answers(rig: Rig): Promise<void> {
+async function answers(rig: DnsProxyRig): Promise<void> {
   const name = fresh();
   expect(await lookUp(rig.at, name)).toEqual(at(name));
 }
