@@ -3,7 +3,7 @@ import { findingsQuery } from '#api/audit.schema.js';
 import type { Management } from '#api/management.js';
 import { findingsOfNodes } from '#api/nodes/findings-of-nodes.js';
 import { firstLine } from '#cli/node-process.js';
-import type { Member } from '#cluster/membership.js';
+import type { ClusterMember } from '#cluster/membership.js';
 import { PeerClient } from '#cluster/peers/peer-client.js';
 import { Peers } from '#cluster/peers/peers.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
@@ -63,7 +63,7 @@ async function allFindings(): Promise<Row[]> {
 function managementOver(nodes: readonly { readonly address: string; readonly certificate: string }[]): Management {
   const identity = { ...selfSigned('asking'), ca: null };
   const members = nodes.map(
-    ({ address, certificate }, index): Member => ({
+    ({ address, certificate }, index): ClusterMember => ({
       ...{ id: `s${index}`, identity: '', boot: '', address, version: '', since: '', generation: 7 },
       certificates: [certificate],
     }),

@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
 import type { Bench, Row } from './bench.js';
-import { LOAD_CPU, NAMES, putRules, type Subject, startPeer, startUpstream, startWeir } from './dns/proxies.js';
+import { LOAD_CPU, NAMES, putRules, type Subject, startCompetitor, startUpstream, startWeir } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';
 
 const SECONDS = 2;
@@ -15,7 +15,7 @@ const PACED_ROUNDS = 12;
  * the least CPU time from this machine.
  */
 const QUIET_PART = 0.25;
-const PEERS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
+const COMPETITORS = ['dnsdist', 'unbound', 'dnsmasq'] as const;
 
 type Load = {
   readonly qps: number;
@@ -100,8 +100,8 @@ async function compare(
   const upstream = await startUpstream(topology, folder, names, ttl);
   const proxies: Subject[] = [await startWeir(topology, names)];
   try {
-    for (const [index, peer] of PEERS.entries())
-      proxies.push(await startPeer(topology, folder, peer, 5_301 + index, names, ttl > 0));
+    for (const [index, competitor] of COMPETITORS.entries())
+      proxies.push(await startCompetitor(topology, folder, competitor, 5_301 + index, names, ttl > 0));
     // Load each proxy once without measuring, so that the caches of the proxies are full.
     for (const { port } of proxies) await load(topology, file, port);
     const rates = new Map(proxies.map(({ name }) => [name, [] as Load[]]));

@@ -1,8 +1,8 @@
 import type { NodeProcess } from '#cli/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
+import { type Competitor, type ProxyUnderTest, startCompetitors } from './inspection/competitors.js';
 import { type Load, multiplexed, paced, wrk } from './inspection/load.js';
-import { type Peer, startPeers, type Way } from './inspection/peers.js';
 import { processorTimeUs } from './inspection/processor-time.js';
 import { createSite, PORTS } from './inspection/site.js';
 import { startWeir } from './inspection/weir.js';
@@ -10,7 +10,7 @@ import { startWeir } from './inspection/weir.js';
 const SECONDS = 2;
 const ROUNDS = 5;
 const CONNECTIONS = 32;
-const PEERS: readonly Peer[] = ['squid', 'haproxy', 'mitmproxy'];
+const COMPETITORS: readonly Competitor[] = ['squid', 'haproxy', 'mitmproxy'];
 const STREAMS = 8;
 /**
  * The proxies that accept HTTP/2 from the client. haproxy uses HTTP/1.1 towards the server in this setup.
@@ -32,16 +32,16 @@ async function measure(): Promise<readonly Row[]> {
   let node: NodeProcess | undefined;
   try {
     node = await startWeir(own, 1);
-    const weir: Way = { name: 'weir', site: own, port: PORTS.direct, pids: () => [node?.pid ?? 0] };
-    const ways = [weir, ...(await startPeers(others, PEERS))];
+    const weir: ProxyUnderTest = { name: 'weir', site: own, port: PORTS.direct, pids: () => [node?.pid ?? 0] };
+    const proxies = [weir, ...(await startCompetitors(others, COMPETITORS))];
     const rows: Row[] = [];
-    const kept = await compare(ways, ({ site, port }) =>
+    const kept = await compare(proxies, ({ site, port }) =>
       wrk(site, port, { seconds: SECONDS, connections: CONNECTIONS, isNew: false }),
     );
-    const fresh = await compare(ways, ({ site, port }) =>
+    const fresh = await compare(proxies, ({ site, port }) =>
       wrk(site, port, { seconds: SECONDS, connections: CONNECTIONS, isNew: true }),
     );
-    const both = ways.filter(({ name }) => SPEAK_HTTP2.has(name));
+    const both = proxies.filter(({ name }) => SPEAK_HTTP2.has(name));
     const http2 = await compare(both, ({ site, port }) =>
       multiplexed(site, port, { seconds: SECONDS, connections: CONNECTIONS / STREAMS, streams: STREAMS }),
     );
@@ -58,18 +58,18 @@ async function measure(): Promise<readonly Row[]> {
     rows.push({ what: 'requests, relative to squid', value: ratio(kept, 'squid'), unit: '×', atLeast: 1.3 });
     rows.push({ what: 'new connections, relative to squid', value: ratio(fresh, 'squid'), unit: '×', atLeast: 1.3 });
     rows.push({ what: 'requests of HTTP/2, relative to haproxy', value: ratio(http2, 'haproxy'), unit: '×' });
-    for (const way of both) {
-      const half = (http2.get(way.name)?.perSecond ?? 0) / 2;
+    for (const proxy of both) {
+      const half = (http2.get(proxy.name)?.perSecond ?? 0) / 2;
       const load = { seconds: 4, connections: CONNECTIONS / STREAMS, perSecond: half, isHttp2: true };
-      const value = quantile(await paced(way.site, way.port, load), 0.99);
-      rows.push({ what: `${way.name}: requests of HTTP/2, p99 at half of its rate`, value, unit: 'ms' });
+      const value = quantile(await paced(proxy.site, proxy.port, load), 0.99);
+      rows.push({ what: `${proxy.name}: requests of HTTP/2, p99 at half of its rate`, value, unit: 'ms' });
     }
-    for (const way of ways) {
-      const half = (kept.get(way.name)?.perSecond ?? 0) / 2;
-      const latencies = await paced(way.site, way.port, { seconds: 4, connections: 8, perSecond: half });
-      const bound = way.name === 'weir' ? { atMost: 10 } : {};
+    for (const proxy of proxies) {
+      const half = (kept.get(proxy.name)?.perSecond ?? 0) / 2;
+      const latencies = await paced(proxy.site, proxy.port, { seconds: 4, connections: 8, perSecond: half });
+      const bound = proxy.name === 'weir' ? { atMost: 10 } : {};
       rows.push({
-        what: `${way.name}: requests, p99 at half of its rate`,
+        what: `${proxy.name}: requests, p99 at half of its rate`,
         value: quantile(latencies, 0.99),
         unit: 'ms',
         ...bound,
@@ -83,21 +83,24 @@ async function measure(): Promise<readonly Row[]> {
   }
 }
 
-function ratio(found: ReadonlyMap<string, Figures>, peer: Peer): number {
-  return (found.get('weir')?.perSecond ?? 0) / (found.get(peer)?.perSecond ?? Number.POSITIVE_INFINITY);
+function ratio(found: ReadonlyMap<string, Figures>, competitor: Competitor): number {
+  return (found.get('weir')?.perSecond ?? 0) / (found.get(competitor)?.perSecond ?? Number.POSITIVE_INFINITY);
 }
 
 /** Measures the proxies one after another in each round, and returns the median of each figure. */
-async function compare(ways: readonly Way[], run: (way: Way) => Promise<Load>): Promise<ReadonlyMap<string, Figures>> {
-  const found = new Map<string, Figures[]>(ways.map(({ name }) => [name, []]));
+async function compare(
+  proxies: readonly ProxyUnderTest[],
+  run: (proxy: ProxyUnderTest) => Promise<Load>,
+): Promise<ReadonlyMap<string, Figures>> {
+  const found = new Map<string, Figures[]>(proxies.map(({ name }) => [name, []]));
   for (let round = 0; round < ROUNDS; round++) {
-    for (const way of ways) {
-      const pids = way.pids();
+    for (const proxy of proxies) {
+      const pids = proxy.pids();
       const before = processorTimeUs(pids);
-      const load = await run(way);
-      if (load.failed > 0 && way.name === 'weir') throw new Error(`${load.failed} requests failed`);
+      const load = await run(proxy);
+      if (load.failed > 0 && proxy.name === 'weir') throw new Error(`${load.failed} requests failed`);
       const taken = processorTimeUs(pids) - before;
-      found.get(way.name)?.push({
+      found.get(proxy.name)?.push({
         perSecond: load.perSecond,
         cpuUs: taken / Math.max(1, load.requests),
       });

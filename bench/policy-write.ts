@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { load } from './forward/load.js';
@@ -104,7 +104,7 @@ type Memory = { readonly peakMiB: number; readonly nowMiB: number; readonly kern
  * Returns the peak and the current resident memory of the node's process, and the kernel memory of the BPF
  * maps that the process has open.
  */
-async function memoryOf(rig: Rig): Promise<Memory> {
+async function memoryOf(rig: NodeRig): Promise<Memory> {
   const { stdout } = await rig.topology.node.run('pgrep', '-f', rig.node.folder);
   const found = await Promise.all(
     stdout.split('\n').map(async (pid) => {
@@ -128,7 +128,7 @@ export const LONG_TIMEOUT = { fallback: 'deny', activation_timeout: '60s' };
  * Measures `rounds` policy writes, which alternately allow UDP port 80 and UDP port 81 to the client. Returns
  * the time of each write in milliseconds.
  */
-async function writes(rig: Rig, path: string, bodies: readonly string[], rounds: number): Promise<number[]> {
+async function writes(rig: NodeRig, path: string, bodies: readonly string[], rounds: number): Promise<number[]> {
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
     const started = performance.now();
@@ -180,7 +180,7 @@ async function measure(rules: number, firstMs: number, nextMs: number): Promise<
       ...(await writes(rig, '/api/v1/policy', others.slice(2), 2)),
     ];
     const memory = await memoryOf(rig);
-    const peer = load(rig.topology, ['nft', '-f', '-'], asNftables(manyRules(rules, 100, 80)));
+    const competitor = load(rig.topology, ['nft', '-f', '-'], asNftables(manyRules(rules, 100, 80)));
     const label = `${rules.toLocaleString('en')} rules`;
     return [
       { what: `${label}: PUT until answered and enforced, first`, value: times[0] ?? 0, unit: 'ms', atMost: firstMs },
@@ -196,7 +196,9 @@ async function measure(rules: number, firstMs: number, nextMs: number): Promise<
         atMost: nextMs,
       },
       { what: `${label}: body`, value: (bodies[0]?.length ?? 0) / 2 ** 20, unit: 'MiB' },
-      ...(peer === undefined ? [] : [{ what: `${label}: nft -f of the same policy`, value: peer.ms, unit: 'ms' }]),
+      ...(competitor === undefined
+        ? []
+        : [{ what: `${label}: nft -f of the same policy`, value: competitor.ms, unit: 'ms' }]),
       { what: `${label}: peak resident memory of the process`, value: memory.peakMiB, unit: 'MiB', atMost: 800 },
       { what: `${label}: resident memory after the writes`, value: memory.nowMiB, unit: 'MiB', atMost: 700 },
       { what: `${label}: kernel memory of its maps`, value: memory.kernelMapsMiB, unit: 'MiB' },

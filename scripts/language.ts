@@ -10,7 +10,7 @@ import ts from 'typescript';
 const MAX_COLUMNS = 110;
 const SUBJECT = /(?:^|[.!?:;][*_]*\s+)["'*`]*(?:Who|Whoever|What|Nobody)(?:'s)?\b/;
 /** Files that are not checked, because their text is generated or comes from outside the project. */
-const FOREIGN = /^(LICENSE|package-lock\.json|docs\/statecharts\/|src\/cluster\/etcd\/generated\/)/;
+const UNCHECKED = /^(LICENSE|package-lock\.json|docs\/statecharts\/|src\/cluster\/etcd\/generated\/)/;
 
 /** One line of text of a comment or page, or one test name. `line` is the line number in the file, from 1. */
 type Prose = { readonly line: number; readonly text: string; readonly isComment: boolean };
@@ -123,7 +123,7 @@ const paths = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '--'
 }).split('\n');
 let count = 0;
 for (const path of paths) {
-  if (path === '' || FOREIGN.test(path) || !existsSync(path)) continue;
+  if (path === '' || UNCHECKED.test(path) || !existsSync(path)) continue;
   const text = readFileSync(path, 'utf8');
   for (const { line, rule, text: shown } of findings(proseOf(path, text), text.split('\n'))) {
     count++;

@@ -118,7 +118,7 @@ const cluster = setup({
   },
   delays: {
     /** How long etcd may be away, or a commit may take on this node, before a check fails. */
-    patience: 5_000,
+    failAfter: 5_000,
   },
 });
 
@@ -138,7 +138,7 @@ const noteMemberFailure = {
 const noteLeader = { type: 'noteLeader', params: ({ event }: { event: LeaderChange }) => event } as const;
 const leaderChanged = { 'leader.changed': { target: 'leaderless', actions: noteLeader } } as const;
 
-/** A lost connection to etcd. The check fails only after `patience`. */
+/** A lost connection to etcd. The check fails only after `failAfter`. */
 const lostBriefly = {
   'replica.lost': {
     target: 'reconnecting',
@@ -296,7 +296,7 @@ export const clusterChart = cluster.createMachine({
             catching_up: {
               tags: 'policy_replication:starting',
               meta: { part: 'policy_replication', detail: 'reading the policies of the cluster from etcd' },
-              after: { patience: 'standing_by' },
+              after: { failAfter: 'standing_by' },
             },
             in_step: {
               tags: 'policy_replication:ready',
@@ -308,7 +308,7 @@ export const clusterChart = cluster.createMachine({
               tags: 'policy_replication:ready',
               meta: { part: 'policy_replication', detail: 'a new policy of the cluster is being put in force' },
               always: { guard: 'isInStep', target: 'in_step' },
-              after: { patience: 'lagging' },
+              after: { failAfter: 'lagging' },
               on: lostBriefly,
             },
             lagging: {
@@ -321,7 +321,7 @@ export const clusterChart = cluster.createMachine({
             reconnecting: {
               tags: 'policy_replication:ready',
               meta: { part: 'policy_replication', detail: 'connecting to etcd again' },
-              after: { patience: 'standing_by' },
+              after: { failAfter: 'standing_by' },
             },
             standing_by: {
               tags: 'policy_replication:failed',

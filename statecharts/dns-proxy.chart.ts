@@ -2,7 +2,6 @@ import { assign, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import {
-  beginning,
   GRANTED_ACTORS,
   GRANTED_DELAYS,
   GRANTED_GUARDS,
@@ -11,6 +10,7 @@ import {
   type GrantedInput,
   grantedActions,
   grantedStates,
+  initialContext,
   type PolicyActivated,
 } from './granted-part.js';
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
@@ -69,7 +69,7 @@ export const dnsProxyChart = setup({
   delays: GRANTED_DELAYS,
 }).createMachine({
   id: 'dnsProxy',
-  context: ({ input }) => ({ ...beginning(input, input.lookups !== null), upstreams: null }),
+  context: ({ input }) => ({ ...initialContext(input, input.lookups !== null), upstreams: null }),
   initial: 'choosing',
   states: grantedStates({
     part,

@@ -140,13 +140,13 @@ function statesTable(machine: AnyStateMachine): string[] {
       const invoked = node.invoke.map(({ id }) => `\`${id}\``).join(', ');
       return `| \`${pathOf(node)}\` | ${node.tags.map((tag) => `\`${tag}\``).join(', ')} | ${meta?.detail ?? ''} | ${invoked} |`;
     });
-  return ['| state | says | detail | runs |', '|---|---|---|---|', ...rows];
+  return ['| state | readiness tag | detail | invokes |', '|---|---|---|---|', ...rows];
 }
 
 function transitionsTable(edges: readonly Edge[]): string[] {
   const rows = edges.map(({ source, target, event, guard, actions }) => {
     const to = target === undefined ? '' : `\`${pathOf(target)}\``;
-    return `| \`${pathOf(source)}\` | ${event === '' ? 'at once' : event} | ${guard} | ${to} | ${actions} |`;
+    return `| \`${pathOf(source)}\` | ${event === '' ? 'always' : event} | ${guard} | ${to} | ${actions} |`;
   });
-  return ['| in | on | if | to | does |', '|---|---|---|---|---|', ...rows];
+  return ['| from | event | guard | to | actions |', '|---|---|---|---|---|', ...rows];
 }

@@ -31,13 +31,15 @@ export type GrantedEvent =
 export type PolicyActivated = Extract<Fact, { type: 'policy.activated' }>;
 
 /**
- * Returns the initial context of the chart. `knowsPolicy` is true if the node has restarted the part. A
- * restarted part has missed the message `dataplane.enforcing`, so its context begins with `isEnforcing`
- * true.
+ * Returns the initial context of the chart. A restarted part has missed the message `dataplane.enforcing`, so
+ * its context has `isEnforcing` true from the start.
  */
-export const beginning = <Input extends GrantedInput>(input: Input, knowsPolicy: boolean): Input & GrantedContext => ({
+export const initialContext = <Input extends GrantedInput>(
+  input: Input,
+  isRestart: boolean,
+): Input & GrantedContext => ({
   ...input,
-  isEnforcing: knowsPolicy,
+  isEnforcing: isRestart,
   hasGrants: false,
   attempts: 0,
   trouble: {},

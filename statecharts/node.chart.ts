@@ -168,11 +168,11 @@ function inputOf(part: Part, context: NodeContext): unknown {
     case 'observer':
     case 'policyFile':
     case 'kubernetesThread':
-      return { beginsAtOnce: true } satisfies SupervisedPartInput;
+      return { startsAtOnce: true } satisfies SupervisedPartInput;
     case 'writeThread':
     case 'explainThread':
     case 'draftThread':
-      return { beginsAtOnce: false } satisfies SupervisedPartInput;
+      return { startsAtOnce: false } satisfies SupervisedPartInput;
   }
 }
 

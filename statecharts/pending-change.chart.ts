@@ -61,7 +61,8 @@ const pending = setup({
      * The time until this node reverts an unconfirmed change by itself: if the leader has not ended the
      * change meanwhile, or on a single node, if the store refuses the end.
      */
-    patience: ({ context: { change } }) => (change?.terms.kind === 'confirm' ? change.terms.within_ms + MARGIN_MS : 0),
+    revertAfter: ({ context: { change } }) =>
+      change?.terms.kind === 'confirm' ? change.terms.within_ms + MARGIN_MS : 0,
     retry: 1_000,
   },
 });
@@ -100,7 +101,7 @@ export const pendingChangeChart = pending.createMachine({
             { guard: 'isRolledOut', target: 'rolling_out' },
           ],
         },
-        unconfirmed: { after: { patience: 'reverted_here' } },
+        unconfirmed: { after: { revertAfter: 'reverted_here' } },
         rolling_out: {
           invoke: { id: 'report', src: 'report', input: seen, onError: { actions: die } },
           on: { 'node.cut_off': 'reverted_here' },

@@ -100,7 +100,7 @@ export const policyChart = policy.createMachine({
     notices: {},
   }),
   states: {
-    standing: {
+    activation: {
       initial: 'replaying',
       on: {
         'policy.settled': { target: '.settling' },
@@ -128,7 +128,7 @@ export const policyChart = policy.createMachine({
                     actions: { type: 'noteReplay', params: ({ event }) => event },
                   },
                   {
-                    target: '#policy.standing.settling',
+                    target: '#policy.activation.settling',
                     actions: [
                       { type: 'noteReplay', params: ({ event }) => event },
                       { type: 'adoptReplay', params: { epoch: null } },
@@ -136,7 +136,7 @@ export const policyChart = policy.createMachine({
                   },
                 ],
                 onError: {
-                  target: '#policy.standing.backing_off',
+                  target: '#policy.activation.backing_off',
                   actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: sentenceOf(event.error) }) },
                 },
               },
@@ -145,7 +145,7 @@ export const policyChart = policy.createMachine({
               entry: { type: 'publish', params: desired },
               always: {
                 guard: 'dataplaneIsLost',
-                target: '#policy.standing.unenforced',
+                target: '#policy.activation.unenforced',
                 actions: {
                   type: 'noteTrouble',
                   params: ({ context }) => ({ trouble: context.dataplaneLost ?? '' }),
@@ -363,7 +363,7 @@ export const policyChart = policy.createMachine({
         recovering: {
           always: { guard: 'isRecovered', target: 'idle', actions: { type: 'publish', params: recovered } },
           after: {
-            recoveryPatience: { target: 'idle', actions: { type: 'publish', params: notRecovered } },
+            recoveryTimeout: { target: 'idle', actions: { type: 'publish', params: notRecovered } },
           },
         },
         drained: {

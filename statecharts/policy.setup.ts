@@ -206,8 +206,8 @@ export const policySetup = setup({
     hasUnresolvedSelectors: ({ context }) => (context.inForce?.unresolved.length ?? 0) > 0,
     mustRefresh: and([
       ({ context }) => context.isStale && (context.inForce?.selectors.length ?? 0) > 0,
-      not(stateIn({ standing: 'replaying' })),
-      not(stateIn({ standing: 'unenforced' })),
+      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'unenforced' })),
     ]),
     wasEverActivated: ({ context }) => context.everActivated,
     isReplayed: ({ context }, params: { generation: number }) =>
@@ -215,7 +215,7 @@ export const policySetup = setup({
     dataplaneIsLost: ({ context }) => context.dataplaneLost !== null,
     isDraining: ({ context }) => context.draining,
     hasQueued: ({ context }) => context.queue.length > 0,
-    mayBegin: and(['hasQueued', not(stateIn({ standing: 'replaying' })), or(['needsNoTurn', 'hasTurn'])]),
+    mayBegin: and(['hasQueued', not(stateIn({ activation: 'replaying' })), or(['needsNoTurn', 'hasTurn'])]),
     /** Whether the next write stores nothing, or no other node writes. */
     needsNoTurn: ({ context }) => !context.shared || context.queue[0]?.write.dryRun === true,
     hasTurn: ({ context }) => context.hasTurn,
@@ -228,11 +228,11 @@ export const policySetup = setup({
         context.inForce !== null &&
         context.committed > context.inForce.generation &&
         context.committed !== context.unfollowed,
-      not(stateIn({ standing: 'replaying' })),
+      not(stateIn({ activation: 'replaying' })),
     ]),
     mayRehearse: and([
       ({ context }) => context.proposal !== null && context.inForce !== null,
-      not(stateIn({ standing: 'replaying' })),
+      not(stateIn({ activation: 'replaying' })),
     ]),
     isProposed: ({ context }, params: { id: string }) => context.proposal?.id === params.id,
     isRehearsed: ({ context }, params: { id: string }) => context.rehearsed?.id === params.id,
@@ -251,8 +251,8 @@ export const policySetup = setup({
     isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
     isRecovered: and([
       ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,
-      not(stateIn({ standing: 'replaying' })),
-      not(stateIn({ standing: 'unenforced' })),
+      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'unenforced' })),
     ]),
   },
   delays: {
@@ -263,7 +263,7 @@ export const policySetup = setup({
      * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
      * dataplane to put the policy in force.
      */
-    recoveryPatience: 10_000,
+    recoveryTimeout: 10_000,
   },
 });
 

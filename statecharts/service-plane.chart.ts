@@ -3,7 +3,6 @@ import type { RequestMessage } from '#bus/bus-messages.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { notProvided } from './failure.js';
 import {
-  beginning,
   GRANTED_ACTORS,
   GRANTED_DELAYS,
   GRANTED_GUARDS,
@@ -12,6 +11,7 @@ import {
   type GrantedInput,
   grantedActions,
   grantedStates,
+  initialContext,
   noteFailure,
   type PolicyActivated,
 } from './granted-part.js';
@@ -94,7 +94,7 @@ export const servicePlaneChart = setup({
 }).createMachine({
   id: 'servicePlane',
   context: ({ input }) => ({
-    ...beginning(input, input.inspection !== null),
+    ...initialContext(input, input.inspection !== null),
     hasCa: false,
     caFault: null,
     upstreamCaFault: null,

@@ -7,7 +7,7 @@ export type SupervisedPartInput = {
    * Whether this chart starts the part. False for a part that starts by itself when it is used for the first
    * time.
    */
-  readonly beginsAtOnce: boolean;
+  readonly startsAtOnce: boolean;
 };
 export type SupervisedPartContext = SupervisedPartInput & {
   /** The message of the latest error of the part; null before the first error. */
@@ -36,7 +36,7 @@ export const supervisedPartChart = setup({
   },
   actors: {
     /** Starts the part. Resolves when the part runs. */
-    begin: fromPromise<void>(notProvided('begin')),
+    start: fromPromise<void>(notProvided('start')),
     watch: fromCallback<EventObject>(notProvided('watch')),
   },
   actions: {
@@ -44,7 +44,7 @@ export const supervisedPartChart = setup({
     countAttempt: assign({ attempts: ({ context }) => context.attempts + 1 }),
     resetAttempts: assign({ attempts: 0 }),
   },
-  guards: { beginsAtOnce: ({ context }) => context.beginsAtOnce },
+  guards: { startsAtOnce: ({ context }) => context.startsAtOnce },
   delays: {
     backoff: ({ context }) => backoffMs(context.attempts - 1, 1_000, 30_000),
     quietTime: 60_000,
@@ -58,20 +58,20 @@ export const supervisedPartChart = setup({
     'part.failed': { target: '.down', actions: { type: 'noteFailure', params: ({ event }) => event } },
   },
   states: {
-    choosing: { always: [{ guard: 'beginsAtOnce', target: 'starting' }, { target: 'up' }] },
+    choosing: { always: [{ guard: 'startsAtOnce', target: 'starting' }, { target: 'up' }] },
     starting: {
-      invoke: { id: 'begin', src: 'begin', onDone: 'up', onError: { target: 'down', actions: noteError } },
+      invoke: { id: 'start', src: 'start', onDone: 'up', onError: { target: 'down', actions: noteError } },
     },
     up: { after: { quietTime: { actions: 'resetAttempts' } } },
     down: {
       initial: 'backing_off',
       on: { 'part.recovered': 'up' },
       states: {
-        backing_off: { entry: 'countAttempt', after: { backoff: 'beginning' } },
-        beginning: {
+        backing_off: { entry: 'countAttempt', after: { backoff: 'restarting' } },
+        restarting: {
           invoke: {
-            id: 'beginAgain',
-            src: 'begin',
+            id: 'restart',
+            src: 'start',
             onDone: '#supervisedPart.up',
             onError: { target: 'backing_off', actions: noteError },
           },

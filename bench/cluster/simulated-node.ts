@@ -66,12 +66,12 @@ export class SimulatedNode {
     const staged = cluster.proposals.pipe(switchMap((change) => ('ended' in change ? [] : this.#stage(change))));
     this.#running.add(follow.subscribe());
     this.#running.add(join.subscribe());
-    this.#running.add(cluster.stand());
+    this.#running.add(cluster.runForLeader());
     this.#running.add(staged.subscribe());
     this.#running.add(
       this.store.policies.followed.subscribe((generation) => {
         this.flips.set(generation, performance.now());
-        cluster.describe(generation);
+        cluster.announce(generation);
       }),
     );
   }

@@ -80,7 +80,7 @@ export async function startWeir(
   return { name: 'weir', port: 53, node, end: () => node.remove() };
 }
 
-export async function startPeer(
+export async function startCompetitor(
   topology: Topology,
   folder: string,
   name: 'dnsdist' | 'unbound' | 'dnsmasq',

@@ -3,7 +3,7 @@ import { parseConfig } from '#config/load.js';
 import type { Program } from '#contracts/program.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
-import type { Rig } from './rig.js';
+import type { ForwardRig } from './rig.js';
 
 /** A running datapath on the node of a rig. `detach` stops the datapath and removes it from the kernel. */
 export type AttachedWeir = { detach(): Promise<void> };
@@ -20,7 +20,7 @@ export const BY_STACK = { forwarding: 'stack' } as const;
  * `forwarding` is `auto` but the datapath does not forward directly.
  */
 export async function attachWeir(
-  rig: Rig,
+  rig: ForwardRig,
   program: Program,
   settings: Readonly<Record<string, unknown>> = {},
 ): Promise<AttachedWeir> {

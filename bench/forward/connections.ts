@@ -9,11 +9,11 @@ import { parseAddress } from '#policy/model/ipv4.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
 import { Comparison } from './comparison.js';
+import { chainOfGroup } from './competitors.js';
 import { load } from './load.js';
 import { BENCH_CPU } from './one-cpu.js';
-import { chainOfGroup } from './peers.js';
 import { groupsOfTen, type Permits, policyOf } from './policies.js';
-import { Rig } from './rig.js';
+import { ForwardRig } from './rig.js';
 
 const PORT = 7_000;
 const PORTS = 8;
@@ -34,7 +34,7 @@ class Connections {
     this.#answers = createInterface(child.stdout)[Symbol.asyncIterator]();
   }
 
-  static async begin({ topology }: Rig): Promise<Connections> {
+  static async begin({ topology }: ForwardRig): Promise<Connections> {
     const { client, node, server } = topology;
     // Limit the number of TIME_WAIT sockets of the server, which closes each connection first. Otherwise
     // these sockets would accumulate and slow later rounds down.
@@ -79,8 +79,8 @@ const permits: Permits = [
 ];
 
 async function run(): Promise<readonly Row[]> {
-  const plainRig = await Rig.open('nc-plain', 1);
-  const rig = await Rig.open('nc', 1);
+  const plainRig = await ForwardRig.open('nc-plain', 1);
+  const rig = await ForwardRig.open('nc', 1);
   try {
     const plain = await Connections.begin(plainRig);
     const comparison = new Comparison(ROUNDS);

@@ -2,8 +2,8 @@ import { Guard, removeGuard } from '#dataplane/guard/nftables-guard.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
+import { againstTracking, competitorShares } from './competitor-shares.js';
 import { establish, Pair, SHARE } from './pair.js';
-import { againstTracking, peerShares } from './peer-shares.js';
 import {
   exactTriples,
   flowsOf,
@@ -87,7 +87,7 @@ export const forwardingBench: Bench = {
   name: 'forwarding',
   run: async () => [
     ...(await Pair.with('forward', async (pair) => [...(await minimumCosts(pair)), ...(await weirShares(pair))])),
-    ...(await peerShares()),
+    ...(await competitorShares()),
     ...(await againstTracking(10_000, LIVE)),
     ...(await againstTracking(100_000, LIVE)),
     ...(await againstTracking(10_000, MANY)),

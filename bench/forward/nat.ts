@@ -8,7 +8,7 @@ import { Comparison, quantile } from './comparison.js';
 import type { FiveTuple } from './frames.js';
 import { Pair } from './pair.js';
 import { LIVE } from './policies.js';
-import { DESTINATIONS, type Rig, type Send, SOURCES } from './rig.js';
+import { DESTINATIONS, type ForwardRig, type Send, SOURCES } from './rig.js';
 
 const COST = '× NAT alone';
 const UDP = { protocol: IPPROTO.udp };
@@ -36,7 +36,7 @@ function flowsFrom(count: number): Flows {
 }
 
 /** Sends packets of each flow from both sides, so that conntrack and the datapath know the flows. */
-function establish(rig: Rig, { real, wire }: Flows): void {
+function establish(rig: ForwardRig, { real, wire }: Flows): void {
   for (let time = 0; time < 3; time++) {
     rig.use(real);
     rig.send(real.length, UDP);

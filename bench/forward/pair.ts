@@ -1,7 +1,7 @@
 import { IPPROTO } from '#contracts/policy-model.js';
 import { Comparison } from './comparison.js';
 import type { FiveTuple } from './frames.js';
-import { Rig } from './rig.js';
+import { ForwardRig } from './rig.js';
 
 export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
@@ -23,17 +23,17 @@ export class Pair {
   #round = ROUND;
 
   private constructor(
-    readonly plain: Rig,
-    readonly filtered: Rig,
+    readonly plain: ForwardRig,
+    readonly filtered: ForwardRig,
   ) {
     plain.sink();
     filtered.sink();
   }
 
   static async with<T>(tag: string, act: (pair: Pair) => Promise<T>): Promise<T> {
-    const plain = await Rig.open(`${tag}-plain`, CAPACITY);
+    const plain = await ForwardRig.open(`${tag}-plain`, CAPACITY);
     try {
-      const filtered = await Rig.open(tag, CAPACITY);
+      const filtered = await ForwardRig.open(tag, CAPACITY);
       try {
         return await act(new Pair(plain, filtered));
       } finally {
@@ -87,7 +87,7 @@ export class Pair {
 /**
  * Sends packets in both directions of every flow, so that stateful filters treat the flows as established.
  */
-export function establish(rig: Rig, flows: readonly FiveTuple[]): void {
+export function establish(rig: ForwardRig, flows: readonly FiveTuple[]): void {
   rig.send(flows.length, UDP);
   rig.send(flows.length, { ...UDP, from: 'server' });
   rig.frames.rewind();

@@ -7,7 +7,7 @@ import { attachWeir, BY_STACK } from './attached-weir.js';
 import { quantile } from './comparison.js';
 import { flowsOf, groupsOfTen, policyOf } from './policies.js';
 import { openIngress, type Runs, runsOf, runsOfPinned, withProgramTimes } from './program-runs.js';
-import { Rig } from './rig.js';
+import { ForwardRig } from './rig.js';
 
 const UDP = { protocol: IPPROTO.udp };
 const ROUND = 65_536;
@@ -24,7 +24,7 @@ const QUIET = 1.1;
 class Stopwatch {
   readonly #rounds: { readonly label: string; readonly frameNs: number; readonly ns: number }[] = [];
 
-  constructor(readonly rig: Rig) {}
+  constructor(readonly rig: ForwardRig) {}
 
   /**
    * Measures one round of `count` frames. `read` returns the number and total time of all runs of the BPF
@@ -61,7 +61,7 @@ class Stopwatch {
   }
 }
 
-async function measure(rig: Rig): Promise<readonly Row[]> {
+async function measure(rig: ForwardRig): Promise<readonly Row[]> {
   const rows: Row[] = [];
   const watch = new Stopwatch(rig);
   rig.sink();
@@ -125,7 +125,7 @@ async function measure(rig: Rig): Promise<readonly Row[]> {
 }
 
 async function run(): Promise<readonly Row[]> {
-  const rig = await Rig.open('cost', TUPLES);
+  const rig = await ForwardRig.open('cost', TUPLES);
   try {
     return await withProgramTimes(() => measure(rig));
   } finally {

@@ -26,7 +26,7 @@ export type Send = {
  * A client, a node and a server in a row. The client or the server sends frames through the node. With
  * `sink`, the other end counts the frames and drops them.
  */
-export class Rig {
+export class ForwardRig {
   readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
   readonly #links: (() => void)[] = [];
 
@@ -38,7 +38,7 @@ export class Rig {
     this.#devices = devices;
   }
 
-  static async open(tag: string, capacity: number): Promise<Rig> {
+  static async open(tag: string, capacity: number): Promise<ForwardRig> {
     const topology = await createTopology(tag);
     try {
       const { client, node, server } = topology;
@@ -87,7 +87,7 @@ export class Rig {
       for (const place of [client, node, server]) {
         await place.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true');
       }
-      return new Rig(topology, new Frames(capacity), devices);
+      return new ForwardRig(topology, new Frames(capacity), devices);
     } catch (failure) {
       await topology.remove();
       throw failure;

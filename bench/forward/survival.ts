@@ -4,7 +4,7 @@ import type { Bench, Row } from '../bench.js';
 import { attachWeir } from './attached-weir.js';
 import type { FiveTuple } from './frames.js';
 import { flowsOf, groupsOfTen, policyOf } from './policies.js';
-import { Rig } from './rig.js';
+import { ForwardRig } from './rig.js';
 
 const IDLE = 2_000;
 const MILLION = 1_000_000;
@@ -17,7 +17,7 @@ const TCP = { protocol: IPPROTO.tcp };
  * Sends the handshakes of TCP flows. Returns the number of flows whose last handshake packet reached the
  * server.
  */
-function open(rig: Rig, flows: readonly FiveTuple[]): number {
+function open(rig: ForwardRig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   rig.send(flows.length, { ...TCP, tcpFlags: SYN }, null);
   rig.send(flows.length, { ...TCP, tcpFlags: SYN | ACK, from: 'server' }, null);
@@ -29,7 +29,7 @@ function open(rig: Rig, flows: readonly FiveTuple[]): number {
  * Sends one packet of each flow in each direction. Returns the smaller number of packets that arrived, which
  * is the number of flows that still pass in both directions.
  */
-function alive(rig: Rig, flows: readonly FiveTuple[]): number {
+function alive(rig: ForwardRig, flows: readonly FiveTuple[]): number {
   rig.use(flows);
   const counts = (['client', 'server'] as const).map((from) => {
     rig.send(flows.length, { ...TCP, tcpFlags: ACK, from }, null);
@@ -39,7 +39,7 @@ function alive(rig: Rig, flows: readonly FiveTuple[]): number {
 }
 
 async function run(): Promise<readonly Row[]> {
-  const rig = await Rig.open('idle', TUPLES);
+  const rig = await ForwardRig.open('idle', TUPLES);
   try {
     rig.sink();
     const udp = groupsOfTen(10_000);

@@ -30,7 +30,7 @@
 #define CHUNK (256 << 10)
 #define FILES 65536
 #define EVENTS 64
-#define PATIENCE_MS 5000
+#define TIMEOUT_MS 5000
 
 static char bytes[CHUNK];
 /* A ServerHello of TLS 1.2. A TLS client waits for a ServerHello before it sends more, so the splice
@@ -176,7 +176,7 @@ static void connect_for(struct sockaddr_in *server, const char *hello, ssize_t l
 
 		while (open < many && now() < until)
 			open += dial(epoll, server);
-		count = epoll_wait(epoll, events, EVENTS, PATIENCE_MS);
+		count = epoll_wait(epoll, events, EVENTS, TIMEOUT_MS);
 		if (count == 0)
 			errx(1, "%d connections are not answered", open);
 		for (int i = 0; i < count; i++) {

@@ -33,12 +33,12 @@ export function clusterActor(cluster: Cluster | null) {
       }),
       join: fromCallback<EventObject>(({ sendBack }) => {
         const subscription = sending(sendBack, () => configured().join(), lostMembership);
-        const standing = configured().stand();
-        standing.add(
+        const running = configured().runForLeader();
+        running.add(
           configured().full.subscribe((isFull) => sendBack({ type: isFull ? 'etcd.full' : 'etcd.writable' })),
         );
         return () => {
-          standing.unsubscribe();
+          running.unsubscribe();
           subscription();
         };
       }),

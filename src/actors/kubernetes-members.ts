@@ -54,7 +54,7 @@ export function kubernetesMembers(
     inCluster,
     stored: () => store.kubernetesObjects.read(),
     distribution,
-    isAtRest: () => AT_REST.some((standing) => policyChart()?.matches({ standing, writing: 'idle' }) === true),
+    isAtRest: () => AT_REST.some((activation) => policyChart()?.matches({ activation, writing: 'idle' }) === true),
     releaseMs,
   });
   return {

@@ -97,11 +97,11 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
   const description = Object.entries(snapshot.getMeta()).find(
     ([, meta]) => (meta as ReadinessMeta | undefined)?.part === name,
   );
-  const standing = conditionNameOf(name, snapshot);
-  if (description === undefined || standing === undefined)
+  const condition = conditionNameOf(name, snapshot);
+  if (description === undefined || condition === undefined)
     throw new Error(`the statechart of ${name} has no state for this check`);
   const [path, meta] = description as [string, ReadinessMeta];
-  const ok = standing === 'ready' || standing === 'disabled';
+  const ok = condition === 'ready' || condition === 'disabled';
   const more = ok ? snapshot.context.notices?.[name] : snapshot.context.trouble?.[name];
   return {
     name,
@@ -112,7 +112,7 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
 }
 
 function conditionNameOf(part: PartName, snapshot: PartSnapshot): ConditionName | undefined {
-  return WORST_FIRST.find((standing) => snapshot.hasTag(`${part}:${standing}` as never));
+  return WORST_FIRST.find((condition) => snapshot.hasTag(`${part}:${condition}` as never));
 }
 
 /**

@@ -6,7 +6,7 @@ import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 export function supervisedPartActor(part: SupervisedPart | null) {
   return supervisedPartChart.provide({
     actors: {
-      begin: fromPromise(async () => part?.begin()),
+      start: fromPromise(async () => part?.begin()),
       watch: fromCallback<EventObject>(({ sendBack }) =>
         part?.watch((reason) =>
           sendBack(reason === null ? { type: 'part.recovered' } : { type: 'part.failed', reason }),

@@ -210,7 +210,7 @@ export function createSystem(ports: SystemPorts): System {
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') {
       generation = message.generation;
-      cluster?.describe(generation);
+      cluster?.announce(generation);
       kubernetes?.activated(message);
     }
     if (message.type === 'config.reloaded') {

@@ -49,7 +49,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
   pendingChange: ['shared', 'change', 'decides'],
   performanceMode: ['mode', 'attempts', 'trouble'],
   reload: ['plan', 'changed', 'unrestored'],
-  supervisedPart: ['beginsAtOnce', 'failure', 'attempts'],
+  supervisedPart: ['startsAtOnce', 'failure', 'attempts'],
 };
 
 /**

@@ -36,7 +36,7 @@ import { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
-import { type Member, type MemberEvent, Membership } from './membership.js';
+import { type ClusterMember, type MemberEvent, Membership } from './membership.js';
 import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
 import { bodiesOf, fetchBodies, hasSmallBodies } from './parts.js';
 import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
@@ -57,7 +57,7 @@ export type ClusterOptions = {
   readonly etcd: EtcdOptions;
   /** The prefix of all keys in etcd, for example `/weir`. */
   readonly prefix: string;
-  readonly self: Pick<Member, 'id' | 'address' | 'version'>;
+  readonly self: Pick<ClusterMember, 'id' | 'address' | 'version'>;
   /** The certificate of this node towards other nodes. */
   readonly identity: NextIdentity;
   /** Reads what another node needs to join the cluster. */
@@ -71,10 +71,13 @@ export type ClusterOptions = {
 /** When a new leader collects for the first time, and how often it collects. */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
-/** A node tells its generation so long after a flip, so that this does not delay the flips of other nodes. */
-const DESCRIBE_AFTER_MS = 50;
-/** The shortest time between two such notices while many policies are written. */
-const DESCRIBE_PAUSE_MS = 500;
+/**
+ * A node writes its new generation to etcd this long after a flip, because the write would delay the flips of
+ * other nodes.
+ */
+const ANNOUNCE_AFTER_MS = 50;
+/** The shortest time between two such writes while many policies are written. */
+const ANNOUNCE_PAUSE_MS = 500;
 /** How long a write waits until this node is a member again. */
 const JOIN_MS = 2_000;
 /** How long a request of the state waits for etcd. */
@@ -85,11 +88,11 @@ type Span = { readonly from: number; readonly to: number };
 /** The state of the cluster as this node sees it. */
 export type ClusterStatus = {
   /** The id of the cluster; null before `weir cluster init`. */
-  readonly line: string | null;
+  readonly clusterId: string | null;
   readonly self: string;
   readonly leader: string | null;
   /** The members sorted by id; null if etcd cannot be reached. */
-  readonly members: readonly Member[] | null;
+  readonly members: readonly ClusterMember[] | null;
   /** The revision of etcd that the replica contains. */
   readonly revision: bigint;
   /** The revision of the newest change of the shared keys that this node has received. */
@@ -127,7 +130,7 @@ export class Cluster {
   #identityRead: Promise<string> | undefined;
   readonly #access: ClusterOptions['access'];
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
-  #members: readonly Member[] | null = null;
+  #members: readonly ClusterMember[] | null = null;
   readonly #enforced = new Subject<number>();
 
   constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
@@ -177,8 +180,8 @@ export class Cluster {
     this.commits = new Commits(node, ports);
     this.rollouts = new Rollouts(node, { ...ports, membership });
     this.#enforced
-      .pipe(auditTime(DESCRIBE_AFTER_MS), throttleTime(DESCRIBE_PAUSE_MS, undefined, { leading: true, trailing: true }))
-      .subscribe((generation) => void membership.describe({ generation }).catch(() => {}));
+      .pipe(auditTime(ANNOUNCE_AFTER_MS), throttleTime(ANNOUNCE_PAUSE_MS, undefined, { leading: true, trailing: true }))
+      .subscribe((generation) => void membership.announce({ generation }).catch(() => {}));
   }
 
   get id(): string {
@@ -267,7 +270,7 @@ export class Cluster {
   }
 
   /** Takes part in the election, and does the duties of the leader, until the subscription ends. */
-  stand(): Subscription {
+  runForLeader(): Subscription {
     const subscription = this.#election.run();
     const collecting = this.leader
       .pipe(
@@ -363,8 +366,8 @@ export class Cluster {
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
-  /** Tells the other nodes soon which generation this node enforces. */
-  describe(generation: number): void {
+  /** Writes to etcd soon which generation this node enforces. */
+  announce(generation: number): void {
     this.#enforced.next(generation);
   }
 
@@ -394,7 +397,7 @@ export class Cluster {
   async status(): Promise<ClusterStatus> {
     const members = this.#replica.isConnected ? await this.#listedMembers() : null;
     return {
-      line: this.#replica.line,
+      clusterId: this.#replica.clusterId,
       self: this.#self,
       leader: await firstValueFrom(this.leader),
       members,
@@ -407,7 +410,7 @@ export class Cluster {
   }
 
   /** Returns the members, or those of the last read if etcd does not respond at once. */
-  async #listedMembers(): Promise<readonly Member[] | null> {
+  async #listedMembers(): Promise<readonly ClusterMember[] | null> {
     const reading = this.#membership.list().then((members) => {
       this.#members = members;
     });

@@ -68,7 +68,7 @@ export class Commits implements SharedCommits {
   async commit(plan: PolicyPlan): Promise<void> {
     const { own } = this.#turns;
     if (own === null) throw lost('this node does not have the turn to write');
-    const turn = await translated('take the turn of this node', () => this.#turns.standing(own));
+    const turn = await translated('take the turn of this node', () => this.#turns.takenTurn(own));
     const bodies =
       this.#turns.proposed === plan
         ? []
@@ -171,7 +171,7 @@ export class Commits implements SharedCommits {
     return [...writes, { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) }];
   }
 
-  /** Moves the head, while the turn stands. Returns the revision of the commit. */
+  /** Moves the head, while the turn exists. Returns the revision of the commit. */
   async #move(plan: PolicyPlan, turn: Turn, others: readonly Operation[]): Promise<bigint> {
     const { sequence = 0, commit = '' } = plan.head;
     const when = [...this.#unchanged(plan), { key: turn.entry.key, createRevision: turn.entry.createRevision }];
@@ -193,7 +193,7 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Finds out whether etcd applied a commit that got no response. Ends the turn if it stands: then etcd can
+   * Finds out whether etcd applied a commit that got no response. Ends the turn if it exists: then etcd can
    * never apply the commit. If the turn has ended, the id under the sequence of the commit decides.
    */
   async #settle(turn: Turn, sequence: number, commit: string): Promise<bigint> {

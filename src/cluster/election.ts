@@ -51,17 +51,17 @@ export class Election {
   run(): Subscription {
     let isWanted = true;
     let isTrying = false;
-    const stand = async (): Promise<void> => {
+    const runWhileVacant = async (): Promise<void> => {
       if (isTrying) return;
       isTrying = true;
       while (isWanted && this.#isVacant) {
-        await this.#stand();
+        await this.#takeLead();
         await pause(RETRY_MS);
       }
       isTrying = false;
     };
     const watching = this.leader.subscribe((leader) => {
-      if (leader === null) void stand();
+      if (leader === null) void runWhileVacant();
     });
     return new Subscription(() => {
       isWanted = false;
@@ -73,7 +73,7 @@ export class Election {
     return !this.#replica.present.has(this.#keys.leader);
   }
 
-  async #stand(): Promise<void> {
+  async #takeLead(): Promise<void> {
     const lease = this.#membership.lease;
     if (lease === null || !this.#replica.isConnected) return;
     const key = this.#keys.leader;

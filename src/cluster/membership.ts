@@ -24,7 +24,7 @@ import type { ClusterKeys } from './keys.js';
 import { nodeKey, type RegisteredNode, removedKey } from './node-registry.js';
 
 /** A node that takes part in the cluster, as it describes itself in etcd. */
-export type Member = {
+export type ClusterMember = {
   readonly id: string;
   /** The identity of the data folder of the node: no two nodes have the same. */
   readonly identity: string;
@@ -33,6 +33,7 @@ export type Member = {
   /** The address of the peer listener, for example `10.0.0.1:7443`. */
   readonly address: string;
   readonly version: string;
+  /** When the process of the node started. ISO 8601, UTC. */
   readonly since: string;
   /** The generation that the node enforces. */
   readonly generation: number;
@@ -41,7 +42,7 @@ export type Member = {
 };
 
 /** Where other nodes reach a node, and the certificates that they accept there. */
-export type NodeAddress = Pick<Member, 'id' | 'address' | 'certificates'>;
+export type NodeAddress = Pick<ClusterMember, 'id' | 'address' | 'certificates'>;
 
 export type MemberEvent =
   | { readonly type: 'member.joined' }
@@ -62,15 +63,20 @@ export class Membership {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #identity: () => Promise<string>;
-  #self: Member;
+  #self: ClusterMember;
   /** The lease of this node; null without one; a text if the cluster refuses this node. */
-  readonly #standing = new BehaviorSubject<Lease | string | null>(null);
+  readonly #leaseOrRefusal = new BehaviorSubject<Lease | string | null>(null);
   /** The revision that created the key of this node. */
   #createRevision = 0n;
   #joinedAt = '';
 
   /** `identity` reads the identity of the data folder. */
-  constructor(client: EtcdClient, keys: ClusterKeys, self: Omit<Member, 'identity'>, identity: () => Promise<string>) {
+  constructor(
+    client: EtcdClient,
+    keys: ClusterKeys,
+    self: Omit<ClusterMember, 'identity'>,
+    identity: () => Promise<string>,
+  ) {
     this.#client = client;
     this.#keys = keys;
     this.#self = { ...self, identity: '' };
@@ -79,8 +85,8 @@ export class Membership {
 
   /** The lease of this node; null while the node is not a member. */
   get lease(): Lease | null {
-    const standing = this.#standing.value;
-    return typeof standing === 'object' && standing?.isValid === true ? standing : null;
+    const found = this.#leaseOrRefusal.value;
+    return typeof found === 'object' && found?.isValid === true ? found : null;
   }
 
   /**
@@ -89,17 +95,17 @@ export class Membership {
    * once if the cluster refuses this node.
    */
   async leaseWithin(withinMs: number): Promise<Lease> {
-    const standing = await firstValueFrom(
-      this.#standing.pipe(
+    const leaseOrReason = await firstValueFrom(
+      this.#leaseOrRefusal.pipe(
         map((each) => (typeof each === 'string' ? each : this.lease)),
         filter((each) => each !== null),
         timeout({ first: withinMs, with: () => of('it has no lease in etcd') }),
       ),
     );
-    if (typeof standing !== 'string') return standing;
+    if (typeof leaseOrReason !== 'string') return leaseOrReason;
     throw new StoreError(
       'store_unavailable',
-      `this node is not a member of the cluster, see the check cluster: ${standing}`,
+      `this node is not a member of the cluster, see the check cluster: ${leaseOrReason}`,
     );
   }
 
@@ -117,16 +123,16 @@ export class Membership {
             const refusal = await this.#take(lease);
             if (!isWanted) return;
             if (refusal === null) break;
-            this.#standing.next(refusal);
+            this.#leaseOrRefusal.next(refusal);
             subscriber.next({ type: 'member.refused', reason: refusal });
             await pause(RETRY_MS);
           }
-          this.#standing.next(lease);
+          this.#leaseOrRefusal.next(lease);
           subscriber.next({ type: 'member.joined' });
           subscriber.add(this.#retryWhileFull());
           await new Promise<void>((resolve) => subscriber.add(() => resolve()));
         } finally {
-          this.#standing.next(null);
+          this.#leaseOrRefusal.next(null);
           await lease.revoke(WITHIN).catch(() => {});
         }
       };
@@ -138,10 +144,10 @@ export class Membership {
   }
 
   /**
-   * Tells the other nodes which generation this node enforces, or which certificates it uses. All nodes store
+   * Writes to etcd which generation this node enforces, or which certificates it uses. All nodes store
    * the certificates, so that they know them while etcd is away.
    */
-  async describe(change: Partial<Pick<Member, 'generation' | 'certificates'>>): Promise<void> {
+  async announce(change: Partial<Pick<ClusterMember, 'generation' | 'certificates'>>): Promise<void> {
     this.#self = { ...this.#self, ...change };
     const lease = this.lease;
     if (lease === null) return;
@@ -165,15 +171,15 @@ export class Membership {
     return this.#client.full
       .pipe(
         switchMap((isFull) => (isFull ? timer(FULL_RETRY_MS, FULL_RETRY_MS) : EMPTY)),
-        exhaustMap(() => this.describe({}).catch(() => {})),
+        exhaustMap(() => this.announce({}).catch(() => {})),
       )
       .subscribe();
   }
 
   /** Returns all members, sorted by id. */
-  async list(): Promise<readonly Member[]> {
+  async list(): Promise<readonly ClusterMember[]> {
     const { entries } = await this.#client.range(this.#keys.members, WITHIN);
-    return entries.map(({ value }) => decodeJson<Member>(value));
+    return entries.map(({ value }) => decodeJson<ClusterMember>(value));
   }
 
   /**
@@ -195,7 +201,7 @@ export class Membership {
       return `${by} removed this node from the cluster at ${at}; it needs an empty data folder to join again`;
     }
     if (entry !== undefined) {
-      const other = decodeJson<Member>(entry.value);
+      const other = decodeJson<ClusterMember>(entry.value);
       if (other.identity !== identity)
         return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
     }

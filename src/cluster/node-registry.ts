@@ -7,7 +7,7 @@ import type { Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { storeFailure } from './store-failure.js';
 
-/** A node that has joined the cluster, whether it runs or not. `since`: when it joined. */
+/** A node that has joined the cluster, whether it runs or not. */
 export type RegisteredNode = {
   readonly id: string;
   /** The identity of the data folder of the node. */
@@ -15,6 +15,7 @@ export type RegisteredNode = {
   /** The address of the peer listener. */
   readonly address: string;
   readonly version: string;
+  /** When the node joined the cluster. ISO 8601, UTC. */
   readonly since: string;
   /** Fingerprints of the certificates of its peer listener. An older build registers none. */
   readonly certificates?: readonly string[];

@@ -37,7 +37,7 @@ export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
 
 /**
  * Removes the bodies of ended turns that no policy and no revision in the local store needs. `isLive` returns
- * whether a turn stands. Must not run at the same time as a change of policies in the store.
+ * whether a turn exists. Must not run at the same time as a change of policies in the store.
  */
 export async function collectProposed(kv: KvStore, isLive: (turn: string) => boolean): Promise<void> {
   const notes: string[] = [];

@@ -38,11 +38,11 @@ export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise
     const { meta } = await shared(ports);
     if (meta !== null) throw new StoreError('revision_conflict', 'etcd has a cluster below this prefix already');
     if (dryRun) return;
-    const line = crypto.randomUUID();
+    const clusterId = crypto.randomUUID();
     const local = await localContent(ports);
     const head = local.head === null ? null : stamped(local.head, reservedGeneration(local.head), 0);
-    await replica.expect(line, 0);
-    await publish(ports, { ...local, head, remove: [], line, recoveries: 0, before: null });
+    await replica.expect(clusterId, 0);
+    await publish(ports, { ...local, head, remove: [], clusterId, recoveries: 0, before: null });
   });
 }
 
@@ -70,26 +70,26 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
         bodies: [],
         history: [],
         remove: [],
-        line: found.meta.line,
+        clusterId: found.meta.line,
         recoveries,
         before: found.metaEntry,
       });
       await replica.adopt();
       return;
     }
-    if (found.meta !== null && replica.line !== null && found.meta.line !== replica.line)
+    if (found.meta !== null && replica.clusterId !== null && found.meta.line !== replica.clusterId)
       throw new StoreError('revision_conflict', 'etcd has another cluster below this prefix; use another prefix');
     if (dryRun) return;
-    const line = found.meta?.line ?? replica.line ?? crypto.randomUUID();
+    const clusterId = found.meta?.line ?? replica.clusterId ?? crypto.randomUUID();
     const rows = local.rows.map((row) => above(row, found.rows));
     const kept = new Set([...local.rows.map(({ id }) => `policy/${id}`), ...local.others.map(({ key }) => key)]);
-    await replica.expect(line, recoveries);
+    await replica.expect(clusterId, recoveries);
     await publish(ports, {
       ...local,
       rows,
       head: stamped(local.head ?? NO_HEAD, generation, sequence),
       remove: found.removable.filter((key) => !kept.has(key)),
-      line,
+      clusterId,
       recoveries,
       before: found.metaEntry,
     });
@@ -107,7 +107,7 @@ type Content = {
 type Publication = Content & {
   /** Local keys that etcd must not have afterwards. */
   readonly remove: readonly string[];
-  readonly line: string;
+  readonly clusterId: string;
   readonly recoveries: number;
   /** The key `meta` before the write; null if it does not exist. */
   readonly before: KeyValue | null;
@@ -115,7 +115,7 @@ type Publication = Content & {
 
 /** Writes content to etcd. The last transaction writes the head and `meta`. */
 async function publish({ client, keys }: RecoveryPorts, publication: Publication): Promise<void> {
-  const { head, rows, others, bodies, history, remove, line, recoveries, before } = publication;
+  const { head, rows, others, bodies, history, remove, clusterId, recoveries, before } = publication;
   const when = [{ key: keys.meta, modRevision: before?.modRevision ?? 0n }];
   const write = async (apply: readonly Operation[]): Promise<void> => {
     const { succeeded } = await client.transact({ when, apply }, WRITE);
@@ -141,7 +141,7 @@ async function publish({ client, keys }: RecoveryPorts, publication: Publication
   await write([
     ...operations,
     ...committed,
-    { type: 'put', key: keys.meta, value: metaValue({ line, recoveries, format: 1 }) },
+    { type: 'put', key: keys.meta, value: metaValue({ line: clusterId, recoveries, format: 1 }) },
   ]);
 }
 

@@ -145,7 +145,7 @@ export class Rehearsals {
       .pipe(
         takeWhile(() => this.#voted !== id),
         mergeMap(report),
-        takeWhile((stands) => stands),
+        takeWhile((exists) => exists),
       )
       .subscribe();
   }
@@ -158,8 +158,8 @@ export class Rehearsals {
   ): Promise<readonly string[]> {
     const full = { ...proposal, ...enclosed(plan) };
     const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
-    // Large bodies are written before the proposal, in a turn that stands.
-    const turn = hasSmallBodies(plan) ? own : await this.#turns.standing(own);
+    // Large bodies are written before the proposal, in a turn that exists.
+    const turn = hasSmallBodies(plan) ? own : await this.#turns.takenTurn(own);
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#turns.propose(turn, full, [...bodies, members]);
     this.#turns.proposed = plan;
@@ -216,13 +216,13 @@ export class Rehearsals {
     });
   }
 
-  /** Writes a report, while the turn of the proposal stands. Returns whether it stands. */
-  async #report(turn: string, vote: Vote): Promise<boolean> {
+  /** Writes a report, while the turn of the proposal exists. Returns whether it exists. */
+  async #report(turnId: string, vote: Vote): Promise<boolean> {
     const { lease } = this.#membership;
-    const standing = this.#turns.find(turn);
-    if (lease === null || standing === null) return false;
-    const { key, createRevision } = standing.entry;
-    const put = { type: 'put' as const, key: this.#keys.vote(standing, this.#node), value: encodeJson(vote) };
+    const turn = this.#turns.find(turnId);
+    if (lease === null || turn === null) return false;
+    const { key, createRevision } = turn.entry;
+    const put = { type: 'put' as const, key: this.#keys.vote(turn, this.#node), value: encodeJson(vote) };
     try {
       const { succeeded } = await this.#client.transact(
         { when: [{ key, createRevision }], apply: [{ ...put, lease: lease.id }] },

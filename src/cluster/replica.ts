@@ -33,6 +33,7 @@ import type { ReplicaStore } from './replica-store.js';
 
 /** The value of the key `meta`: the identity of a cluster, which its first node makes. */
 export type ClusterMeta = {
+  /** The id of the cluster. */
   readonly line: string;
   /**
    * How often an operator has recovered the cluster from a contradiction. After a recovery, revisions of etcd
@@ -44,6 +45,7 @@ export type ClusterMeta = {
 
 /** The state of the replica, which the local store keeps under the key `cluster/replica`. */
 type Kept = {
+  /** The id of the cluster; an empty text if this node is in none. */
   readonly line: string;
   readonly recoveries: number;
   /** The revision of etcd up to which the local store contains the replicated keys. */
@@ -85,8 +87,8 @@ export class Replica {
   readonly #connected = new BehaviorSubject(false);
   /** The revision of the last write of each shared key, by local key. */
   readonly #known = new Map<string, bigint>();
-  #line: string | null = null;
-  #keptLine: string | null = null;
+  #clusterId: string | null = null;
+  #keptClusterId: string | null = null;
   #recoveries = 0;
   #isLoaded = false;
   #metaRevision = 0n;
@@ -108,9 +110,9 @@ export class Replica {
     const bytes = await this.#kv.get(KEPT);
     if (bytes === null) return;
     const { line, recoveries, revision, history } = decodeJson<Kept>(bytes);
-    this.#line = line;
+    this.#clusterId = line;
     this.#recoveries = recoveries;
-    this.#keptLine = line;
+    this.#keptClusterId = line;
     this.#history = BigInt(history);
     this.#revision.next(BigInt(revision));
   }
@@ -130,8 +132,8 @@ export class Replica {
   }
 
   /** The id of the cluster that the local store is a copy of; null if the node was in no cluster. */
-  get line(): string | null {
-    return this.#line;
+  get clusterId(): string | null {
+    return this.#clusterId;
   }
 
   /** How often the cluster was recovered from a contradiction, as this node knows. */
@@ -235,12 +237,12 @@ export class Replica {
   }
 
   /** Makes this node a member of a cluster whose content comes from this node. */
-  async expect(line: string, recoveries: number): Promise<void> {
-    this.#line = line;
+  async expect(clusterId: string, recoveries: number): Promise<void> {
+    this.#clusterId = clusterId;
     this.#recoveries = recoveries;
     this.#startAgain();
     await this.#kv.batch([this.#keptAt(0n)], { sync: true });
-    this.#keptLine = line;
+    this.#keptClusterId = clusterId;
   }
 
   /** Forgets the revisions of etcd, which begin again after a recovery. */
@@ -333,7 +335,7 @@ export class Replica {
 
   #takeMeta({ value, modRevision }: KeyValue): void {
     const { line, recoveries } = decodeJson<ClusterMeta>(value);
-    this.#line = line;
+    this.#clusterId = line;
     this.#recoveries = recoveries;
     this.#metaRevision = modRevision;
   }
@@ -358,11 +360,11 @@ export class Replica {
       lists.push(row.body_sha256);
       operations.push({ type: 'put', key: historyKey(row), value });
     }
-    if (operations.length > 0 || this.#keptLine !== this.#line) {
+    if (operations.length > 0 || this.#keptClusterId !== this.#clusterId) {
       const offered = this.#offered !== null && lists.includes(this.#offered.list) ? this.#offered.bodies : [];
       const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.#kv, offered), lists);
       await this.#kv.keep([...offered, ...fetched, ...operations, this.#keptAt(revision)]);
-      this.#keptLine = this.#line;
+      this.#keptClusterId = this.#clusterId;
     }
     for (const change of changes) {
       const key = this.#keys.local(keyOf(change)) ?? '';
@@ -405,7 +407,7 @@ export class Replica {
 
   #keptAt(revision: bigint): KvOperation {
     const kept: Kept = {
-      line: this.#line ?? '',
+      line: this.#clusterId ?? '',
       recoveries: this.#recoveries,
       revision: String(revision),
       history: String(this.#history),
@@ -418,17 +420,21 @@ export class Replica {
     const meta = metaOf(found, this.#keys);
     const head = await this.#localHead();
     if (meta === null) {
-      if (this.#line === null) throw new Contradiction('uninitialized', 'etcd has no cluster below this prefix yet');
-      throw new Contradiction('wiped', `etcd has lost the cluster ${this.#line}`);
+      if (this.#clusterId === null)
+        throw new Contradiction('uninitialized', 'etcd has no cluster below this prefix yet');
+      throw new Contradiction('wiped', `etcd has lost the cluster ${this.#clusterId}`);
     }
-    if (this.#line === null) {
+    if (this.#clusterId === null) {
       const hasPolicies = (head?.sequence ?? head?.generation ?? 0) > 0;
       if (!hasPolicies && !(await this.#hasLocal('integration/'))) return;
       const own = hasPolicies ? 'policies' : 'integrations';
       throw new Contradiction('own_policies', `this node has ${own} of its own, and was in no cluster`);
     }
-    if (meta.line !== this.#line)
-      throw new Contradiction('other_cluster', `etcd has the cluster ${meta.line}, and this node is of ${this.#line}`);
+    if (meta.line !== this.#clusterId)
+      throw new Contradiction(
+        'other_cluster',
+        `etcd has the cluster ${meta.line}, and this node is of ${this.#clusterId}`,
+      );
     const isRecovered = meta.recoveries > this.#recoveries;
     if (isRecovered) this.#startAgain();
     if (meta.recoveries < this.#recoveries)

@@ -29,8 +29,8 @@ type Found = TransactionResult['found'];
 type TurnValue = { readonly node: string; readonly proposal?: Proposal };
 
 /**
- * A turn that this node may take together with its proposal: no turn stood when the write began. `when`: no
- * turn stands, and no policy was written since the write began.
+ * A turn that this node may take together with its proposal: no turn existed when the write began. `when`: no
+ * turn exists, and no policy was written since the write began.
  */
 export type Claim = {
   readonly id: string;
@@ -41,7 +41,7 @@ export type Claim = {
 
 /**
  * The turns of a cluster: policy writes of all nodes run one after the other. A turn is a key on the lease of
- * its node, so that it ends if the node dies or is frozen. A commit has the condition that its turn stands.
+ * its node, so that it ends if the node dies or is frozen. A commit has the condition that its turn exists.
  */
 export class Turns {
   readonly #client: EtcdClient;
@@ -82,7 +82,7 @@ export class Turns {
 
   /**
    * Waits until it is the turn of this node. The replica then contains all commits before the turn. If no
-   * turn stands, returns at once with a claim: the proposal or the commit takes the turn, unless another node
+   * turn exists, returns at once with a claim: the proposal or the commit takes the turn, unless another node
    * is faster. Begins again if the leader ends all turns. Throws a `StoreError` if etcd cannot be reached,
    * and the reason of `signal` after its abort.
    */
@@ -115,7 +115,7 @@ export class Turns {
   }
 
   /** Returns the turn of this node. Takes it first, if it is only claimed. */
-  async standing(own: Turn | Claim): Promise<Turn> {
+  async takenTurn(own: Turn | Claim): Promise<Turn> {
     return 'when' in own ? (await this.#takeClaimed(own)).turn : own;
   }
 

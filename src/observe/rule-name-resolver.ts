@@ -10,7 +10,7 @@ import type { FindingIdentity } from './findings/finding.js';
  */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
-const NOBODY: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
+const UNKNOWN_DECIDER: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
 
 /**
  * Finds the names of the rule or default that decided an event. Results of `ofHit` are cached until another
@@ -38,7 +38,7 @@ export class RuleNameResolver {
     const known = this.#byHit.get(hit);
     if (known?.check === check) return known.decider;
     const found = hit === 0 ? undefined : this.#ruleNameHistory.finder().find(hit, check);
-    const decider = found === undefined ? NOBODY : nameAt(found.ruleNames, found.rank);
+    const decider = found === undefined ? UNKNOWN_DECIDER : nameAt(found.ruleNames, found.rank);
     this.#byHit.set(hit, { check, decider });
     return decider;
   }
@@ -49,7 +49,7 @@ export class RuleNameResolver {
    */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
-    return ruleNames === undefined ? NOBODY : nameAt(ruleNames, rankOf(word));
+    return ruleNames === undefined ? UNKNOWN_DECIDER : nameAt(ruleNames, rankOf(word));
   }
 
   /**
@@ -57,7 +57,7 @@ export class RuleNameResolver {
    * the policy with this generation.
    */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
-    return decider === null ? NOBODY : named(this.#ruleNameHistory.ofGeneration(generation), decider);
+    return decider === null ? UNKNOWN_DECIDER : named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }
 
   /**
@@ -70,7 +70,7 @@ export class RuleNameResolver {
 }
 
 function nameAt(ruleNames: RuleNames, rank: number): NamedDecider {
-  if (rank >= ruleNames.groups.length) return NOBODY;
+  if (rank >= ruleNames.groups.length) return UNKNOWN_DECIDER;
   return named(ruleNames, deciderAt(ruleNames, rank));
 }
 

@@ -30,6 +30,7 @@ type ClusterView = {
         readonly address: string;
         readonly version: string;
         readonly generation: number;
+        /** When the process of the node started. ISO 8601, UTC. */
         readonly since: string;
       }[]
     | null;
@@ -50,6 +51,10 @@ export type ClusterRequests = {
   redeemJoinToken(secret: string): Promise<ClusterAccess | null>;
 };
 type NodePresence = {
+  /**
+   * When the node joined the cluster. ISO 8601, UTC. A member of a build without the registry is not
+   * registered: then it is the time when its process started.
+   */
   readonly joinedAt: string;
   readonly member: { readonly generation: number; readonly since: string } | null;
 };
@@ -93,11 +98,11 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
         };
         return { enabled: false, nodeId, generation: generation(), connected: false, isFull: false, ...absent };
       }
-      const { line, leader, revision, seen, ...status } = await cluster.status();
+      const { clusterId, leader, revision, seen, ...status } = await cluster.status();
       return {
         enabled: true,
         nodeId,
-        clusterId: line,
+        clusterId,
         leader,
         generation: generation(),
         revision: Number(revision),

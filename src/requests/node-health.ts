@@ -4,11 +4,11 @@ import type { ServicePlaneStats } from '#service-plane/service-plane.js';
 import type { CheckName } from '#statecharts/readiness.js';
 
 /** Checks that do not depend on the policy of the node alone. */
-const OTHERS: readonly CheckName[] = ['cluster', 'policy_replication', 'draining'];
+const NOT_FROM_POLICY: readonly CheckName[] = ['cluster', 'policy_replication', 'draining'];
 
 /** Names the failed checks that the policy of a node can cause. */
 export function failedChecks(checks: readonly { readonly name: CheckName; readonly ok: boolean }[]): string[] {
-  return checks.filter(({ name, ok }) => !ok && !OTHERS.includes(name)).map(({ name }) => name);
+  return checks.filter(({ name, ok }) => !ok && !NOT_FROM_POLICY.includes(name)).map(({ name }) => name);
 }
 
 /** Returns the number of denied packets, lookups, connections, requests and responses since the start. */

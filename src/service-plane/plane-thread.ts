@@ -17,7 +17,7 @@ import type {
   ToPlaneThread,
 } from './service-plane-messages.js';
 
-const RING_MS = 5;
+const SIGNAL_MS = 5;
 
 type Listener = {
   readonly onSeen: (seen: SeenConnections) => void;
@@ -130,11 +130,11 @@ export class PlaneThread {
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
-      // The splice thread notices its termination only when its wait ends. A bell rung before the termination
-      // would be heard too early.
-      const ringing = setInterval(() => this.#handover.ring(), RING_MS);
+      // The splice thread notices its termination only when its wait ends. An eventfd signal before the
+      // termination would wake the thread before it can see the termination.
+      const signalling = setInterval(() => this.#handover.signal(), SIGNAL_MS);
       await Promise.all(stopped);
-      clearInterval(ringing);
+      clearInterval(signalling);
       // Reset the offloaded connections before `Handover.close` resets the sockets. As long as the datapath
       // handles the packets of a connection, a reset from its socket does not leave the node.
       this.#resetJoined();

@@ -21,7 +21,7 @@ const splicer = new Splicer(shared);
 
 let lookAt = 0;
 
-function obey(orders: readonly SpliceOrder[]): void {
+function handle(orders: readonly SpliceOrder[]): void {
   for (const order of orders) {
     if ('spliceBy' in order) spliceBy(order.spliceBy);
     else if (order.pair === null) splicer.cut(order.id);
@@ -50,8 +50,8 @@ for (;;) {
     splicer.look();
   }
   for (;;) {
-    const said = receiveMessageOnPort(port);
-    if (said === undefined) break;
-    obey(said.message as readonly SpliceOrder[]);
+    const received = receiveMessageOnPort(port);
+    if (received === undefined) break;
+    handle(received.message as readonly SpliceOrder[]);
   }
 }

@@ -89,7 +89,7 @@ export class Splices {
       const orders = this.#orders;
       this.#orders = [];
       this.port.postMessage(orders);
-      this.handover.ring();
+      this.handover.signal();
     });
   }
 

@@ -1,5 +1,5 @@
-import { Bell } from '#libc/bell.js';
 import { Descriptors } from '#libc/descriptors.js';
+import { EventFd } from '#libc/event-fd.js';
 import { duplicate } from '#libc/libc.js';
 import { resetSocket } from './socket-options.js';
 
@@ -7,7 +7,7 @@ import { resetSocket } from './socket-options.js';
  * The eventfd and the shared memory of a handover. A second thread constructs an object for the same handover
  * from them.
  */
-export type SharedHandover = { readonly bell: number; readonly descriptors: SharedArrayBuffer };
+export type SharedHandover = { readonly eventFd: number; readonly descriptors: SharedArrayBuffer };
 
 /**
  * Sockets that a thread with Node's event loop hands over to another thread, which uses the sockets without
@@ -15,15 +15,15 @@ export type SharedHandover = { readonly bell: number; readonly descriptors: Shar
  */
 export class Handover {
   readonly descriptors: Descriptors;
-  readonly #bell: Bell;
+  readonly #eventFd: EventFd;
 
   constructor(shared?: SharedHandover) {
     this.descriptors = new Descriptors(shared?.descriptors);
-    this.#bell = new Bell(shared?.bell);
+    this.#eventFd = new EventFd(shared?.eventFd);
   }
 
   get shared(): SharedHandover {
-    return { bell: this.#bell.fd, descriptors: this.descriptors.shared };
+    return { eventFd: this.#eventFd.fd, descriptors: this.descriptors.shared };
   }
 
   /**
@@ -41,8 +41,8 @@ export class Handover {
     resetSocket(fd);
   }
 
-  ring(): void {
-    this.#bell.ring();
+  signal(): void {
+    this.#eventFd.signal();
   }
 
   /**
@@ -51,6 +51,6 @@ export class Handover {
    */
   close(): void {
     this.descriptors.closeAll(resetSocket);
-    this.#bell.close();
+    this.#eventFd.close();
   }
 }

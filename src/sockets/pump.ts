@@ -15,7 +15,7 @@ const EVENTS = 64;
  * After epoll reports work of Node's event loop, the pump makes this many iterations without a wait. In this
  * time the event loop starts to watch the descriptors that its handlers have opened.
  */
-const TURNS_OF_THE_LOOP = 2;
+const LOOP_ITERATIONS = 2;
 /**
  * The longest wait of one pump iteration, in milliseconds. The wait can delay a JavaScript timer by this
  * time.
@@ -54,17 +54,17 @@ export class Pump {
   readonly #eventView = new DataView(this.#events.buffer);
   #dirty: Sender[] = [];
   /** Counts pump iterations and flushes. The number changes whenever a new batch begins. */
-  turns = 0;
-  #isInTurn = false;
+  iterations = 0;
+  #isIterating = false;
   #loop = -1;
-  #turnsOfLoop = 0;
+  #loopIterations = 0;
   /**
    * The longest wait of one pump iteration, in milliseconds; 0 until the search for the event loop's
    * descriptor has ended.
    */
   #waitLimitMs = 0;
   #isClosed = false;
-  readonly #nextTurn = (): void => this.#turn();
+  readonly #nextIteration = (): void => this.#iterate();
   readonly #nextFlush = (): void => this.#flush();
 
   constructor(
@@ -75,7 +75,7 @@ export class Pump {
     this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
     descriptors.hold(this.#epoll);
     void this.#watchLoop();
-    setImmediate(this.#nextTurn);
+    setImmediate(this.#nextIteration);
   }
 
   /**
@@ -100,7 +100,7 @@ export class Pump {
    * twice before the same flush.
    */
   hasToSend(sender: Sender): void {
-    if (this.#dirty.length === 0 && !this.#isInTurn) setImmediate(this.#nextFlush);
+    if (this.#dirty.length === 0 && !this.#isIterating) setImmediate(this.#nextFlush);
     this.#dirty.push(sender);
   }
 
@@ -111,28 +111,28 @@ export class Pump {
     this.#isClosed = true;
   }
 
-  #turn(): void {
+  #iterate(): void {
     if (this.#isClosed) {
       this.#end();
       return;
     }
-    this.turns++;
-    this.#isInTurn = true;
-    const isQuiet = this.#turnsOfLoop === 0 && this.#dirty.length === 0;
+    this.iterations++;
+    this.#isIterating = true;
+    const isQuiet = this.#loopIterations === 0 && this.#dirty.length === 0;
     const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.#waitLimitMs : 0);
-    if (this.#turnsOfLoop > 0) this.#turnsOfLoop--;
+    if (this.#loopIterations > 0) this.#loopIterations--;
     for (let event = 0; event < ready; event++) {
       const fd = this.#eventView.getInt32(event * EVENT_BYTES + EVENT_DATA, true);
-      if (fd === this.#loop) this.#turnsOfLoop = TURNS_OF_THE_LOOP;
+      if (fd === this.#loop) this.#loopIterations = LOOP_ITERATIONS;
       else this.#ports.get(fd)?.receive(this.#memory);
     }
-    this.#isInTurn = false;
+    this.#isIterating = false;
     if (this.#dirty.length > 0) this.#flush();
-    setImmediate(this.#nextTurn);
+    setImmediate(this.#nextIteration);
   }
 
   #flush(): void {
-    this.turns++;
+    this.iterations++;
     const dirty = this.#dirty;
     this.#dirty = [];
     let lost = 0;

@@ -21,7 +21,7 @@ const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
 /** The id of the handover's eventfd in epoll events. The ids of connections are above 0. */
-const BELL = 0;
+const EVENT_FD = 0;
 
 /**
  * The first attempt to offload a connection to the datapath begins after `JOIN_AFTER` moved bytes. If data
@@ -71,7 +71,7 @@ export class Splicer {
     this.#pipes = new PipePool(handover.descriptors);
     this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
     this.#descriptors.hold(this.#epoll);
-    this.#watch(handover.shared.bell, BELL, 0);
+    this.#watch(handover.shared.eventFd, EVENT_FD, 0);
   }
 
   /**
@@ -231,7 +231,7 @@ export class Splicer {
     const view = new DataView(event.buffer);
     // Edge-triggered: the splicer need not read the eventfd, and epoll does not repeat the event of a
     // connection with a slow receiver.
-    view.setUint32(0, id === BELL ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
+    view.setUint32(0, id === EVENT_FD ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
     view.setUint32(EVENT_DATA, id, true);
     view.setUint32(EVENT_DATA + 4, side, true);
     check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));

@@ -3,7 +3,7 @@ import { withoutInterface } from '#actors/dataplane.actor.js';
 import { ProofFailed } from '#contracts/datapath.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { flowtableFaults } from '#dataplane/review/flowtables.js';
-import { run, serverThatAnswers } from '#test/cli/rig.js';
+import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { FLIPPED_AT, fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';
 

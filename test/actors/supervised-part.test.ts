@@ -7,7 +7,7 @@ import type { SupervisedPart } from '#contracts/supervised-part.js';
  * Starts the actor of a fake supervised part. The function `begin` of this part fails while `given.works` is
  * false.
  */
-function startPart(beginsAtOnce: boolean) {
+function startPart(startsAtOnce: boolean) {
   const clock = new SimulatedClock();
   const given = { begun: 0, works: true, report: (_: string | null): void => {} };
   const part: SupervisedPart = {
@@ -20,7 +20,7 @@ function startPart(beginsAtOnce: boolean) {
       return () => {};
     },
   };
-  const actor = createActor(supervisedPartActor(part), { input: { beginsAtOnce }, clock }).start();
+  const actor = createActor(supervisedPartActor(part), { input: { startsAtOnce }, clock }).start();
   const settled = (state: 'up' | 'down') => waitFor(actor, (snapshot) => snapshot.matches(state));
   return { actor, clock, given, settled };
 }
@@ -45,7 +45,7 @@ test('a supervised part that fails is started again after 1 s, then after 2 s an
   actor.stop();
 });
 
-test('a supervised part with `beginsAtOnce: false` is up, is down after it reports a failure, and up after it reports null', async () => {
+test('a supervised part with `startsAtOnce: false` is up, is down after it reports a failure, and up after it reports null', async () => {
   const { actor, given, settled } = startPart(false);
   await settled('up');
   given.report('the thread ended');

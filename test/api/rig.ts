@@ -10,7 +10,7 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((api) => api.close()));
 });
 
-export type Rig = {
+export type ApiRig = {
   readonly api: Api;
   readonly node: FakeManagement;
   /** Sends a request with the admin token. `request.token` replaces this token; null sends no token. */
@@ -22,7 +22,7 @@ export type Asked = {
   readonly token?: string | null;
 };
 
-export async function rig(options: Partial<ApiOptions> = {}, node = fakeManagement()): Promise<Rig> {
+export async function rig(options: Partial<ApiOptions> = {}, node = fakeManagement()): Promise<ApiRig> {
   const api = await createApi(node, { version: '0.1.0', ...options });
   open.push(api);
   return {

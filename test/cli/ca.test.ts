@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CERTIFICATE, KEY } from '../api/certificate.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
-import { run, serverThatAnswers } from './rig.js';
+import { run, serverThatAnswers } from './cli-run.js';
 
 const ENVIRONMENT = { WEIR_TOKEN: 'a-token' };
 const CA = {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { run, serverThatAnswers } from './rig.js';
+import { run, serverThatAnswers } from './cli-run.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const CLUSTER = {

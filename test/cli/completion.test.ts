@@ -15,7 +15,7 @@ import { processTerminal } from '#cli/terminal.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/wiretap-filter.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, run, serverThatAnswers } from './rig.js';
+import { type Answer, run, serverThatAnswers } from './cli-run.js';
 
 const tree = shapeOf(commandTree(processTerminal, () => {}));
 const commands = everyCommand(tree);

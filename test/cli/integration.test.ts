@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { CERTIFICATE } from '../api/certificate.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
-import { clockAt, run, serverThatAnswers } from './rig.js';
+import { clockAt, run, serverThatAnswers } from './cli-run.js';
 
 const ENVIRONMENT = { WEIR_TOKEN: 'a-token' };
 const AT = '2026-02-01T12:00:00.000Z';

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const ok = (body: unknown): Answer => ({ status: 200, body });

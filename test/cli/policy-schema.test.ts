@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { run } from './rig.js';
+import { run } from './cli-run.js';
 
 const folder = new URL('../../examples/policies/', import.meta.url);
 

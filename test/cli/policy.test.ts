@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { readPolicyText } from '#config/policy-text.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const ok = (body: unknown, headers: Record<string, string> = {}): Answer => ({ status: 200, body, headers });

@@ -6,7 +6,7 @@ import { configJsonSchema } from '#config/config-json-schema.js';
 import { configSchema } from '#config/config-schema.js';
 import { members } from '#config/schema-tree.js';
 import { policyJsonSchema } from '#policy/document/json-schema.js';
-import { run } from './rig.js';
+import { run } from './cli-run.js';
 
 type Schema = {
   readonly $ref?: string;

@@ -9,7 +9,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { textFile } from '#observe/sysdump/collector.js';
 import { createSysdumps } from '#observe/sysdump/sysdump.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { run } from './rig.js';
+import { run } from './cli-run.js';
 
 const FILE_NAME = 'weir-sysdump-node-a-20260131T120000Z.tar.gz';
 

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { serverThatAnswers } from './rig.js';
+import { serverThatAnswers } from './cli-run.js';
 
 const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
 const record = {

@@ -3,7 +3,7 @@ import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { run, serverThatAnswers } from './rig.js';
+import { run, serverThatAnswers } from './cli-run.js';
 
 describe('the admin.token of a node', () => {
   it.each<[string, (path: string, other: string) => void, string]>([

@@ -10,7 +10,7 @@ import { weir } from '#cli/weir.js';
 import { openStore } from '#store/store.js';
 import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, clockAt, run, serverThatAnswers } from './rig.js';
+import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
 
 const record = {
   id: '0b0e',

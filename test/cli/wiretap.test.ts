@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
+import { run } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
-import { run } from './rig.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
 const flow = {

@@ -22,7 +22,7 @@ describe('the certificate of a node', () => {
     const [before, after] = [old, renewed].map(({ cert }) => fingerprintOf(cert));
     const announced: unknown[] = [];
     const membership = {
-      describe: async ({ certificates }: { certificates: readonly string[] }) => {
+      announce: async ({ certificates }: { certificates: readonly string[] }) => {
         announced.push([certificates, certificate.fingerprint]);
       },
     } as unknown as Membership;
@@ -43,7 +43,7 @@ describe('the certificate of a node', () => {
     const certificate = new PeerCertificate((present) => (present === null ? old : renewed));
     let isAway = true;
     const membership = {
-      describe: async () => {
+      announce: async () => {
         if (isAway) throw new EtcdError('unavailable', 'etcd is away');
       },
     } as unknown as Membership;

@@ -2,8 +2,8 @@ import { type Answer, decode, type Packet } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { InFlight } from '#dns/in-flight.js';
-import { edns, exchange, lookUp, type Opt, query, said, TcpClient, UdpClient } from './client.js';
-import { a, alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { edns, exchange, lookUp, type Opt, query, responseText, TcpClient, UdpClient } from './client.js';
+import { a, alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { startProxy } from './proxy.js';
 import { passed, settled } from './settled.js';
 
@@ -23,23 +23,23 @@ const soa = (ttl: number, minimum: number): Answer => ({
   ttl,
   data: { mname: 'ns.example.com', rname: 'host.example.com', serial: 1, refresh: 1, retry: 1, expire: 1, minimum },
 });
-const optOf = ({ packet }: Heard): Opt => packet.additionals?.[0] as Opt;
+const optOf = ({ packet }: ReceivedQuery): Opt => packet.additionals?.[0] as Opt;
 
 describe('DNS proxy with repeated questions', () => {
   test('sends one upstream query for concurrent equal questions, and answers in the letter case of each client', async () => {
-    let heard: Heard | undefined;
+    let received: ReceivedQuery | undefined;
     const upstream = await FakeUpstream.start((given) => {
-      heard ??= given;
+      received ??= given;
     });
     const rig = await startProxy([upstream]);
     const spellings = ['www.example.com', 'WWW.example.com', 'wWw.ExAmPlE.cOm', 'www.example.com'];
     const answers = spellings.map((name) => exchange(rig.at, query(name)));
-    await settled(() => [rig.proxy.stats().queriesAllow, heard !== undefined], [4, true]);
-    if (heard !== undefined) alwaysAt(ADDRESS)(heard);
+    await settled(() => [rig.proxy.stats().queriesAllow, received !== undefined], [4, true]);
+    if (received !== undefined) alwaysAt(ADDRESS)(received);
     const packets = (await Promise.all(answers)).map((bytes) => decode(bytes));
     expect(packets.map(({ questions }) => questions?.[0]?.name)).toEqual(spellings);
     expect(packets.map(({ answers: records }) => records?.length)).toEqual([1, 1, 1, 1]);
-    expect(upstream.heard.length).toBe(1);
+    expect(upstream.received.length).toBe(1);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
   });
 
@@ -53,8 +53,8 @@ describe('DNS proxy with repeated questions', () => {
 
 describe('limits of DNS queries in flight', () => {
   test('allow 2,000 queries of one client; a further query gets SERVFAIL, while another client gets an answer', async () => {
-    const upstream = await FakeUpstream.start((heard) => {
-      if (heard.question.name === NAME) alwaysAt(ADDRESS)(heard);
+    const upstream = await FakeUpstream.start((received) => {
+      if (received.question.name === NAME) alwaysAt(ADDRESS)(received);
     });
     const rig = await startProxy([upstream]);
     const greedy = await UdpClient.at(rig.at, '127.0.0.2');
@@ -64,7 +64,7 @@ describe('limits of DNS queries in flight', () => {
     }
     expect(rig.refused()).toEqual({});
     greedy.send(query(NAME));
-    expect(said(decode(await greedy.receive()))).toEqual(['SERVFAIL']);
+    expect(responseText(decode(await greedy.receive()))).toEqual(['SERVFAIL']);
     greedy.close();
     expect(rig.refused()).toEqual({ too_many_in_flight: 1 });
     // The proxy repeats the 2,000 queries every 380 ms. Such a burst can overflow the receive buffer of the
@@ -80,9 +80,9 @@ describe('limits of DNS queries in flight', () => {
   });
 
   test('do not affect 1,000 different questions, sent 100 at a time: each gets the matching answer', async () => {
-    const upstream = await FakeUpstream.start((heard) => {
-      const number = Number(/^n(\d+)/.exec(heard.question.name)?.[1]);
-      heard.answer({ answers: [a(heard.question.name, `203.0.${number >> 8}.${number & 255}`)] });
+    const upstream = await FakeUpstream.start((received) => {
+      const number = Number(/^n(\d+)/.exec(received.question.name)?.[1]);
+      received.answer({ answers: [a(received.question.name, `203.0.${number >> 8}.${number & 255}`)] });
     });
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -107,13 +107,13 @@ describe('answer cache', () => {
     const rig = await startProxy([upstream], options);
     await lookUp(rig.at, NAME);
     await lookUp(rig.at, NAME);
-    const early = upstream.heard.length;
+    const early = upstream.received.length;
     if (ms > 0) {
       await passed(ms);
       await lookUp(rig.at, NAME);
     }
     const { cacheHits, cacheMisses } = rig.proxy.stats();
-    return { early, late: upstream.heard.length, cacheHits, cacheMisses };
+    return { early, late: upstream.received.length, cacheHits, cacheMisses };
   }
 
   test.each([
@@ -149,9 +149,9 @@ describe('answer cache', () => {
     const rig = await startProxy([upstream]);
     const ways = [{ flags: RD }, { flags: RD | CD }, { flags: 0 }, { flags: RD, additionals: [edns({ flags: DO })] }];
     for (const way of [...ways, ...ways]) expect(await lookUp(rig.at, NAME, 'A', way)).toEqual(GOOD);
-    const asked = upstream.heard.map(({ packet, ...heard }) => [
+    const asked = upstream.received.map(({ packet, ...received }) => [
       (packet.flags ?? 0) & (RD | CD | AD),
-      optOf({ packet, ...heard }).flags & DO,
+      optOf({ packet, ...received }).flags & DO,
     ]);
     expect(asked).toEqual([
       [RD | AD, 0],
@@ -168,7 +168,7 @@ describe('answer cache', () => {
     for (const flags of [RD, RD | AD, RD]) {
       authentic.push(((decode(await exchange(rig.at, query(NAME, 'A', { flags }))).flags ?? 0) & AD) !== 0);
     }
-    expect([authentic, upstream.heard.length]).toEqual([[false, true, false], 1]);
+    expect([authentic, upstream.received.length]).toEqual([[false, true, false], 1]);
   });
 
   test('reduces the TTL of a cached answer by the age of the answer', async () => {
@@ -196,7 +196,7 @@ describe('answer cache', () => {
     expect(cacheEntries).toBeLessThan(30);
     await lookUp(rig.at, 'n59.example.com', 'TXT');
     await lookUp(rig.at, 'n0.example.com', 'TXT');
-    expect(upstream.heard.length).toBe(61);
+    expect(upstream.received.length).toBe(61);
   });
 
   test('counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
@@ -233,9 +233,9 @@ describe('DNS answer over UDP', () => {
     ]);
     const client = await TcpClient.to(rig.at);
     client.send(query(NAME, 'A', { additionals }));
-    await settled(() => client.said, [['NOERROR', ...answers.map(({ data }) => `${NAME} A ${data}`)]]);
+    await settled(() => client.responses, [['NOERROR', ...answers.map(({ data }) => `${NAME} A ${data}`)]]);
     client.close();
-    expect(upstream.heard.length).toBe(2);
+    expect(upstream.received.length).toBe(2);
   });
 });
 
@@ -254,10 +254,10 @@ describe('DNS cookies', () => {
   };
 
   test('are sent upstream, and an answer with a server cookie goes only to the client that sent the client cookie', async () => {
-    const upstream = await FakeUpstream.start((heard) => {
-      const [own = ''] = cookiesOf(heard.packet);
+    const upstream = await FakeUpstream.start((received) => {
+      const [own = ''] = cookiesOf(received.packet);
       const additionals = own === '' ? [] : [cookie(`${own}aabbccddeeff0011`)];
-      heard.answer({ answers: [a(NAME, ADDRESS)], additionals });
+      received.answer({ answers: [a(NAME, ADDRESS)], additionals });
     });
     const rig = await startProxy([upstream]);
     const sent = ['0102030405060708', '1112131415161718', ''];
@@ -265,10 +265,13 @@ describe('DNS cookies', () => {
     for (const hex of sent) {
       const additionals = hex === '' ? [edns()] : [cookie(hex)];
       const packet = decode(await exchange(rig.at, query(NAME, 'A', { additionals })));
-      expect(said(packet)).toEqual(GOOD);
+      expect(responseText(packet)).toEqual(GOOD);
       got.push(cookiesOf(packet));
     }
     expect(got).toEqual([['0102030405060708aabbccddeeff0011'], ['1112131415161718aabbccddeeff0011'], []]);
-    expect(upstream.heard.map(({ packet }) => cookiesOf(packet))).toEqual([['0102030405060708'], ['1112131415161718']]);
+    expect(upstream.received.map(({ packet }) => cookiesOf(packet))).toEqual([
+      ['0102030405060708'],
+      ['1112131415161718'],
+    ]);
   });
 });

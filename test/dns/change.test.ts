@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { lookUp } from './client.js';
-import { alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { endpoint } from './loopback.js';
 import { allowing, dnsOptions, pattern, startProxy } from './proxy.js';
 import { settled } from './settled.js';
@@ -23,14 +23,14 @@ describe('a change of the settings of the DNS proxy', () => {
   test('sends new queries to the new upstream; a query in progress gets the answer of the former upstream', async () => {
     const { at, upstream, change, proxy } = await changing();
     const other = await FakeUpstream.start(alwaysAt(SECOND));
-    const waiting: Heard[] = [];
-    const { onHeard } = upstream;
-    upstream.onHeard = (heard) => void waiting.push(heard);
+    const waiting: ReceivedQuery[] = [];
+    const { onQuery } = upstream;
+    upstream.onQuery = (received) => void waiting.push(received);
     const early = lookUp(at, 'early.example.com');
     await settled(() => waiting.length, 1);
     await change({ upstreams: [other.at] });
     expect(await lookUp(at, 'late.example.com')).toEqual(answer('late.example.com', SECOND));
-    for (const heard of waiting) onHeard(heard);
+    for (const received of waiting) onQuery(received);
     expect(await early).toEqual(answer('early.example.com', FIRST));
     expect(proxy.stats().upstreams.map(({ address }) => address)).toEqual([`${other.at.host}:${other.at.port}`]);
   });

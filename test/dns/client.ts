@@ -4,13 +4,13 @@ import { type Answer, type DecodedPacket, decode, encode, type Packet, type Reco
 import type { Endpoint } from '#dns/dns-options.js';
 import { FrameReader, framed } from '#dns/wire/framing.js';
 
-const PATIENCE_MS = 4_000;
+const TIMEOUT_MS = 4_000;
 const RECURSION_DESIRED = 0x0100;
 
 /** A DNS response as text: the rcode, then each record as `name TYPE data`. */
-export type Said = readonly string[];
+export type ResponseText = readonly string[];
 
-export function said(packet: DecodedPacket): Said {
+export function responseText(packet: DecodedPacket): ResponseText {
   const { rcode, answers = [], authorities = [], additionals = [] } = packet as DecodedPacket & { rcode: string };
   const records = [...answers, ...authorities, ...additionals].filter(({ type }) => type !== 'OPT');
   return [rcode, ...records.map(wordsOf)];
@@ -64,7 +64,7 @@ export class UdpClient {
     const received = this.#received.shift();
     if (received !== undefined) return received;
     return new Promise((resolve, reject) => {
-      const timeout = setTimeout(() => reject(new Error('nothing came')), PATIENCE_MS);
+      const timeout = setTimeout(() => reject(new Error('nothing came')), TIMEOUT_MS);
       this.#waiting.push((datagram) => {
         clearTimeout(timeout);
         resolve(datagram);
@@ -93,8 +93,8 @@ export async function lookUp(
   name: string,
   type: RecordType = 'A',
   given: Partial<Packet> = {},
-): Promise<Said> {
-  return said(decode(await exchange(to, query(name, type, given))));
+): Promise<ResponseText> {
+  return responseText(decode(await exchange(to, query(name, type, given))));
 }
 
 /** A client for DNS over TCP. It splits the received bytes into DNS messages. */
@@ -129,8 +129,8 @@ export class TcpClient {
   }
 
   /** The received responses as text, in order of arrival. */
-  get said(): readonly Said[] {
-    return this.received.map((message) => said(decode(message)));
+  get responses(): readonly ResponseText[] {
+    return this.received.map((message) => responseText(decode(message)));
   }
 
   close(): void {

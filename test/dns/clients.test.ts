@@ -1,8 +1,8 @@
 import { decode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import { framed } from '#dns/wire/framing.js';
-import { query, said, TcpClient, UdpClient } from './client.js';
-import { alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { query, responseText, TcpClient, UdpClient } from './client.js';
+import { alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { startProxy } from './proxy.js';
 import { settled } from './settled.js';
 
@@ -14,19 +14,19 @@ const at = (name: string): string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
 describe('TCP connection of a DNS client', () => {
   test('gets answers in the order in which the resolver answers, which may differ from the order of the queries', async () => {
-    const heard: Heard[] = [];
-    const upstream = await FakeUpstream.start((given) => heard.push(given));
+    const received: ReceivedQuery[] = [];
+    const upstream = await FakeUpstream.start((given) => received.push(given));
     const rig = await startProxy([upstream]);
     const client = await TcpClient.to(rig.at);
     client.send(...[0, 1, 2].map((number) => query(named(number))));
-    await settled(() => heard.length, 3);
+    await settled(() => received.length, 3);
     const order = [2, 0, 1];
     for (const [done, number] of order.entries()) {
-      const asked = heard.find(({ question }) => question.name === named(number));
+      const asked = received.find(({ question }) => question.name === named(number));
       if (asked !== undefined) alwaysAt(ADDRESS)(asked);
       await settled(() => client.received.length, done + 1);
     }
-    expect(client.said).toEqual(order.map((number) => at(named(number))));
+    expect(client.responses).toEqual(order.map((number) => at(named(number))));
     client.close();
   });
 
@@ -40,7 +40,7 @@ describe('TCP connection of a DNS client', () => {
       client.socket.write(frame.subarray(split));
       await settled(() => client.received.length, split);
     }
-    expect(new Set(client.said.map((words) => words.join(' ')))).toEqual(new Set([GOOD.join(' ')]));
+    expect(new Set(client.responses.map((words) => words.join(' ')))).toEqual(new Set([GOOD.join(' ')]));
     for (const byte of frame) {
       client.socket.write(Uint8Array.of(byte));
       await new Promise((resolve) => setImmediate(resolve));
@@ -50,36 +50,36 @@ describe('TCP connection of a DNS client', () => {
   });
 
   test('has at most 64 queries in flight; the proxy reads the 65th query after the first answer', async () => {
-    const heard: Heard[] = [];
-    const upstream = await FakeUpstream.start((given) => heard.push(given));
+    const received: ReceivedQuery[] = [];
+    const upstream = await FakeUpstream.start((given) => received.push(given));
     const rig = await startProxy([upstream]);
     const client = await TcpClient.to(rig.at);
     client.send(...Array.from({ length: 200 }, (_, number) => query(named(number))));
-    await settled(() => heard.length, 64);
+    await settled(() => received.length, 64);
     expect(rig.proxy.stats().queriesAllow).toBe(64);
-    const [first] = heard;
+    const [first] = received;
     if (first !== undefined) alwaysAt(ADDRESS)(first);
     await settled(() => rig.proxy.stats().queriesAllow, 65);
-    upstream.onHeard = alwaysAt(ADDRESS);
-    for (const each of heard.slice(1)) alwaysAt(ADDRESS)(each);
+    upstream.onQuery = alwaysAt(ADDRESS);
+    for (const each of received.slice(1)) alwaysAt(ADDRESS)(each);
     await settled(() => client.received.length, 200);
     const wanted = Array.from({ length: 200 }, (_, number) => at(named(number)).join(' '));
-    expect(new Set(client.said.map((words) => words.join(' ')))).toEqual(new Set(wanted));
+    expect(new Set(client.responses.map((words) => words.join(' ')))).toEqual(new Set(wanted));
     client.close();
   });
 
   test('gets the answers to open queries even after the client has closed its sending side', async () => {
-    let heard: Heard | null = null;
+    let received: ReceivedQuery | null = null;
     const upstream = await FakeUpstream.start((given) => {
-      heard = given;
+      received = given;
     });
     const rig = await startProxy([upstream]);
     const client = await TcpClient.to(rig.at);
     client.send(query(NAME));
     client.socket.end();
-    await settled(() => heard !== null, true);
-    alwaysAt(ADDRESS)(heard as unknown as Heard);
-    await settled(() => [client.said, client.isClosed], [[GOOD], true]);
+    await settled(() => received !== null, true);
+    alwaysAt(ADDRESS)(received as unknown as ReceivedQuery);
+    await settled(() => [client.responses, client.isClosed], [[GOOD], true]);
   });
 
   test.each([
@@ -100,7 +100,7 @@ describe('TCP connection of a DNS client', () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.send(new Uint8Array(40), query(NAME));
-    await settled(() => client.said, [['FORMERR'], GOOD]);
+    await settled(() => client.responses, [['FORMERR'], GOOD]);
     expect(rig.refused()).toEqual({ question_count: 1 });
     client.close();
   });
@@ -111,7 +111,7 @@ describe('TCP connection of a DNS client', () => {
     slow.socket.write(framed(query(NAME)).subarray(0, 5));
     used.send(query(NAME));
     await settled(() => [idle, slow, used].map(({ isClosed }) => isClosed), [true, true, true]);
-    expect([idle.said, slow.said, used.said]).toEqual([[], [], [GOOD]]);
+    expect([idle.responses, slow.responses, used.responses]).toEqual([[], [], [GOOD]]);
   });
 
   test('is no longer read, and later closed, if the client does not read the answers', async () => {
@@ -141,7 +141,7 @@ describe('TCP connections of one DNS client', () => {
     const other = await TcpClient.to(rig.at, '127.0.0.3');
     for (const client of [...clients, other]) client.send(query(NAME));
     await settled(() => [...clients, other].filter(({ received }) => received.length === 1).length, 257);
-    expect([clients.filter(({ isClosed }) => isClosed), other.said]).toEqual([[], [GOOD]]);
+    expect([clients.filter(({ isClosed }) => isClosed), other.responses]).toEqual([[], [GOOD]]);
     clients[0]?.close();
     let again = late;
     while (again.isClosed) {
@@ -149,7 +149,7 @@ describe('TCP connections of one DNS client', () => {
       again.send(query(NAME));
       await settled(() => again.isClosed || again.received.length === 1, true);
     }
-    expect(again.said).toEqual([GOOD]);
+    expect(again.responses).toEqual([GOOD]);
     for (const client of [...clients, other, again]) client.close();
   });
 });
@@ -177,7 +177,7 @@ describe('UDP datagram to the DNS proxy', () => {
       for (const byte of [0, 0x5a, 0x7f, 0xff]) client.send(Buffer.alloc(size, byte));
       client.send(query(NAME));
       const answers: string[] = [];
-      while (answers.at(-1) !== GOOD.join(' ')) answers.push(said(decode(await client.receive())).join(' '));
+      while (answers.at(-1) !== GOOD.join(' ')) answers.push(responseText(decode(await client.receive())).join(' '));
       expect(answers.slice(0, -1).filter((words) => words !== 'FORMERR' && words !== 'NOTIMP')).toEqual([]);
     }
     expect(upstream.names).toEqual([NAME]);
@@ -194,7 +194,7 @@ describe('UDP datagram to the DNS proxy', () => {
     client.send(whole);
     const errors = Array.from({ length: whole.length - 12 }, () => ['FORMERR']);
     const answers: (readonly string[])[] = [];
-    for (let count = 0; count <= errors.length; count++) answers.push(said(decode(await client.receive())));
+    for (let count = 0; count <= errors.length; count++) answers.push(responseText(decode(await client.receive())));
     expect(answers).toEqual([...errors, GOOD]);
     expect(rig.refused()).toEqual({ short_header: 12, truncated: whole.length - 12 });
     client.close();
@@ -209,7 +209,7 @@ describe('UDP datagram to the DNS proxy', () => {
       client.send(response);
     }
     client.send(query(NAME));
-    expect(said(decode(await client.receive()))).toEqual(GOOD);
+    expect(responseText(decode(await client.receive()))).toEqual(GOOD);
     expect(rig.refused()).toEqual({ response: 4 });
     client.close();
   });

@@ -4,7 +4,7 @@ import { lookupsOf } from '#contracts/dns-lookups.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
-import { edns, exchange, lookUp, query, said, UdpClient } from './client.js';
+import { edns, exchange, lookUp, query, responseText, UdpClient } from './client.js';
 import { alwaysAt, FakeUpstream } from './fake-upstream.js';
 import { allowing, pattern, startProxy } from './proxy.js';
 import { settled } from './settled.js';
@@ -16,7 +16,7 @@ const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 const ONLY = allowing(['*.example.com'], ['127.0.0.2'], 7);
 
 async function ask(to: Parameters<typeof exchange>[0], name: string, from: string) {
-  return said(decode(await exchange(to, query(name), from)));
+  return responseText(decode(await exchange(to, query(name), from)));
 }
 
 describe('DNS proxy with a denied name', () => {
@@ -29,7 +29,7 @@ describe('DNS proxy with a denied name', () => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
       const answer = await exchange(rig.at, query(DENIED, 'A', { additionals: [edns()] }));
-      expect(said(decode(answer))).toEqual([rcode]);
+      expect(responseText(decode(answer))).toEqual([rcode]);
       const text = Buffer.from('denied by policy');
       const error = Buffer.concat([Buffer.from([0, 15, 0, 2 + text.length, 0, 18]), text]);
       expect(answer.subarray(-error.length)).toEqual(error);

@@ -1,7 +1,7 @@
 import { decode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import { exchange, lookUp, query } from './client.js';
-import { a, alwaysAt, FakeUpstream, type Heard } from './fake-upstream.js';
+import { a, alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { endpoint } from './loopback.js';
 import { startProxy } from './proxy.js';
 import { passed, settled } from './settled.js';
@@ -14,7 +14,7 @@ const silent = (): void => {};
 const dead = (): { readonly at: ReturnType<typeof endpoint> } => ({ at: endpoint() });
 const at = (address: string, name = NAME): string[] => ['NOERROR', `${name} A ${address}`];
 const names = (count: number): string[] => Array.from({ length: count }, (_, number) => `n${number}.example.com`);
-const isProbe = ({ question }: Heard): boolean => question.name === ROOT;
+const isProbe = ({ question }: ReceivedQuery): boolean => question.name === ROOT;
 const textOf = ({ at: { host, port } }: Pick<FakeUpstream, 'at'>): string => `${host}:${port}`;
 
 async function timed<T>(work: Promise<T>): Promise<{ readonly value: T; readonly tookMs: number }> {
@@ -26,12 +26,12 @@ async function timed<T>(work: Promise<T>): Promise<{ readonly value: T; readonly
 describe('failover to the second resolver', () => {
   test.each([
     ['does not respond', silent, 600],
-    ['answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 }), 300],
-    ['answers REFUSED', ({ answer }: Heard) => answer({ flags: 5 }), 300],
-    ['answers NOTIMP', ({ answer }: Heard) => answer({ flags: 4 }), 300],
-    ['answers FORMERR', ({ answer }: Heard) => answer({ flags: 1 }), 300],
-  ])('happens within a time limit if the first resolver %s', async (_, onHeard, withinMs) => {
-    const upstreams = [await FakeUpstream.start(onHeard), await FakeUpstream.start(alwaysAt(SECOND))];
+    ['answers SERVFAIL', ({ answer }: ReceivedQuery) => answer({ flags: 2 }), 300],
+    ['answers REFUSED', ({ answer }: ReceivedQuery) => answer({ flags: 5 }), 300],
+    ['answers NOTIMP', ({ answer }: ReceivedQuery) => answer({ flags: 4 }), 300],
+    ['answers FORMERR', ({ answer }: ReceivedQuery) => answer({ flags: 1 }), 300],
+  ])('happens within a time limit if the first resolver %s', async (_, onQuery, withinMs) => {
+    const upstreams = [await FakeUpstream.start(onQuery), await FakeUpstream.start(alwaysAt(SECOND))];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
     expect(value).toEqual(at(SECOND));
@@ -48,7 +48,7 @@ describe('failover to the second resolver', () => {
   });
 
   test('does not prevent the use of a late answer of the first resolver if the second resolver does not respond', async () => {
-    const first = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 500));
+    const first = await FakeUpstream.start((received) => setTimeout(() => alwaysAt(FIRST)(received), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
@@ -81,8 +81,8 @@ describe('DNS proxy without an answer from any resolver', () => {
 });
 
 test('a query that gets no answer from the resolver does not delay other queries', async () => {
-  const upstream = await FakeUpstream.start((heard) => {
-    if (heard.question.name !== 'slow.example.com') alwaysAt(FIRST)(heard);
+  const upstream = await FakeUpstream.start((received) => {
+    if (received.question.name !== 'slow.example.com') alwaysAt(FIRST)(received);
   });
   const rig = await startProxy([upstream]);
   const slow = lookUp(rig.at, 'slow.example.com');
@@ -107,21 +107,21 @@ describe('an unresponsive resolver', () => {
     expect(tookMs).toBeLessThan(300);
     await settled(() => rig.alive, [[textOf(second)]]);
     expect(rig.proxy.stats().upstreams.map(({ alive }) => alive)).toEqual([false, true]);
-    first.onHeard = alwaysAt(FIRST);
+    first.onQuery = alwaysAt(FIRST);
     await settled(() => rig.alive, [[textOf(second)], [textOf(first), textOf(second)]]);
     expect(await lookUp(rig.at, five)).toEqual(at(FIRST, five));
     expect(second.names).toEqual([one, two, three, four]);
   });
 
   test('is not reported as dead if only one name gets no answer and a probe gets an answer', async () => {
-    const upstream = await FakeUpstream.start((heard) => {
-      if (isProbe(heard)) heard.answer({});
+    const upstream = await FakeUpstream.start((received) => {
+      if (isProbe(received)) received.answer({});
     });
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
     expect(rig.alive).toEqual([]);
     const [stats] = rig.proxy.stats().upstreams;
-    expect([stats?.alive, upstream.heard.filter(isProbe).length]).toEqual([true, 1]);
+    expect([stats?.alive, upstream.received.filter(isProbe).length]).toEqual([true, 1]);
   });
 
   test('is reported as alive again after its restart', async () => {
@@ -137,30 +137,30 @@ describe('an unresponsive resolver', () => {
 });
 
 test('with `upstreamOrder` `fastest`, the DNS proxy queries the fastest resolver first, once it knows the response times', async () => {
-  const slow = await FakeUpstream.start((heard) => setTimeout(() => alwaysAt(FIRST)(heard), 60));
+  const slow = await FakeUpstream.start((received) => setTimeout(() => alwaysAt(FIRST)(received), 60));
   const fast = await FakeUpstream.start(alwaysAt(SECOND));
   const rig = await startProxy([slow, fast], { upstreamOrder: 'fastest' });
-  const said: (readonly string[])[] = [];
-  for (const name of names(4)) said.push(await lookUp(rig.at, name));
+  const responses: (readonly string[])[] = [];
+  for (const name of names(4)) responses.push(await lookUp(rig.at, name));
   const [one = '', two = '', three = '', four = ''] = names(4);
-  expect(said).toEqual([at(FIRST, one), at(SECOND, two), at(SECOND, three), at(SECOND, four)]);
+  expect(responses).toEqual([at(FIRST, one), at(SECOND, two), at(SECOND, three), at(SECOND, four)]);
 });
 
 describe('expired answer in the cache', () => {
-  async function outlived(serveStaleMs: number, onHeard: (heard: Heard) => void) {
+  async function outlived(serveStaleMs: number, onQuery: (received: ReceivedQuery) => void) {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST, 1));
     const rig = await startProxy([upstream], { serveStaleMs });
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
-    upstream.onHeard = onHeard;
+    upstream.onQuery = onQuery;
     await passed(1_010);
     return { rig, upstream };
   }
 
   test.each([
     ['no resolver answers', silent],
-    ['a resolver answers SERVFAIL', ({ answer }: Heard) => answer({ flags: 2 })],
-  ])('is sent to the client, and its address granted, during `serveStaleMs` if %s', async (_, onHeard) => {
-    const { rig } = await outlived(60_000, onHeard);
+    ['a resolver answers SERVFAIL', ({ answer }: ReceivedQuery) => answer({ flags: 2 })],
+  ])('is sent to the client, and its address granted, during `serveStaleMs` if %s', async (_, onQuery) => {
+    const { rig } = await outlived(60_000, onQuery);
     expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
     expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
   });
@@ -173,7 +173,7 @@ describe('expired answer in the cache', () => {
     const ttls = async (): Promise<(number | undefined)[]> =>
       (decode(await exchange(rig.at, query(NAME))).answers ?? []).map((record) => ('ttl' in record ? record.ttl : 0));
     expect(await ttls()).toEqual([1, 300]);
-    upstream.onHeard = ({ answer }) => answer({ flags: 2 });
+    upstream.onQuery = ({ answer }) => answer({ flags: 2 });
     await passed(1_010);
     expect(await ttls()).toEqual([1, 30]);
   });

@@ -14,7 +14,7 @@ export class FakeGrantReceiver {
    * The reply to a grant request: the number of refused addresses, null if no address was granted, or
    * 'nothing' for no reply.
    */
-  says: number | null | 'nothing' = 0;
+  reply: number | null | 'nothing' = 0;
   readonly port: MessagePort;
   readonly #own: MessagePort;
   readonly #held: number[] = [];
@@ -30,8 +30,8 @@ export class FakeGrantReceiver {
       }
       const { id, ...rows } = message;
       this.asked.push(...grantsOf(rows));
-      if (this.says === 'nothing') this.#held.push(id);
-      else this.#answer(id, this.says);
+      if (this.reply === 'nothing') this.#held.push(id);
+      else this.#answer(id, this.reply);
     });
     opened(async () => port2.close());
   }
@@ -45,14 +45,14 @@ export class FakeGrantReceiver {
   }
 
   /**
-   * Sends the replies that were held back while `says` was 'nothing'. `refused` is the number of refused
+   * Sends the replies that were held back while `reply` was 'nothing'. `refused` is the number of refused
    * addresses in each reply.
    */
   release(refused: number | null): void {
     for (const id of this.#held.splice(0)) this.#answer(id, refused);
   }
 
-  die(): void {
+  close(): void {
     this.#own.close();
   }
 

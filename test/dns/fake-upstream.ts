@@ -8,7 +8,7 @@ import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 
 /** A query that the fake resolver has received, with functions to send an answer. */
-export type Heard = {
+export type ReceivedQuery = {
   readonly bytes: Buffer;
   readonly packet: Packet;
   readonly question: Question;
@@ -25,22 +25,22 @@ export type Heard = {
    */
   readonly sendFrom: (other: SocketAsPromised, bytes: Uint8Array) => Promise<number>;
 };
-type OnHeard = (heard: Heard) => void;
+type OnQuery = (received: ReceivedQuery) => void;
 
-/** A fake DNS resolver over UDP and TCP. The test defines the reaction to a query in `onHeard`. */
+/** A fake DNS resolver over UDP and TCP. The test defines the reaction to a query in `onQuery`. */
 export class FakeUpstream {
-  readonly heard: Heard[] = [];
+  readonly received: ReceivedQuery[] = [];
   readonly connections = new Set<Socket>();
   #udp: SocketAsPromised | null = null;
   #tcp: Server | null = null;
 
   private constructor(
-    public onHeard: OnHeard,
+    public onQuery: OnQuery,
     readonly at = endpoint(),
   ) {}
 
-  static async start(onHeard: OnHeard, at?: Endpoint): Promise<FakeUpstream> {
-    const upstream = new FakeUpstream(onHeard, at);
+  static async start(onQuery: OnQuery, at?: Endpoint): Promise<FakeUpstream> {
+    const upstream = new FakeUpstream(onQuery, at);
     await upstream.open();
     opened(() => upstream.close());
     return upstream;
@@ -48,7 +48,7 @@ export class FakeUpstream {
 
   /** The names in all received queries, in order of arrival. */
   get names(): readonly string[] {
-    return this.heard.map(({ question }) => question.name);
+    return this.received.map(({ question }) => question.name);
   }
 
   async open(): Promise<void> {
@@ -61,7 +61,7 @@ export class FakeUpstream {
         // client.
         void udp.send(response, port, address).catch(() => {});
       };
-      this.#hear(bytes, null, send, (other, response) => other.send(response, port, address));
+      this.#receive(bytes, null, send, (other, response) => other.send(response, port, address));
     });
     const tcp = createServer((socket) => this.#accept(socket));
     this.#tcp = tcp;
@@ -85,19 +85,24 @@ export class FakeUpstream {
     const never = (): Promise<number> => Promise.reject(new Error('this came over TCP'));
     socket.on('data', (chunk) => {
       for (const frame of frames.push(chunk)) {
-        this.#hear(Buffer.from(frame), socket, (bytes) => socket.write(framed(bytes)), never);
+        this.#receive(Buffer.from(frame), socket, (bytes) => socket.write(framed(bytes)), never);
       }
     });
   }
 
-  #hear(bytes: Buffer, stream: Socket | null, send: Heard['send'], sendFrom: Heard['sendFrom']): void {
+  #receive(
+    bytes: Buffer,
+    stream: Socket | null,
+    send: ReceivedQuery['send'],
+    sendFrom: ReceivedQuery['sendFrom'],
+  ): void {
     const packet = decode(bytes);
     const [question] = packet.questions ?? [];
     if (question === undefined) throw new Error('a query without a question');
     const answer = (given: Partial<Packet>): void => send(answerTo(packet, given));
-    const heard = { bytes, packet, question, at: nowMs(), stream, send, sendFrom, answer };
-    this.heard.push(heard);
-    this.onHeard(heard);
+    const received = { bytes, packet, question, at: nowMs(), stream, send, sendFrom, answer };
+    this.received.push(received);
+    this.onQuery(received);
   }
 }
 
@@ -117,8 +122,8 @@ export function cname(name: string, data: string, ttl = 300): Answer {
 }
 
 /**
- * Returns an `onHeard` function that answers each A query with `address`, and other queries without records.
+ * Returns an `onQuery` function that answers each A query with `address`, and other queries without records.
  */
-export function alwaysAt(address: string, ttl = 300): OnHeard {
+export function alwaysAt(address: string, ttl = 300): OnQuery {
   return ({ question, answer }) => answer({ answers: question.type === 'A' ? [a(question.name, address, ttl)] : [] });
 }

@@ -8,9 +8,9 @@ import { settled } from './settled.js';
  * Creates a `Granter` with one end of a MessageChannel. Through the other end, `own`, the test replies like
  * the datapath.
  */
-function rig(patienceMs = 10_000) {
+function rig(timeoutMs = 10_000) {
   const refused: number[] = [];
-  const granter = new Granter({ hasToSend: () => {} }, (count) => refused.push(count), patienceMs);
+  const granter = new Granter({ hasToSend: () => {} }, (count) => refused.push(count), timeoutMs);
   const { port1, port2 } = new MessageChannel();
   granter.use(port1);
   onTestFinished(() => port2.close());

@@ -31,11 +31,11 @@ describe('DNS grants', () => {
       allowing(['*']),
       4_000,
     );
-    rig.grantor.says = 'nothing';
+    rig.grantor.reply = 'nothing';
     const lookup = lookUp(rig.at, NAME);
     await passed(300);
     expect(rig.grantor.grants).toEqual([]);
-    rig.grantor.says = 0;
+    rig.grantor.reply = 0;
     expect(await lookup).toEqual(GOOD);
   });
 
@@ -119,10 +119,10 @@ describe('DNS grants', () => {
 describe('DNS answer with new addresses', () => {
   test('is sent to the client only after the grants for these addresses are in force', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    rig.grantor.says = 'nothing';
+    rig.grantor.reply = 'nothing';
     let answered: readonly string[] | null = null;
-    const answer = lookUp(rig.at, NAME).then((said) => {
-      answered = said;
+    const answer = lookUp(rig.at, NAME).then((responses) => {
+      answered = responses;
     });
     await settled(() => rig.grantor.grants, [`* ${ADDRESS}`]);
     await passed(30);
@@ -137,41 +137,41 @@ describe('DNS answer with new addresses', () => {
   test('becomes SERVFAIL if the grants are not in force within `grantTimeoutMs`; the next answer reaches the client', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
-    rig.grantor.says = 'nothing';
+    rig.grantor.reply = 'nothing';
     const since = performance.now();
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
     expect(performance.now() - since).toBeGreaterThanOrEqual(100);
     expect(rig.refused()).toEqual({ not_granted: 1 });
     rig.grantor.release(0);
-    rig.grantor.says = 0;
+    rig.grantor.reply = 0;
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`, `* ${ADDRESS}`]);
   });
 
   test('becomes SERVFAIL if the datapath replies that no address was granted', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    rig.grantor.says = null;
+    rig.grantor.reply = null;
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
   test('is sent although the datapath refuses an address for lack of room; each later answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    rig.grantor.says = 1;
+    rig.grantor.reply = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
     const { refused, grants, cacheHits } = rig.proxy.stats();
     expect([refused, grants, cacheHits]).toEqual([{ no_room_to_learn: 2 }, 0, 1]);
-    rig.grantor.says = 0;
+    rig.grantor.reply = 0;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
     expect([rig.grantor.asked.length, rig.proxy.stats().grants]).toEqual([3, 1]);
   });
 
   test.each([
-    ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.die()],
+    ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.close()],
     ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
   ])('becomes SERVFAIL if the MessagePort to the datapath %s while the answer waits for grants', async (_, lose) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    rig.grantor.says = 'nothing';
+    rig.grantor.reply = 'nothing';
     const answer = lookUp(rig.at, NAME);
     await settled(() => rig.grantor.grants.length, 1);
     await lose(rig);
@@ -199,7 +199,7 @@ describe('DNS grant', () => {
     await settled(() => rig.grantor.asked.length, 2);
     const [first, second] = rig.grantor.asked.map(({ expiryNs }) => expiryNs / 1e9);
     expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(1);
-    expect(upstream.heard.length).toBe(1);
+    expect(upstream.received.length).toBe(1);
   });
 
   test('is requested again after a policy change, for the patterns of the new policy that match the name', async () => {
@@ -209,24 +209,24 @@ describe('DNS grant', () => {
       allowing(['*.example.com', '*.test'], ['0.0.0.0/0'], 2),
       allowing(['*.test'], ['0.0.0.0/0'], 3),
     ];
-    const said = [await lookUp(rig.at, NAME)];
+    const responses = [await lookUp(rig.at, NAME)];
     for (const lookups of given) {
       rig.proxy.resolver.use(lookups);
-      said.push(await lookUp(rig.at, NAME));
+      responses.push(await lookUp(rig.at, NAME));
     }
-    expect(said).toEqual([GOOD, GOOD, ['NXDOMAIN']]);
+    expect(responses).toEqual([GOOD, GOOD, ['NXDOMAIN']]);
     expect(rig.grantor.grants.toSorted()).toEqual([
       `* ${ADDRESS}`,
       `*.example.com ${ADDRESS}`,
       `*.example.com ${ADDRESS}`,
     ]);
-    expect(upstream.heard.length).toBe(1);
+    expect(upstream.received.length).toBe(1);
   });
 
   test('is requested for the patterns of the policy that is in force when the answer of the resolver arrives', async () => {
-    const upstream = await FakeUpstream.start((heard) => {
+    const upstream = await FakeUpstream.start((received) => {
       rig.proxy.resolver.use(allowing(['*.example.com'], ['0.0.0.0/0'], 2));
-      alwaysAt(ADDRESS)(heard);
+      alwaysAt(ADDRESS)(received);
     });
     const rig = await startProxy([upstream], {}, allowing(['*']));
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -323,7 +323,7 @@ describe('rebind protection', () => {
     const rig = await startProxy([upstream], { rebindAllow: [], ...options });
     const [, ...records] = await lookUp(rig.at, name, 'A', { additionals: [edns()] });
     const granted = rig.grantor.grants.flatMap((words) => words.split(' ').slice(1));
-    return { said: records.map((words) => words.split(' ')[2]), granted };
+    return { responses: records.map((words) => words.split(' ')[2]), granted };
   }
 
   test.each([
@@ -347,13 +347,13 @@ describe('rebind protection', () => {
   ])(
     'removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
     async (_, name, options, left) => {
-      expect(await brought(name, all, options)).toEqual({ said: left, granted: left });
+      expect(await brought(name, all, options)).toEqual({ responses: left, granted: left });
     },
   );
 
   test.runIf(own !== undefined)('removes an address of the node itself even for a name under home.arpa', async () => {
     expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
-      said: ['10.1.2.3'],
+      responses: ['10.1.2.3'],
       granted: ['10.1.2.3'],
     });
   });

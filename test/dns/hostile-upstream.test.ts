@@ -2,7 +2,7 @@ import { DgramAsPromised } from 'dgram-as-promised';
 import { type Answer, encode, type Packet } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import { lookUp } from './client.js';
-import { a, answerTo, cname, FakeUpstream, type Heard } from './fake-upstream.js';
+import { a, answerTo, cname, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { loopback } from './loopback.js';
 import { startProxy } from './proxy.js';
 import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './wire/message-bytes.js';
@@ -12,17 +12,17 @@ const GOOD = '203.0.113.1';
 const EVIL = '203.0.113.66';
 const QR = 0x8180;
 
-const good = ({ answer }: Heard): void => answer({ answers: [a(NAME, GOOD)] });
-const idOf = ({ bytes }: Heard): number => bytes.readUInt16BE(0);
+const good = ({ answer }: ReceivedQuery): void => answer({ answers: [a(NAME, GOOD)] });
+const idOf = ({ bytes }: ReceivedQuery): number => bytes.readUInt16BE(0);
 const evil = (given: Partial<Packet> = {}): Partial<Packet> => ({ answers: [a(NAME, EVIL)], ...given });
 const asking = (questionName: string, type: 'A' | 'TXT' = 'A', of: 'IN' | 'CH' = 'IN'): Partial<Packet> =>
   evil({ questions: [{ name: questionName, type, class: of }] });
 
-type Lie = readonly [what: string, send: (heard: Heard) => unknown, refused: Record<string, number>];
+type Lie = readonly [what: string, send: (received: ReceivedQuery) => unknown, refused: Record<string, number>];
 const once = (reason: string): Record<string, number> => ({ [`answer_${reason}`]: 1 });
-const raw = (what: string, make: (heard: Heard) => Uint8Array, reason: string): Lie => [
+const raw = (what: string, make: (received: ReceivedQuery) => Uint8Array, reason: string): Lie => [
   what,
-  (heard) => heard.send(make(heard)),
+  (received) => received.send(make(received)),
   once(reason),
 ];
 const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
@@ -35,32 +35,32 @@ const told = (what: string, given: Partial<Packet>, reason: string): Lie => [
  * of refusals that the response must increase.
  */
 const lying = (what: string, parts: Parameters<typeof messageBytes>[0], reason: string): Lie =>
-  raw(what, (heard) => messageBytes({ id: idOf(heard), answers: [{}], ...parts }), reason);
-const patched = (heard: Heard, offset: number, value: number): Uint8Array => {
-  const bytes = answerTo(heard.packet, evil());
+  raw(what, (received) => messageBytes({ id: idOf(received), answers: [{}], ...parts }), reason);
+const patched = (received: ReceivedQuery, offset: number, value: number): Uint8Array => {
+  const bytes = answerTo(received.packet, evil());
   bytes.writeUInt16BE(value, offset);
   return bytes;
 };
 const short: RawRecord = { data: Uint8Array.of(1, 2, 3) };
 
 const LIES: readonly Lie[] = [
-  raw('with another id', (heard) => patched(heard, 0, idOf(heard) ^ 1), 'unasked'),
+  raw('with another id', (received) => patched(received, 0, idOf(received) ^ 1), 'unasked'),
   told('to a question for another name', asking('www.example.net'), 'other_question'),
   told('to a question for its parent', asking('example.com'), 'other_question'),
   told('to a question in another letter case', asking('WWW.example.com'), 'other_question'),
   told('to a question for another type', asking(NAME, 'TXT'), 'other_question'),
   told('to a question of another class', asking(NAME, 'A', 'CH'), 'other_question'),
-  raw('that is a query', (heard) => patched(heard, 2, QR & 0x7fff), 'other_question'),
-  raw('of opcode NOTIFY', (heard) => patched(heard, 2, QR | 0x2000), 'other_question'),
-  raw('of opcode UPDATE', (heard) => patched(heard, 2, QR | 0x2800), 'other_question'),
+  raw('that is a query', (received) => patched(received, 2, QR & 0x7fff), 'other_question'),
+  raw('of opcode NOTIFY', (received) => patched(received, 2, QR | 0x2000), 'other_question'),
+  raw('of opcode UPDATE', (received) => patched(received, 2, QR | 0x2800), 'other_question'),
   lying('without a question', { counts: [0, 1, 0, 0] }, 'question_count'),
   lying('to two questions', { counts: [2, 1, 0, 0] }, 'question_count'),
   raw('that is empty', () => new Uint8Array(0), 'unasked'),
   raw('of one byte', () => Uint8Array.of(0), 'unasked'),
-  raw('of an id only', (heard) => heard.bytes.subarray(0, 2), 'short_header'),
-  raw('of a header only', (heard) => patched(heard, 0, idOf(heard)).subarray(0, 12), 'truncated'),
-  raw('truncated inside its question', (heard) => patched(heard, 2, QR).subarray(0, 20), 'truncated'),
-  raw('without its last byte', (heard) => patched(heard, 2, QR).subarray(0, -1), 'truncated'),
+  raw('of an id only', (received) => received.bytes.subarray(0, 2), 'short_header'),
+  raw('of a header only', (received) => patched(received, 0, idOf(received)).subarray(0, 12), 'truncated'),
+  raw('truncated inside its question', (received) => patched(received, 2, QR).subarray(0, 20), 'truncated'),
+  raw('without its last byte', (received) => patched(received, 2, QR).subarray(0, -1), 'truncated'),
   lying('with a trailing byte', { rest: Uint8Array.of(0) }, 'trailing_bytes'),
   lying('longer than the announced UDP size', { rest: new Uint8Array(5_000) }, 'too_long'),
   lying('with a pointer to itself', { answers: [{ name: pointer(33) }] }, 'pointer_not_backwards'),
@@ -90,27 +90,27 @@ const LIES: readonly Lie[] = [
   lying('with a TSIG record', { additionals: [{ name: name(''), type: 250 }] }, 'meta_type'),
   [
     'with each of 256 other ids',
-    (heard) => {
-      for (let other = 1; other <= 256; other++) heard.send(patched(heard, 0, (idOf(heard) + other) & 0xffff));
+    (received) => {
+      for (let other = 1; other <= 256; other++) received.send(patched(received, 0, (idOf(received) + other) & 0xffff));
     },
     { answer_unasked: 256 },
   ],
   [
     'from another port',
-    async (heard) => {
+    async (received) => {
       const other = DgramAsPromised.createSocket('udp4');
       await other.bind(0, '127.0.0.1');
-      await heard.sendFrom(other, answerTo(heard.packet, evil()));
+      await received.sendFrom(other, answerTo(received.packet, evil()));
       await other.close();
     },
     {},
   ],
   [
     'from another address',
-    async (heard) => {
+    async (received) => {
       const other = DgramAsPromised.createSocket('udp4');
       await other.bind(5_300, loopback());
-      await heard.sendFrom(other, answerTo(heard.packet, evil()));
+      await received.sendFrom(other, answerTo(received.packet, evil()));
       await other.close();
     },
     {},
@@ -119,9 +119,9 @@ const LIES: readonly Lie[] = [
 
 describe('DNS proxy with a hostile upstream', () => {
   test.each(LIES)('ignores an answer %s, and waits for the valid answer', async (_, lie, refused) => {
-    const upstream = await FakeUpstream.start(async (heard) => {
-      await lie(heard);
-      good(heard);
+    const upstream = await FakeUpstream.start(async (received) => {
+      await lie(received);
+      good(received);
     });
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
@@ -146,7 +146,7 @@ const left = (count: number): Record<string, number> => ({ left_out_other_name: 
 type Told = readonly [
   what: string,
   given: Partial<Packet>,
-  said: readonly string[],
+  responses: readonly string[],
   grants: readonly string[],
   refused: Record<string, number>,
 ];
@@ -289,10 +289,10 @@ test.each([
   [2 ** 32 - 1, 60],
 ])('the address of an answer with a TTL of %d seconds is granted for %d seconds', async (ttl, seconds) => {
   const record = joined(u16s(0xc00c, 1, 1), u16s(ttl >>> 16, ttl & 0xffff), u16s(4), Uint8Array.of(203, 0, 113, 1));
-  const upstream = await FakeUpstream.start((heard) => {
-    const header = encode({ type: 'response', id: idOf(heard), flags: 0x0180, questions: [heard.question] });
+  const upstream = await FakeUpstream.start((received) => {
+    const header = encode({ type: 'response', id: idOf(received), flags: 0x0180, questions: [received.question] });
     header.writeUInt16BE(1, 6);
-    heard.send(joined(header, record));
+    received.send(joined(header, record));
   });
   const rig = await startProxy([upstream]);
   const before = Number(process.hrtime.bigint());

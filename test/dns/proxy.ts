@@ -54,7 +54,7 @@ export function dnsOptions(
   };
 }
 
-export type Rig = {
+export type DnsProxyRig = {
   readonly at: Endpoint;
   readonly proxy: LocalDnsProxy;
   readonly grantor: FakeGrantReceiver;
@@ -75,7 +75,7 @@ export async function startProxy(
   options: Partial<DnsOptions> = {},
   lookups: Lookups | null = allowing(['*']),
   waitMs = 0,
-): Promise<Rig> {
+): Promise<DnsProxyRig> {
   const all = dnsOptions(upstreams, options);
   const alive: (readonly string[])[] = [];
   const proxy = new LocalDnsProxy(all, (now) => alive.push(now));

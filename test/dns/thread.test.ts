@@ -42,7 +42,7 @@ function clientIs(number: number, added: readonly SelectorSet[] = []): Membershi
 }
 
 /** Waits until the DNS thread has handled all messages that were sent before. */
-async function heard(proxy: DnsProxy): Promise<void> {
+async function handled(proxy: DnsProxy): Promise<void> {
   await proxy.stats();
 }
 
@@ -52,12 +52,12 @@ describe('DNS proxy thread', () => {
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
     proxy.use(ONLY);
-    await heard(proxy);
+    await handled(proxy);
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
     expect((await proxy.stats()).refused).toEqual({ not_granted: 1 });
     const grantor = new FakeGrantReceiver();
     proxy.setGrantPort(grantor.port);
-    await heard(proxy);
+    await handled(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
     expect((await proxy.names()).map(({ hostname }) => hostname)).toEqual([NAME]);
@@ -91,7 +91,7 @@ describe('DNS proxy thread', () => {
     await proxy.open();
     const first = new FakeGrantReceiver();
     proxy.setGrantPort(first.port);
-    await heard(proxy);
+    await handled(proxy);
     proxy.use(DEADLY);
     await expect(proxy.stats()).rejects.toThrow(/undefined/);
     await settled(() => changes.map(({ type }) => type), ['worker_died']);
@@ -100,7 +100,7 @@ describe('DNS proxy thread', () => {
     await proxy.open();
     const grantor = new FakeGrantReceiver();
     proxy.setGrantPort(grantor.port);
-    await heard(proxy);
+    await handled(proxy);
     expect(await lookUp(at, NAME)).toEqual(GOOD);
     expect(grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { framed } from '#dns/wire/framing.js';
 import { libc } from '#libc/libc.js';
 import { lookUp } from './client.js';
-import { a, alwaysAt, answerTo, FakeUpstream, type Heard } from './fake-upstream.js';
+import { a, alwaysAt, answerTo, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { startProxy } from './proxy.js';
 import { settled } from './settled.js';
 
@@ -15,14 +15,14 @@ const GOOD = ['NOERROR', `${NAME} A ${ADDRESS}`];
 /**
  * Starts a fake resolver that truncates its answers over UDP, and handles each query over TCP with `answer`.
  */
-function tooLong(answer: (heard: Heard, stream: Socket) => void): Promise<FakeUpstream> {
-  return FakeUpstream.start((heard) => {
-    if (heard.stream === null) heard.answer({ flags: TC, answers: [a(heard.question.name, '203.0.113.66')] });
-    else answer(heard, heard.stream);
+function tooLong(answer: (received: ReceivedQuery, stream: Socket) => void): Promise<FakeUpstream> {
+  return FakeUpstream.start((received) => {
+    if (received.stream === null) received.answer({ flags: TC, answers: [a(received.question.name, '203.0.113.66')] });
+    else answer(received, received.stream);
   });
 }
 
-const goodFrame = ({ packet, question }: Heard): Uint8Array =>
+const goodFrame = ({ packet, question }: ReceivedQuery): Uint8Array =>
   framed(answerTo(packet, { answers: [a(question.name, ADDRESS)] }));
 
 describe('fallback to TCP after a truncated answer', () => {
@@ -31,15 +31,15 @@ describe('fallback to TCP after a truncated answer', () => {
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
-    expect(upstream.heard.map(({ stream }) => stream !== null)).toEqual([false, true]);
+    expect(upstream.received.map(({ stream }) => stream !== null)).toEqual([false, true]);
   });
 
   test('accepts an answer that arrives in two parts, split at any byte, and uses one connection for all queries', async () => {
     const pieces: Socket[] = [];
     let split = 0;
-    const upstream = await tooLong((heard, stream) => {
+    const upstream = await tooLong((received, stream) => {
       pieces.push(stream);
-      const frame = goodFrame(heard);
+      const frame = goodFrame(received);
       stream.write(frame.subarray(0, split), () => setImmediate(() => stream.write(frame.subarray(split))));
     });
     const rig = await startProxy([upstream]);
@@ -54,8 +54,8 @@ describe('fallback to TCP after a truncated answer', () => {
   });
 
   test('ignores responses to other queries and malformed messages on the TCP connection', async () => {
-    const upstream = await tooLong((heard, stream) => {
-      const { packet } = heard;
+    const upstream = await tooLong((received, stream) => {
+      const { packet } = received;
       const evil = { answers: [a(NAME, '203.0.113.66')] };
       const lies = [
         answerTo({ ...packet, id: ((packet.id ?? 0) + 1) & 0xffff }, evil),
@@ -63,7 +63,7 @@ describe('fallback to TCP after a truncated answer', () => {
         new Uint8Array(0),
         Buffer.alloc(40, 0xff),
       ];
-      stream.write(Buffer.concat([...lies.map(framed), goodFrame(heard)]));
+      stream.write(Buffer.concat([...lies.map(framed), goodFrame(received)]));
     });
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -78,10 +78,10 @@ describe('fallback to TCP after a truncated answer', () => {
     ['a length prefix', 2],
     ['half an answer', 30],
   ])('does not retry a resolver that closes the connection after it has sent %s', async (_, bytes) => {
-    const upstream = await tooLong((heard, stream) => stream.end(goodFrame(heard).subarray(0, bytes)));
+    const upstream = await tooLong((received, stream) => stream.end(goodFrame(received).subarray(0, bytes)));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
-    expect([rig.grantor.grants, upstream.heard.length]).toEqual([[], 2]);
+    expect([rig.grantor.grants, upstream.received.length]).toEqual([[], 2]);
   });
 
   test('uses the next resolver if the first resolver closes the TCP connection', async () => {
@@ -94,11 +94,11 @@ describe('fallback to TCP after a truncated answer', () => {
 
   test('retries on a new TCP connection if the resolver closes a connection that has already returned an answer', async () => {
     const streams: Socket[] = [];
-    const upstream = await tooLong((heard, stream) => {
+    const upstream = await tooLong((received, stream) => {
       const isSecond = streams.length === 1;
       streams.push(stream);
       if (isSecond) stream.destroy();
-      else stream.write(goodFrame(heard));
+      else stream.write(goodFrame(received));
     });
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, 'first.example.com')).toEqual(['NOERROR', `first.example.com A ${ADDRESS}`]);
@@ -107,14 +107,14 @@ describe('fallback to TCP after a truncated answer', () => {
   });
 
   test('opens another TCP connection when one connection has 64 unanswered queries, and answers all queries', async () => {
-    const waiting: Heard[] = [];
-    const upstream = await tooLong((heard) => waiting.push(heard));
+    const waiting: ReceivedQuery[] = [];
+    const upstream = await tooLong((received) => waiting.push(received));
     const rig = await startProxy([upstream]);
     const names = Array.from({ length: 130 }, (_, at) => `n${at}.example.com`);
     const answers = names.map((name) => lookUp(rig.at, name));
     await settled(() => new Set(waiting.map(({ question }) => question.name)).size, 130);
     expect(upstream.connections.size).toBe(3);
-    for (const heard of waiting.toReversed()) heard.stream?.write(goodFrame(heard));
+    for (const received of waiting.toReversed()) received.stream?.write(goodFrame(received));
     expect(await Promise.all(answers)).toEqual(names.map((name) => ['NOERROR', `${name} A ${ADDRESS}`]));
     await settled(() => upstream.connections.size, 1);
   });

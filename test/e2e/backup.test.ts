@@ -2,13 +2,13 @@ import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const PORT = 8_001;
 const allowing = policyOf([{ match: { proto: 'tcp', dst_ports: [PORT] } }]);
 const denying = policyOf([{ match: { proto: 'tcp', dst_ports: [9] } }]);
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('backup', [PORT]);
 }, 60_000);

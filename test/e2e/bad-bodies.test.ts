@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 let etag: string | null;
 beforeAll(async () => {
   rig = await createRig('bodies', [80, 81]);

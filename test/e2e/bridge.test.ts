@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig, type RuleInput } from './rig.js';
+import { createRig, type NodeRig, policyOf, type RuleInput } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
 const ALLOW_TCP: RuleInput = { match: { proto: 'tcp', dst_ports: [80] } };
 const ALLOW_UDP: RuleInput = { match: { proto: 'udp' } };
 
-let rig: Rig;
+let rig: NodeRig;
 /** Client and server are in one network, which a bridge without an address connects. */
 beforeAll(async () => {
   rig = await createRig('e2e-br', [80, 81]);

@@ -5,10 +5,10 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { run } from '#test/cli/rig.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { run } from '#test/cli/cli-run.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('commands', [80, 81], { dataplane: { pickup: '0s' } });
 }, 120_000);

@@ -2,14 +2,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { Random, seedOf } from '#test/seed.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
 /**
  * Number of times that the test kills the node. `WEIR_KILLS` replaces the default of 12; 50 kills take two
  * and a half minutes.
  */
 const ROUNDS = Number(process.env.WEIR_KILLS ?? 12);
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('crash', [80, 81, 82]);
 }, 120_000);

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('cmd', [80, 81]);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { run } from '#test/cli/rig.js';
+import { run } from '#test/cli/cli-run.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { DNS_SECTION, dig, startUpstream } from './names.js';

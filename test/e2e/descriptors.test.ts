@@ -4,12 +4,12 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const must = promisify(execFile);
 const soon = { timeout: 15_000, interval: 50 };
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('descriptors', [80], { sections: { service_plane: {} } });
   await rig.put(

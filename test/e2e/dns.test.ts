@@ -6,11 +6,11 @@ import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { DNS_SECTION, type Dug, data, dig, startUpstream } from './names.js';
 import { readWiretap } from './reader.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
 const soon = { timeout: 10_000, interval: 100 };
-let rig: Rig;
+let rig: NodeRig;
 let upstream: ChildProcess;
 
 const ask = (...words: string[]): Promise<Dug> => dig(rig, ADDRESSES.nodeLan, ...words);

@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { WebSocket } from 'ws';
 import { firstLine, program } from '#cli/node-process.js';
-import type { Rig } from './rig.js';
+import type { NodeRig } from './rig.js';
 
 const INSPECTOR_PORT = '9229';
 
@@ -16,7 +16,7 @@ type Said = {
  * Makes the worker thread of the node that runs the built file `file` exit with code 7. The node process
  * continues.
  */
-export async function endThread({ node, topology }: Pick<Rig, 'node' | 'topology'>, file: string): Promise<void> {
+export async function endThread({ node, topology }: Pick<NodeRig, 'node' | 'topology'>, file: string): Promise<void> {
   const socketPath = join(node.folder, 'inspector.sock');
   const relay = topology.node.start(process.execPath, [program('relay'), socketPath, '127.0.0.1', INSPECTOR_PORT]);
   try {

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const ATTACKERS = 8;
 const LOOKS = 400;
 /** Time limit for the `LOOKS` measured requests, in milliseconds. A fast node completes them earlier. */
 const LOOKING_MS = 60_000;
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('load', [80]);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 /**
  * The smallest flow capacity that the configuration accepts. With it, one client soon reaches its flow limit.
@@ -8,7 +8,7 @@ import { createRig, policyOf, type Rig } from './rig.js';
 const CAPACITY = 1_024;
 const PORT = 81;
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('share', [80, PORT], { dataplane: { pickup: '0s', flow_capacity: CAPACITY } });
   const sources = { ips: [ADDRESSES.client, ADDRESSES.clientOther] };

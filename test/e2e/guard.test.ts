@@ -2,10 +2,10 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hooksGone } from '#test/kernel/tcx.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('guard', [80]);
   await rig.put({ default_policy: 'allow' });

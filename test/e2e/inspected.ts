@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { NodeOptions } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
 /**
  * A Node.js HTTPS server that answers each request with JSON: method, URL, headers, body length, client
@@ -27,7 +27,7 @@ createServer({ cert, key }, (request, response) => {
 }).listen(Number(port), () => console.log('up'));`;
 
 /** A rig whose node inspects TLS connections, with functions that start TLS servers and TLS clients. */
-export type InspectedRig = Rig & {
+export type InspectedRig = NodeRig & {
   readonly certificates: ReturnType<typeof makeCertificates>;
   /**
    * Path of the file with the root certificate that the node trusts (the setting `upstream_ca` of the node).

@@ -122,7 +122,7 @@ test('a new policy that denies an offloaded connection resets both sides', async
 
 test('while the server of an offloaded connection does not read, the client cannot send on, and data to the client still passes', async () => {
   const { client, server } = await joined();
-  await client.must('patience', 1);
+  await client.must('timeout', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
   expect(await server.must('take', 50_000)).toMatchObject({ took: 50_000 });
   await carry(server, client, MB, 6);
@@ -267,7 +267,7 @@ test('when the node is killed (kill -9), both sides of each offloaded connection
     await talkers.joinedToo(),
   ];
   for (const { client, server } of [clientSends, serverSends, clientWakes, serverWakes, idle])
-    for (const peer of [client, server]) await peer.must('patience', 30);
+    for (const peer of [client, server]) await peer.must('timeout', 30);
 
   const busy = Promise.all([
     clientSends.client.ask('send', 1_000_000 * MB, 7),

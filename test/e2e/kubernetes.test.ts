@@ -2,12 +2,12 @@ import type { Socket } from 'node:dgram';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { run } from '#test/cli/rig.js';
+import { run } from '#test/cli/cli-run.js';
 import { boundSocket } from '#test/kernel/bound-socket.js';
 import { LongestGap } from '#test/kernel/longest-gap.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
 /** The API of the node in its own namespace. The API server of Kubernetes runs there too. */
 const API = 'http://127.0.0.1:8080';
@@ -30,7 +30,7 @@ const POLICY = {
 };
 
 describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
-  let rig: Rig;
+  let rig: NodeRig;
   let kube: KubeApi;
   let leave: () => void;
   let client: Socket;

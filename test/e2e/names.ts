@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { ADDRESSES } from '#cli/topology.js';
-import type { Rig } from './rig.js';
+import type { NodeRig } from './rig.js';
 
 const UPSTREAM_READY_MS = 10_000;
 
@@ -15,7 +15,7 @@ export const DNS_SECTION = {
 export type Dug = { readonly status: string; readonly answers: readonly string[]; readonly text: string };
 
 /** Runs `dig` on the client against `server`, with the additional arguments `words`. */
-export async function dig(rig: Rig, server: string, ...words: string[]): Promise<Dug> {
+export async function dig(rig: NodeRig, server: string, ...words: string[]): Promise<Dug> {
   const options = ['+tries=1', '+time=3', '+nocookie'];
   const { stdout } = await rig.topology.client.run('dig', `@${server}`, ...options, ...words);
   const answers = /;; ANSWER SECTION:\n([\s\S]*?)\n\n/.exec(stdout)?.[1]?.split('\n') ?? [];
@@ -27,7 +27,7 @@ export async function dig(rig: Rig, server: string, ...words: string[]): Promise
 export const data = ({ answers }: Dug): string[] => answers.map((line) => line.replace(/ \d+ IN /, ' '));
 
 /** Starts the resolver `dnsmasq` with a few names on the server host. Resolves when the resolver answers. */
-export async function startUpstream({ topology: { server } }: Rig): Promise<ChildProcess> {
+export async function startUpstream({ topology: { server } }: NodeRig): Promise<ChildProcess> {
   const words = [
     '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root --pid-file=',
     `--listen-address=${ADDRESSES.server} --port=53 --local=/com/ --local=/org/ --max-ttl=300 --local-ttl=300`,

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { run } from '#test/cli/rig.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { run } from '#test/cli/cli-run.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const SECONDS = 5;
 /** A time at which a change of `SECONDS` has gone back. */
 const BACK_MS = 8_000;
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('pending', [80, 81], { dataplane: { pickup: '0s' } });
 }, 120_000);

@@ -1,12 +1,12 @@
 import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createRig, isInstalled, leastPrivileges, policyOf, type Rig } from './rig.js';
+import { createRig, isInstalled, leastPrivileges, type NodeRig, policyOf } from './rig.js';
 
 /** Options for polls: a node must restore lost pins within five seconds (F10). */
 const soon = { timeout: 5_000, interval: 20 };
 
-let rig: Rig;
+let rig: NodeRig;
 let pinPath: string;
 let pinned: readonly string[];
 beforeAll(async () => {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import { program, weirCommand } from '#cli/node-process.js';
 import { ADDRESSES, type Namespace, namespaceOf } from '#cli/topology.js';
 import { DNS_SECTION, dig } from './names.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const soon = { timeout: 15_000, interval: 50 };
 const PATH = '/api/v1/config/reload';
@@ -16,7 +16,7 @@ const TAKEN = 5_353;
 type Sections = Readonly<Record<string, unknown>>;
 type Last = { result: string; by: string; detail: string | null; applied: string[]; needs_restart: string[] };
 
-let rig: Rig;
+let rig: NodeRig;
 /** Two hosts on interfaces of the node that are not policed at first. */
 let guest: Namespace;
 let lab: Namespace;

@@ -4,7 +4,7 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 /**
  * Three network namespaces: a client, a node that runs Weir, and a server that echoes TCP and UDP on `ports`.
  */
-export type Rig = {
+export type NodeRig = {
   readonly topology: Topology;
   readonly node: NodeProcess;
   /**
@@ -38,7 +38,7 @@ export function leastPrivileges(missing: readonly string[] = [], user?: number):
   return { only: LEAST.filter((name) => !missing.includes(name)), ...(user === undefined ? {} : { user }) };
 }
 
-export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<Rig> {
+export async function createRig(tag: string, ports: readonly number[], options: NodeOptions = {}): Promise<NodeRig> {
   const topology = await createTopology(tag);
   let node: NodeProcess | undefined;
   try {

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('rules', [80, 81, 82, 90]);
 }, 120_000);

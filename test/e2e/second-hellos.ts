@@ -13,7 +13,7 @@ import {
   vector16,
   versionsOf,
 } from '#test/service-plane/tls/hello-bytes.js';
-import type { Rig } from './rig.js';
+import type { NodeRig } from './rig.js';
 
 const X25519 = 29;
 const P384 = 24;
@@ -153,7 +153,11 @@ except EOFError: print('end')
 except TimeoutError: print('silent')
 `;
 
-export async function send(rig: Pick<Rig, 'topology'>, port: number, { first, next, size = 0 }: Sent): Promise<string> {
+export async function send(
+  rig: Pick<NodeRig, 'topology'>,
+  port: number,
+  { first, next, size = 0 }: Sent,
+): Promise<string> {
   const child = rig.topology.client.start('/usr/bin/python3', ['-c', SENDING, ADDRESSES.server, String(port)]);
   let said = '';
   child.stdout?.on('data', (chunk: Buffer) => {

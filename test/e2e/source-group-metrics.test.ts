@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('groups', [80, 81], { sections: { metrics: { source_groups: 1 } } });
 }, 120_000);

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 let path: string;
 const opening = (port: number, more: Readonly<Record<string, unknown>> = {}) => ({
   id: 'clients',

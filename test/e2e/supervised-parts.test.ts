@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { endThread } from './end-thread.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const WAIT = { timeout: 20_000, interval: 20 };
 const OBSERVER = 'node/observer.worker.cjs';
 const POLICY = 'node/policy.worker.cjs';
 const DATAPATH = 'node/datapath.worker.cjs';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('supervised', [7001]);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [7001] } }]));

@@ -8,11 +8,11 @@ import { FINDING_TYPES } from '#observe/findings/finding.js';
 import type { Manifest } from '#observe/sysdump/manifest.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { openWebSocket } from '#test/api/websocket-client.js';
-import { run } from '#test/cli/rig.js';
+import { run } from '#test/cli/cli-run.js';
 import { type UnpackedFile, unpacked } from '#test/observe/unpacked.js';
 import { tracesOf } from '#test/service-plane/ca/traces.js';
 import { readWiretap } from './reader.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const EVERY_TYPE = FINDING_TYPES.map((type) => `finding_type=${type}`).join('&');
 const ENVIRONMENT = 'planted-in-the-environment';
@@ -21,7 +21,7 @@ const WEBHOOK = 'planted-secret-of-a-webhook';
 const WEBHOOK_PATH = 'planted-path-of-a-webhook';
 const PATH = '/api/v1/support/sysdump/cluster';
 
-let rig: Rig;
+let rig: NodeRig;
 /** Secrets that the test has given to the node. No dump, log, metric or statechart may contain a secret. */
 let secrets: readonly string[];
 beforeAll(async () => {

@@ -32,7 +32,7 @@ def do(what, *words):
         address, port, own, hello = words
         s = socket.socket(); s.setsockopt(1, 2, 1); s.setsockopt(6, 1, 1); s.bind(('', int(own)))
         s.connect((address, int(port))); s.sendall(open(hello, 'rb').read())
-    elif what == 'patience': s.settimeout(float(words[0]))
+    elif what == 'timeout': s.settimeout(float(words[0]))
     elif what == 'send':
         for part in stream(int(words[0]), int(words[1])): s.sendall(part)
     elif what == 'urgent': s.send(b'!', socket.MSG_OOB)

@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import { ADDRESSES, type Topology } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
-import type { Rig } from './rig.js';
+import type { NodeRig } from './rig.js';
 import { digestOf, TcpPeer } from './tcp-peer.js';
 
 const MB = 1_000_000;
@@ -23,7 +23,7 @@ export class Talkers {
   #ownPort = 20_000;
 
   private constructor(
-    private readonly rig: Pick<Rig, 'topology'>,
+    private readonly rig: Pick<NodeRig, 'topology'>,
     private readonly port: number,
     private readonly hello: { readonly file: string; readonly length: number },
   ) {}
@@ -32,7 +32,7 @@ export class Talkers {
     return this.hello.file;
   }
 
-  static async at(rig: Pick<Rig, 'node' | 'topology'>, port: number, servername = SERVER_NAME): Promise<Talkers> {
+  static async at(rig: Pick<NodeRig, 'node' | 'topology'>, port: number, servername = SERVER_NAME): Promise<Talkers> {
     const hello = Buffer.from(await helloOfNode({ servername }));
     const file = join(rig.node.folder, `hello-${port}`);
     await writeFile(file, hello);

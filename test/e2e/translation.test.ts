@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
-import { run } from '#test/cli/rig.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { run } from '#test/cli/cli-run.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const SERVER_PORT = 80;
 /** The port of the node at which it forwards to port CLIENT_PORT of the client. */
@@ -14,7 +14,7 @@ add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine pre ip daddr ${ADDRESSES.nodeWan} udp dport ${PUBLIC} dnat to ${ADDRESSES.client}:${CLIENT_PORT}
 add rule ip mine post oifname "wan0" masquerade`;
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('translation', [SERVER_PORT], { dataplane: { pickup: '0s' } });
   const { client, node } = rig.topology;

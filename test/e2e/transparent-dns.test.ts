@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { DNS_SECTION, data, dig, startUpstream } from './names.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';
 /** No host has this address, so only the DNS proxy of the node can answer a DNS query to this address. */
 const ELSEWHERE = '198.51.100.53';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('diverted', [443], {
     sections: {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { readWiretap, type WiretapMessage } from './reader.js';
-import { createRig, type Rig } from './rig.js';
+import { createRig, type NodeRig } from './rig.js';
 
 const SOURCES = 200;
 const PORTS = 300;
@@ -26,7 +26,7 @@ const { createSocket } = require('node:dgram');
   process.exit(0);
 })();`;
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   // The flow table has room for all flows, so that no flow is evicted. Evictions would cause additional
   // messages.

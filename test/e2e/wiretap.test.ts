@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { readWiretap, type WiretapMessage } from './reader.js';
-import { createRig, policyOf, type Rig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('wiretap', [80, 81], { dataplane: { pickup: '0s' } });
   await rig.put(

@@ -9,7 +9,7 @@ import { createUpstreamTrust } from '#service-plane/upstream-trust.js';
 import { createAuthority } from '#store/authority.js';
 import { fileSeal } from '#store/seal.js';
 import { createTokenStore } from '#store/token-store.js';
-import { run, serverThatAnswers } from '#test/cli/rig.js';
+import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -14,8 +14,8 @@ import { listenOnceThere } from '#sockets/address-changes.js';
 import { RouteNotifications } from '#sockets/route-notifications.js';
 import { openListener } from '#sockets/socket-options.js';
 import { lookUp, query, TcpClient } from '#test/dns/client.js';
-import { alwaysAt, FakeUpstream, type Heard } from '#test/dns/fake-upstream.js';
-import { type Rig, startProxy } from '#test/dns/proxy.js';
+import { alwaysAt, FakeUpstream, type ReceivedQuery } from '#test/dns/fake-upstream.js';
+import { type DnsProxyRig, startProxy } from '#test/dns/proxy.js';
 import { settled } from '#test/dns/settled.js';
 import { enterNamespace } from './namespace.js';
 
@@ -24,9 +24,9 @@ const OTHER_UPSTREAM = { host: '10.88.1.53', port: 53 };
 const LISTEN = { host: '10.77.1.1', port: 53 };
 const ADDRESS = '1.2.3.4';
 const TC = 0x0200;
-const tooLong = (heard: Heard): void => {
-  if (heard.stream === null) heard.answer({ flags: TC });
-  else alwaysAt(ADDRESS)(heard);
+const tooLong = (received: ReceivedQuery): void => {
+  if (received.stream === null) received.answer({ flags: TC });
+  else alwaysAt(ADDRESS)(received);
 };
 const at = (name: string): readonly string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
@@ -41,10 +41,10 @@ async function onNode(...commands: readonly string[]): Promise<void> {
 const onServer = (command: string): Promise<string> => topology.server.must('ip', ...command.split(' '));
 
 /** Starts a DNS resolver in the network namespace of the server. */
-async function upstreamAt(to: typeof UPSTREAM, onHeard: (heard: Heard) => void): Promise<FakeUpstream> {
+async function upstreamAt(to: typeof UPSTREAM, onQuery: (received: ReceivedQuery) => void): Promise<FakeUpstream> {
   const back = enterNamespace(topology.server.name);
   try {
-    return await FakeUpstream.start(onHeard, to);
+    return await FakeUpstream.start(onQuery, to);
   } finally {
     back();
   }
@@ -55,7 +55,7 @@ function fresh(): string {
   return `n${++names}.example.com`;
 }
 
-async function answers(rig: Rig): Promise<void> {
+async function answers(rig: DnsProxyRig): Promise<void> {
   const name = fresh();
   expect(await lookUp(rig.at, name)).toEqual(at(name));
 }
@@ -282,7 +282,7 @@ test('DNS proxy · does not query a resolver without a route, and queries that r
   await onNode('route add 10.88.1.53/32 via 10.77.2.2');
   await settled(() => rig.alive.at(-1), ['10.88.1.53:53', '10.88.0.53:53']);
   await answers(rig);
-  expect(other.heard.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
+  expect(other.received.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
 });
 
 test('DNS proxy · answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
@@ -300,6 +300,6 @@ test('DNS proxy · answers queries over UDP and TCP on a listen address that was
   const client = await TcpClient.to(LISTEN, LISTEN.host);
   const name = fresh();
   client.send(query(name));
-  await settled(() => client.said, [at(name)]);
+  await settled(() => client.responses, [at(name)]);
   client.close();
 });

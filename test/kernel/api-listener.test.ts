@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { createTopology, type Topology } from '#cli/topology.js';
-import { run } from '#test/cli/rig.js';
+import { run } from '#test/cli/cli-run.js';
 import { enterNamespace } from './namespace.js';
 
 const NOBODY = 65_534;

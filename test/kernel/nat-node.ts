@@ -27,7 +27,7 @@ add counter ip mine left
 add rule ip mine after meta mark & 0x00f00000 == ${natBit(MARK_MASK)} counter name left`;
 
 /** Milliseconds to wait for a packet or a counter. Only a test that fails waits as long. */
-const PATIENCE_MS = 3_000;
+const TIMEOUT_MS = 3_000;
 
 type Host = 'client' | 'server';
 
@@ -161,7 +161,7 @@ export class NatNode {
   async passes(from: Host, packets: SentPacket | readonly SentPacket[], at: Host, ...texts: string[]): Promise<void> {
     this.send(from, ...[packets].flat());
     const all: string[] = [];
-    const until = performance.now() + PATIENCE_MS;
+    const until = performance.now() + TIMEOUT_MS;
     do {
       all.push(...this.received(at));
       if (all.length < texts.length) await new Promise((resolve) => setTimeout(resolve, 2));
@@ -177,7 +177,7 @@ export class NatNode {
     const count = (): bigint => this.datapath.stats().drops[reason]?.packets ?? 0n;
     const before = count();
     this.send(from, ...[packets].flat());
-    await expect.poll(count, { interval: 5, timeout: PATIENCE_MS }).toBe(before + 1n);
+    await expect.poll(count, { interval: 5, timeout: TIMEOUT_MS }).toBe(before + 1n);
     expect([...this.received('client'), ...this.received('server')]).toEqual([]);
   }
 

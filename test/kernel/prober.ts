@@ -18,7 +18,7 @@ export type Summary = {
   readonly denied: { sent: number; answered: number };
 };
 
-const PATIENCE_MS = 1_000;
+const TIMEOUT_MS = 1_000;
 /** Time to wait for a reply to the last datagram to the denied port. A reply would be an error. */
 const LEAKED_MS = 300;
 const summary: Summary = {
@@ -52,7 +52,7 @@ async function steadyUdp(): Promise<void> {
     socket.send(text, Number(allowed), address);
     await pause(2);
   }
-  const until = performance.now() + PATIENCE_MS;
+  const until = performance.now() + TIMEOUT_MS;
   while (waiting.size > 0 && performance.now() < until) await pause(5);
   summary.udp.lost = waiting.size;
   socket.close();
@@ -63,7 +63,7 @@ async function freshUdp(): Promise<void> {
     const socket = await bound();
     for (const text of ['1', '2']) {
       const echo = new Promise<boolean>((resolve) => {
-        const timer = setTimeout(() => resolve(false), PATIENCE_MS);
+        const timer = setTimeout(() => resolve(false), TIMEOUT_MS);
         socket.once('message', () => {
           clearTimeout(timer);
           resolve(true);
@@ -94,7 +94,7 @@ async function steadyTcp(): Promise<void> {
     const started = performance.now();
     const echo = new Promise((resolve) => socket.once('data', resolve));
     socket.write('x');
-    await Promise.race([echo, pause(5 * PATIENCE_MS)]);
+    await Promise.race([echo, pause(5 * TIMEOUT_MS)]);
     summary.tcp.echoes++;
     summary.tcp.slowestMs = Math.max(summary.tcp.slowestMs, Math.round(performance.now() - started));
     await pause(1);
@@ -111,7 +111,7 @@ async function freshTcp(): Promise<void> {
         if (failed) summary.freshTcp.failed++;
         resolve();
       };
-      const timer = setTimeout(() => end(true), 5 * PATIENCE_MS);
+      const timer = setTimeout(() => end(true), 5 * TIMEOUT_MS);
       socket.once('data', () => {
         socket.end();
         end(false);

@@ -18,28 +18,28 @@ afterEach(async () => {
 afterAll(() => node?.remove());
 
 /**
- * Seconds to wait for replies: PATIENCE where replies are expected, which may be late on a busy machine, and
+ * Seconds to wait for replies: TIMEOUT where replies are expected, which may be late on a busy machine, and
  * SILENCE where no reply is expected.
  */
-const [PATIENCE, SILENCE] = [5, 0.4];
+const [TIMEOUT, SILENCE] = [5, 0.4];
 const REPLIES = ['ping 1', 'ping 2'];
 /** The source port of the first connection. */
 const FIRST_PORT = 4_242;
 
 /**
  * Sends two datagrams from `port`: all calls with one port use the same conntrack entry. Returns the replies
- * that arrive within `patience` seconds.
+ * that arrive within `timeout` seconds.
  */
-async function exchange(port = FIRST_PORT, patience = PATIENCE): Promise<string[]> {
+async function exchange(port = FIRST_PORT, timeout = TIMEOUT): Promise<string[]> {
   const script = `
 import json, socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('0.0.0.0', ${port})); s.settimeout(${patience})
+s.bind(('0.0.0.0', ${port})); s.settimeout(${timeout})
 replies = []
 for each in (b'ping 1', b'ping 2'):
     s.sendto(each, ('${ADDRESSES.server}', ${ALLOWED}))
     try: replies.append(s.recv(100).decode())
-    except socket.timeout: s.settimeout(${patience / 2})
+    except socket.timeout: s.settimeout(${timeout / 2})
 print(json.dumps(replies))`;
   return JSON.parse(await node.topology.client.must('/usr/bin/python3', '-c', script)) as string[];
 }
@@ -151,11 +151,11 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     put: (attack: number) => Promise<unknown>,
     remove: () => Promise<unknown>,
   ): Promise<void> {
-    const run = async (patience: number) => {
+    const run = async (timeout: number) => {
       const replies: Record<string, string[]> = {};
       for (const [at, attack] of attacks.entries()) {
         await put(at);
-        replies[attack] = await exchange(FIRST_PORT + at, patience);
+        replies[attack] = await exchange(FIRST_PORT + at, timeout);
         await remove();
       }
       return replies;
@@ -163,7 +163,7 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     const each = (replies: string[]) => Object.fromEntries(attacks.map((attack) => [attack, replies]));
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
-    expect(await run(PATIENCE)).toEqual(each(REPLIES));
+    expect(await run(TIMEOUT)).toEqual(each(REPLIES));
     await loseHooks();
     expect(await run(SILENCE)).toEqual(each([]));
     await node.topology.node.must('nft', 'flush', 'ruleset');

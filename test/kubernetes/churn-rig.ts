@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ADDRESSES } from '#cli/topology.js';
 import { DNS_SECTION } from '#test/e2e/names.js';
-import { createRig, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { Churn, NODE_ADDRESSES, POD_ADDRESSES, podAddress } from '#test/kubernetes/churn.js';
 import { ChurnConnections } from '#test/kubernetes/churn-connections.js';
@@ -75,7 +75,7 @@ export class ChurnRig {
 
   private constructor(
     readonly random: Random,
-    readonly rig: Rig,
+    readonly rig: NodeRig,
     readonly kube: KubeApi,
     readonly proxy: CutProxy,
     readonly packets: ChurnPackets,

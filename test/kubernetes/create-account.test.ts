@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { ApiSession } from '#kubernetes/api-session.js';
-import { run, serverThatAnswers } from '#test/cli/rig.js';
+import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 
 const ENVIRONMENT = { WEIR_TOKEN: 'a-token' };

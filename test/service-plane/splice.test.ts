@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   const stopped = worker.terminate();
-  handover.ring();
+  handover.signal();
   await stopped;
   handover.close();
   server.close();

@@ -9,7 +9,7 @@ import { WALKS } from './walks.js';
  * require exactly one tag and one detail.
  */
 function sayings(snapshot: AnyMachineSnapshot, part: string): { tags: string[]; details: number } {
-  const tags = CONDITIONS.map((standing) => `${part}:${standing}`).filter((tag) => snapshot.hasTag(tag));
+  const tags = CONDITIONS.map((condition) => `${part}:${condition}`).filter((tag) => snapshot.hasTag(tag));
   const metas = Object.values(snapshot.getMeta()) as ({ part: string } | undefined)[];
   return { tags, details: metas.filter((meta) => meta?.part === part).length };
 }

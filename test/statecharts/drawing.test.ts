@@ -61,7 +61,7 @@ test('drawChart draws an arrow between composite states if a transition connects
       off: { on: { 'switch.pressed': { guard: 'hasPower', target: '#lamp.on.bright' } } },
       on: {
         initial: 'dim',
-        states: { dim: { always: 'bright' }, bright: { after: { patience: '#lamp.off' } } },
+        states: { dim: { always: 'bright' }, bright: { after: { timeout: '#lamp.off' } } },
       },
     },
   });
@@ -78,21 +78,21 @@ stateDiagram-v2
   }
   [*] --> lamp_off
   lamp_off --> lamp_on : switch.pressed [hasPower] → bright
-  lamp_on --> lamp_off : bright · after patience
+  lamp_on --> lamp_off : bright · after timeout
 \`\`\`
 
-| state | says | detail | runs |
+| state | readiness tag | detail | invokes |
 |---|---|---|---|
 | \`off\` |  |  |  |
 | \`on\` |  |  |  |
 | \`on.dim\` |  |  |  |
 | \`on.bright\` |  |  |  |
 
-| in | on | if | to | does |
+| from | event | guard | to | actions |
 |---|---|---|---|---|
 | \`off\` | switch.pressed | hasPower | \`on.bright\` |  |
-| \`on.dim\` | at once |  | \`on.bright\` |  |
-| \`on.bright\` | after patience |  | \`off\` |  |
+| \`on.dim\` | always |  | \`on.bright\` |  |
+| \`on.bright\` | after timeout |  | \`off\` |  |
 `);
 });
 

@@ -209,7 +209,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       outputs: policyOutputs,
       key: policyKey as never,
       within: boundedQueue as never,
-      regions: { standing: 'policy_ready' },
+      regions: { activation: 'policy_ready' },
     })),
     // In a cluster, fewer other events keep the walk short: the walks above contain them.
     {
@@ -229,7 +229,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       },
       key: policyKey as never,
       within: boundedQueue as never,
-      regions: { standing: 'policy_ready' },
+      regions: { activation: 'policy_ready' },
     },
   ],
   write: [
@@ -537,9 +537,9 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: {},
     },
   ],
-  supervisedPart: [true, false].map((beginsAtOnce) => ({
+  supervisedPart: [true, false].map((startsAtOnce) => ({
     machine: supervisedPartChart,
-    input: { beginsAtOnce },
+    input: { startsAtOnce },
     events: [{ type: 'part.failed', reason: 'the thread ended' }, { type: 'part.recovered' }],
     regions: {},
   })),

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { runScapy } from './scapy.js';
 
 /**
@@ -19,7 +19,7 @@ const { client: FLOODER, server: SERVER, nodeLan: NODE } = ADDRESSES;
 const CLIENTS = Array.from({ length: 100 }, (_, at) => `10.77.3.${100 + at}`);
 const FLOODERS = Array.from({ length: 40 }, (_, at) => `10.77.3.${10 + at}`);
 
-let rig: Rig;
+let rig: NodeRig;
 let older: readonly { readonly what: string; readonly child: ChildProcess; readonly lines: string[] }[];
 
 async function start(dataplane: Readonly<Record<string, unknown>> = {}): Promise<void> {

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
 const PORT = 9_001;
-let rig: Rig;
+let rig: NodeRig;
 afterEach(() => rig?.remove());
 
 async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void> {

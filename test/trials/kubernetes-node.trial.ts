@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { createRig, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { boundSocket } from '#test/kernel/bound-socket.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { LargeCluster } from '#test/kubernetes/large-cluster.js';
@@ -61,7 +61,7 @@ function memoryMiB(pid: number, field: 'VmHWM' | 'VmRSS'): number {
 }
 
 describe('a running node in a large cluster', () => {
-  let rig: Rig;
+  let rig: NodeRig;
   let cluster: LargeCluster;
   let client: Socket;
   const servers: Socket[] = [];

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { afterEach, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
 import { startUpstream } from '#test/e2e/names.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
 /**
@@ -10,7 +10,7 @@ import { macOf, runScapy } from './scapy.js';
  * does not name this interface, so the node does not police it.
  */
 const OUTSIDE = '10.77.9.2';
-let rig: Rig;
+let rig: NodeRig;
 let upstream: ChildProcess;
 
 async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void> {

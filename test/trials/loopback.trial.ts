@@ -1,11 +1,11 @@
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 
 const PORT = 9_000;
-let rig: Rig;
+let rig: NodeRig;
 
 async function start(dataplane: Readonly<Record<string, unknown>>): Promise<void> {
   rig = await createRig('trial-lo', [80], { dataplane: { pickup: '0s', ...dataplane } });

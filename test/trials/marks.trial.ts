@@ -2,11 +2,11 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { hooksGone } from '#test/kernel/tcx.js';
 
 const PORT = 80;
-let rig: Rig;
+let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('trial-marks', [PORT], { dataplane: { pickup: '0s', forwarding: 'stack' } });
   await rig.put(policyOf([{ match: { proto: 'udp' } }]));

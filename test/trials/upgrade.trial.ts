@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
-import { createRig, policyOf, type Rig } from '#test/e2e/rig.js';
+import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 
 /**
@@ -23,7 +23,7 @@ const [ALLOWED, DENIED] = [8_000, 8_001];
 
 let folder: string | undefined;
 let earlier: string;
-let rig: Rig;
+let rig: NodeRig;
 
 beforeAll(() => {
   if (EARLIER === undefined) {

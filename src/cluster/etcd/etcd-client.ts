@@ -3,6 +3,8 @@ import { create } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
 import { BehaviorSubject, type Observable } from 'rxjs';
 import { EtcdError } from './etcd-error.js';
+import { type EtcdServer, serversOf } from './etcd-server.js';
+import { EtcdServers } from './etcd-servers.js';
 import type {
   Deadline,
   EtcdOptions,
@@ -24,8 +26,6 @@ import {
   RangeRequestSchema,
 } from './generated/etcd_pb.js';
 import { Lease } from './lease.js';
-import { type Member, membersOf } from './member.js';
-import { Members } from './members.js';
 import { entryOf, rangeOf, transactionRequest, transactionResult } from './messages.js';
 import { type Method, methodOf } from './methods.js';
 import type { Streams } from './streams.js';
@@ -51,7 +51,7 @@ const READ_PAUSE_MS = 20;
  * finds out what happened.
  */
 export class EtcdClient {
-  readonly #members: Members;
+  readonly #members: EtcdServers;
   readonly #user: EtcdOptions['user'];
   #token: Promise<string> | null = null;
   readonly #full = new BehaviorSubject(false);
@@ -67,7 +67,7 @@ export class EtcdClient {
   };
 
   constructor(options: EtcdOptions) {
-    this.#members = new Members(membersOf(options));
+    this.#members = new EtcdServers(serversOf(options));
     this.#user = options.user;
   }
 
@@ -200,7 +200,7 @@ export class EtcdClient {
    */
   async #authorized<Response>(
     deadline: number,
-    act: (member: Member, metadata: Metadata) => Promise<Response>,
+    act: (member: EtcdServer, metadata: Metadata) => Promise<Response>,
   ): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
       const member = await this.#members.connected(deadline);
@@ -218,7 +218,7 @@ export class EtcdClient {
   }
 
   /** A member without a leader refuses requests with `hasleader` at once. */
-  async #metadata(member: Member, deadline: number): Promise<Metadata> {
+  async #metadata(member: EtcdServer, deadline: number): Promise<Metadata> {
     const metadata = new Metadata();
     metadata.set('hasleader', 'true');
     if (this.#user === null) return metadata;
@@ -233,7 +233,7 @@ export class EtcdClient {
   }
 
   async #logIn(
-    member: Member,
+    member: EtcdServer,
     { name, password }: NonNullable<EtcdOptions['user']>,
     deadline: number,
   ): Promise<string> {

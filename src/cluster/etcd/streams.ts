@@ -1,5 +1,5 @@
 import type { ClientDuplexStream } from '@grpc/grpc-js';
-import type { Member } from './member.js';
+import type { EtcdServer } from './etcd-server.js';
 import type { Method } from './methods.js';
 
 /** Opens streams at the member of etcd that a client uses. */
@@ -7,12 +7,12 @@ export type Streams = {
   /** Throws `unavailable` if no member can be reached. */
   open<Request, Response>(
     method: Method<Request, Response>,
-  ): Promise<{ readonly member: Member; readonly stream: ClientDuplexStream<Request, Response> }>;
+  ): Promise<{ readonly member: EtcdServer; readonly stream: ClientDuplexStream<Request, Response> }>;
   /** Stops the use of a member after a fault. */
-  leave(member: Member): void;
+  leave(member: EtcdServer): void;
   /**
    * Calls the listener when the client stops the use of a member. Returns a function that removes the
    * listener.
    */
-  onLeave(listener: (member: Member) => void): () => void;
+  onLeave(listener: (member: EtcdServer) => void): () => void;
 };

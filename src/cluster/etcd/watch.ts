@@ -2,9 +2,9 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { type ClientDuplexStream, type ServiceError, status } from '@grpc/grpc-js';
 import { Observable, type Subscriber } from 'rxjs';
 import { EtcdError } from './etcd-error.js';
+import type { EtcdServer } from './etcd-server.js';
 import type { KeyChange, KeyRange, WatchBatch } from './etcd-types.js';
 import { Watch, type WatchRequest, WatchRequestSchema, type WatchResponse } from './generated/etcd_pb.js';
-import type { Member } from './member.js';
 import { changeOf, rangeOf } from './messages.js';
 import { methodOf } from './methods.js';
 import type { Streams } from './streams.js';
@@ -51,7 +51,7 @@ export function watchRange(streams: Streams, range: KeyRange, from: bigint): Obs
 
 type Opened = {
   readonly streams: Streams;
-  readonly member: Member;
+  readonly member: EtcdServer;
   readonly stream: ClientDuplexStream<WatchRequest, WatchResponse>;
 };
 

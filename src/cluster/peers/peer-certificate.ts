@@ -60,11 +60,11 @@ export class PeerCertificate {
       const next = this.#next(this.present);
       if (next === this.present) return;
       const renewed = fingerprintOf(next.cert);
-      await membership.describe({ certificates: [this.fingerprint, renewed] });
+      await membership.announce({ certificates: [this.fingerprint, renewed] });
       await firstValueFrom(timer(KNOWN_MS));
       this.#identity.next(next);
       await firstValueFrom(timer(KNOWN_MS));
-      await membership.describe({ certificates: [renewed] });
+      await membership.announce({ certificates: [renewed] });
     } catch (failure) {
       // Without etcd, the certificate is renewed later.
       if (!(failure instanceof EtcdError)) throw failure;

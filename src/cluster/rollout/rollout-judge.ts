@@ -5,7 +5,7 @@ export type NodeHealth = { readonly node: string; readonly fault: string | null 
 type Observed = { readonly members: readonly string[]; readonly reports: ReadonlyMap<string, string | null> };
 
 /** How long a node may have a fault before the roll-out goes back. */
-const PATIENCE_MS = 10_000;
+const FAULT_LIMIT_MS = 10_000;
 
 /** Returns the health of nodes. A node that is not a member, or does not report, is not healthy. */
 export function healthOf(nodes: readonly string[], { members, reports }: Observed): readonly NodeHealth[] {
@@ -16,7 +16,7 @@ export function healthOf(nodes: readonly string[], { members, reports }: Observe
   });
 }
 
-/** Finds nodes that have a fault for `PATIENCE_MS` without a pause. */
+/** Finds nodes that have a fault for `FAULT_LIMIT_MS` without a pause. */
 export class RolloutJudge {
   readonly #since = new Map<string, number>();
 
@@ -29,7 +29,7 @@ export class RolloutJudge {
       }
       const since = this.#since.get(node) ?? now;
       this.#since.set(node, since);
-      if (now - since >= PATIENCE_MS) return { node, fault };
+      if (now - since >= FAULT_LIMIT_MS) return { node, fault };
     }
     return null;
   }

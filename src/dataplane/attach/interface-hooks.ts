@@ -71,9 +71,9 @@ export class Hooks {
    * - The service plane must suppress packets that the kernel sends from the sockets of the service plane.
    */
   directions(): readonly Direction[] {
-    const foreign = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
+    const hasUnpoliced = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
     const { policeLocal, servicePlane } = this.options;
-    return policeLocal || foreign || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
+    return policeLocal || hasUnpoliced || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
   }
 
   /**

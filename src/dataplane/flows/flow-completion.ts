@@ -14,7 +14,7 @@ const LONG_AGO = 0xc000;
  * Value of `hit_check`, with `hit` 0, if no rule counts this flow. The value 0 means instead that the rule is
  * not determined yet.
  */
-const NOBODY = 1;
+const NO_RULE = 1;
 
 const FIELDS = ['judgement', 'opened', 'opened_ns', 'hit', 'hit_check'] as const;
 /**
@@ -48,7 +48,7 @@ export function completeFlow(flow: DataView, at: Offsets, ranks: Uint32Array, no
   const place = ((activeWord & 1) * capacity + rank) * REF_WORDS;
   const hit = activeWord === 0 || rank >= capacity ? 0 : u32At(ranks, place + HIT_REF_OFFSETS.hit / 4);
   flow.setUint32(at.hit, hit, true);
-  flow.setUint32(at.hit_check, hit === 0 ? NOBODY : u32At(ranks, place + HIT_REF_OFFSETS.check / 4), true);
+  flow.setUint32(at.hit_check, hit === 0 ? NO_RULE : u32At(ranks, place + HIT_REF_OFFSETS.check / 4), true);
 }
 
 function monotonicNs(): bigint {

@@ -7,7 +7,7 @@ import type { MappedFlows } from './mapped-flows.js';
 
 /** Number of slots of the flow table that `find` reads between two reads of the clock. */
 const PART = 4_096;
-const TURN_MS = 10;
+const YIELD_MS = 10;
 /**
  * `found`: offset in bytes of the field `found` in `struct cut_request` of `bpf/flow/sweep.h`; the field
  * becomes 1 if the datapath has ended a flow. `bytes`: size of the struct, which begins with the key of the
@@ -45,7 +45,7 @@ export class FlowTable {
 
   /**
    * Returns the `limit` matching flows with the lowest keys above the key `after`. Reads every slot of the
-   * flow table, and yields to the thread's other tasks every `TURN_MS` milliseconds.
+   * flow table, and yields to the thread's other tasks every `YIELD_MS` milliseconds.
    */
   async find(test: FlowTest, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
     this.#lines ??= this.#map();
@@ -66,7 +66,7 @@ export class FlowTable {
         matched++;
         least.offer(words, 0);
       }
-      if (line % PART !== 0 || performance.now() - began < TURN_MS) continue;
+      if (line % PART !== 0 || performance.now() - began < YIELD_MS) continue;
       await nextTurn();
       if (this.#closed) throw new Error('the datapath was closed while its flows were read');
       began = performance.now();

@@ -53,7 +53,11 @@ export class HitIndex {
     this.#count++;
   }
 
-  free(): number {
+  /**
+   * Returns the index of the next free entry of `hits`. It stays free until the caller stores an identity in
+   * it. Throws if no entry is free.
+   */
+  nextFree(): number {
     for (; this.#next < this.capacity; this.#next++) {
       if (this.words[this.#next * WORDS + LOW] === 0) return this.#next;
     }

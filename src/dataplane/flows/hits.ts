@@ -182,7 +182,7 @@ export class Hits {
   }
 
   #take(low: number, high: number, nowLow: number, nowHigh: number): number {
-    const entry = this.#index.free();
+    const entry = this.#index.nextFree();
     const words = this.#words;
     const first = entry * WORDS;
     // The entry's other fields are zero: a new map contains zeros, and `#makeRoom` clears each entry that it

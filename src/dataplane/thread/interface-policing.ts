@@ -2,7 +2,7 @@ import type { Attachment } from '#contracts/datapath.js';
 import { type DatapathOptions, matchesInterface } from '#contracts/datapath-options.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
-import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
+import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';
 import { DIRECTIONS } from '#dataplane/loader/direction.js';
 import { policedPorts } from '#dataplane/review/review.js';
 import { makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';

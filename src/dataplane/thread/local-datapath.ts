@@ -31,7 +31,7 @@ import type { DestinationTranslation } from '#contracts/translation.js';
 import { notEthernet } from '#dataplane/attach/interface-hooks.js';
 import { isEthernet } from '#dataplane/attach/interfaces.js';
 import { probe } from '#dataplane/attach/probe.js';
-import { refuseOtherNodes } from '#dataplane/attach/refuse-foreign.js';
+import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
 import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';

@@ -1,6 +1,6 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { EventFact, EventSource } from '#contracts/event-source.js';
-import { Bell } from '#libc/bell.js';
+import { EventFd } from '#libc/event-fd.js';
 import { built } from '#threads/built-file.js';
 import type { KernelNotifications } from './kernel-notifications.js';
 
@@ -21,7 +21,7 @@ export type KernelWatchMaps = {
   readonly active: number;
 };
 export type KernelWatchInput = {
-  readonly bellFd: number;
+  readonly eventFd: number;
   readonly shared: Int32Array;
   readonly maps: KernelWatchMaps;
   readonly batches: MessagePort;
@@ -37,7 +37,7 @@ const END_TIMEOUT_MS = 5_000;
 export class KernelWatch {
   readonly source: EventSource;
   readonly #facts: MessagePort;
-  readonly #bell = new Bell();
+  readonly #eventFd = new EventFd();
   readonly #shared = new Int32Array(new SharedArrayBuffer(KERNEL_WATCH.words * 4));
   readonly #worker: Worker;
 
@@ -51,7 +51,7 @@ export class KernelWatch {
     this.#facts = facts.port1;
     const taken = new Int32Array(this.#shared.buffer, KERNEL_WATCH.batchesTaken * 4, 1);
     this.source = { batches: port1, facts: facts.port2, taken };
-    const workerData: KernelWatchInput = { bellFd: this.#bell.fd, shared: this.#shared, maps, batches: port2 };
+    const workerData: KernelWatchInput = { eventFd: this.#eventFd.fd, shared: this.#shared, maps, batches: port2 };
     this.#worker = new Worker(built('node/kernel-watch.worker.cjs'), {
       workerData,
       transferList: [port2],
@@ -79,9 +79,9 @@ export class KernelWatch {
     this.#facts.close();
     this.#worker.removeAllListeners('message');
     Atomics.store(this.#shared, KERNEL_WATCH.end, 1);
-    this.#bell.ring();
+    this.#eventFd.signal();
     if (Atomics.wait(this.#shared, KERNEL_WATCH.ended, 0, END_TIMEOUT_MS) === 'timed-out')
       throw new Error('end the kernel-watch thread: it did not end in time');
-    this.#bell.close();
+    this.#eventFd.close();
   }
 }

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { Bell } from '#libc/bell.js';
+import { EventFd } from '#libc/event-fd.js';
 import { EventReader } from './event-reader.js';
 import { NotificationSockets } from './kernel-notifications.js';
 import { KERNEL_WATCH, type KernelWatchInput } from './kernel-watch.js';
@@ -7,13 +7,13 @@ import { Poll } from './poll.js';
 
 const port = parentPort;
 if (port === null) throw new Error('the kernel watch runs in a worker thread');
-const { bellFd, shared, maps, batches } = workerData as KernelWatchInput;
+const { eventFd, shared, maps, batches } = workerData as KernelWatchInput;
 
 try {
-  const bell = new Bell(bellFd);
+  const wake = new EventFd(eventFd);
   const sockets = new NotificationSockets();
   const reader = new EventReader(maps, batches, () => Atomics.load(shared, KERNEL_WATCH.batchesTaken));
-  const poll = new Poll([bell.fd, ...sockets.fds]);
+  const poll = new Poll([wake.fd, ...sockets.fds]);
   // The kernel sent no notification for changes that happened before the sockets were opened. So report all
   // kinds of state as changed once.
   port.postMessage({ links: true, guard: true, thirdPartyHooks: true });

@@ -13,8 +13,8 @@ import { UdpPool } from './udp-pool.js';
 import type { Server } from './udp-socket.js';
 
 /**
- * After this many unanswered queries in a row, the proxy queries the resolver only after all other resolvers.
- * The proxy then sends a probe to check whether the resolver is alive.
+ * After this many unanswered queries in a row, the proxy queries the upstream only after all other upstreams.
+ * The proxy then sends a probe to check whether the upstream is alive.
  */
 const SILENT = 3;
 const PROBE_TIMEOUT_MS = 1_000;
@@ -31,18 +31,18 @@ const PROBE: UpstreamQuery = {
   options: [],
 };
 
-/** A query in progress at one resolver. `forget` ends the query without a callback. */
+/** A query in progress at one upstream. `forget` ends the query without a callback. */
 export type Attempt = { forget(): void };
 
 /**
- * One upstream resolver. `Upstream` sends each query over UDP, and again over TCP if the UDP answer is
+ * One upstream, a DNS resolver. `Upstream` sends each query over UDP, and again over TCP if the UDP answer is
  * truncated.
  */
 export class Upstream {
   readonly address: string;
   /**
-   * Moving average of the resolver's response time in milliseconds. Null before the first response of the
-   * resolver.
+   * Moving average of the upstream's response time in milliseconds. Null before the first response of the
+   * upstream.
    */
   latencyMs: number | null = null;
   #silent = 0;
@@ -50,7 +50,7 @@ export class Upstream {
   #timeouts = 0;
   #isDead = false;
   #isProbed = false;
-  /** The source address of packets to the resolver. Null if the kernel has no route to the resolver. */
+  /** The source address of packets to the upstream. Null if the kernel has no route to the upstream. */
   #source: number | null = null;
   readonly #to: Server;
   readonly #pool: UdpPool;
@@ -76,7 +76,7 @@ export class Upstream {
   }
 
   /**
-   * Whether the resolver left at least its last `SILENT` queries unanswered. Such a resolver may be alive and
+   * Whether the upstream left at least its last `SILENT` queries unanswered. Such an upstream may be alive and
    * only slow for these queries, so `probe` sends a test query.
    */
   get isSilent(): boolean {
@@ -90,7 +90,7 @@ export class Upstream {
 
   /**
    * Opens the UDP sockets. Throws a `KernelFailure` if a socket cannot be opened. Opens no socket if the
-   * kernel has no route to the resolver.
+   * kernel has no route to the upstream.
    */
   open(): void {
     this.#source = sourceTowards(this.#to, this.mark);
@@ -98,7 +98,7 @@ export class Upstream {
   }
 
   /**
-   * Replaces the sockets if the kernel now uses another source address towards the resolver. Returns whether
+   * Replaces the sockets if the kernel now uses another source address towards the upstream. Returns whether
    * the sockets were replaced. Call this method when addresses or routes may have changed.
    */
   renew(): boolean {
@@ -117,7 +117,7 @@ export class Upstream {
   }
 
   /**
-   * Queries the resolver. Calls `onAnswer` or `onError` at most once; `onError` if no answer can arrive any
+   * Queries the upstream. Calls `onAnswer` or `onError` at most once; `onError` if no answer can arrive any
    * more. There is no time limit: a caller that has waited too long calls `countTimeout`.
    */
   ask(asked: UpstreamQuery, onAnswer: (message: Message) => void, onError: () => void): Attempt {
@@ -157,8 +157,8 @@ export class Upstream {
   }
 
   /**
-   * Checks whether the resolver is alive: sends a query for the NS records of the root, which any working
-   * resolver can answer.
+   * Checks whether the upstream is alive: sends a query for the NS records of the root, which any working
+   * upstream can answer.
    */
   probe(): void {
     if (this.#isProbed) return;
@@ -202,7 +202,7 @@ export class Upstream {
 }
 
 /**
- * Whether the message is a refusal (SERVFAIL, REFUSED, NOTIMP or FORMERR). Another resolver may then have an
+ * Whether the message is a refusal (SERVFAIL, REFUSED, NOTIMP or FORMERR). Another upstream may then have an
  * answer.
  */
 export function isRefusal({ rcode }: Message): boolean {

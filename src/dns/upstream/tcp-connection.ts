@@ -13,7 +13,7 @@ const IDLE_MS = 10_000;
 const MESSAGE_BYTES = 65_535;
 /**
  * The limit of unanswered queries on one connection; at the limit, new queries use another connection. If the
- * resolver closes the connection, at most this many queries must be repeated.
+ * upstream closes the connection, at most this many queries must be repeated.
  */
 const IN_FLIGHT = 64;
 
@@ -23,10 +23,10 @@ type Sent = Pick<UpstreamQuery, 'name' | 'type' | 'class'> & {
   readonly onError: () => void;
 };
 
-/** One TCP connection to a resolver. The constructor throws a `KernelFailure` if no socket can be opened. */
+/** One TCP connection to an upstream. The constructor throws a `KernelFailure` if no socket can be opened. */
 export class TcpConnection {
   hasAnswered = false;
-  /** Whether `TcpExchange` closed this connection because the source address towards the resolver changed. */
+  /** Whether `TcpExchange` closed this connection because the source address towards the upstream changed. */
   isOutdated = false;
   readonly #socket: Socket;
   readonly #frames = new FrameReader(MESSAGE_BYTES);

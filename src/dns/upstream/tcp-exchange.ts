@@ -4,7 +4,7 @@ import { TcpConnection } from './tcp-connection.js';
 import type { OnAnswer } from './udp-socket.js';
 
 /**
- * The TCP connections to one resolver. A connection is opened on demand and reused for later queries (RFC
+ * The TCP connections to one upstream. A connection is opened on demand and reused for later queries (RFC
  * 7766).
  */
 export class TcpExchange {
@@ -29,7 +29,7 @@ export class TcpExchange {
         return;
       }
       forget = connection.send(asked, onAnswer, () => {
-        // A resolver may close a connection at any time after its first answer (RFC 7766, 6.2.4), and `renew`
+        // An upstream may close a connection at any time after its first answer (RFC 7766, 6.2.4), and `renew`
         // closes an outdated connection. In both cases, send the query once more over a new connection.
         if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();

@@ -11,13 +11,13 @@ const SOCKETS = 16;
 const USES = 128;
 
 /**
- * The UDP sockets that query one resolver. All queries of one pump iteration use the same socket, so that one
+ * The UDP sockets that query one upstream. All queries of one pump iteration use the same socket, so that one
  * system call sends them.
  */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];
   #place = 0;
-  #turn = -1;
+  #iteration = -1;
 
   constructor(
     private readonly pump: Pump,
@@ -25,7 +25,7 @@ export class UdpPool {
     private readonly mark: number,
     private readonly onStray: (reason: string) => void,
     /**
-     * Replaces the sockets of the pool if the source address towards the resolver changed. Returns whether
+     * Replaces the sockets of the pool if the source address towards the upstream changed. Returns whether
      * the sockets were replaced.
      */
     private readonly mayRenew: () => boolean,
@@ -57,8 +57,8 @@ export class UdpPool {
   }
 
   #send(waiting: PendingQuery): void {
-    if (this.#turn !== this.pump.turns) {
-      this.#turn = this.pump.turns;
+    if (this.#iteration !== this.pump.iterations) {
+      this.#iteration = this.pump.iterations;
       this.#place = random16() % SOCKETS;
     }
     const socket = this.#sockets[this.#place] ?? this.#replace(null);

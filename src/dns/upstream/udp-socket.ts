@@ -28,7 +28,7 @@ export type PendingQuery = {
 };
 
 /**
- * One UDP socket for queries to one resolver. The socket is connected, so the kernel drops datagrams from
+ * One UDP socket for queries to one upstream. The socket is connected, so the kernel drops datagrams from
  * other senders.
  */
 export class UdpSocket {
@@ -45,7 +45,7 @@ export class UdpSocket {
     private readonly onStray: (reason: string) => void,
     /**
      * Called if the kernel cannot send a query, or if the kernel reports an ICMP error such as a closed port
-     * of the resolver.
+     * of the upstream.
      */
     onBroken: (socket: UdpSocket) => void,
   ) {

@@ -7,7 +7,7 @@ import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
 import type { UpstreamQuery } from './pending-query.js';
 
 /**
- * While a query has no answer, the proxy also sends it to the next resolver, every `STEP_MS` milliseconds.
+ * While a query has no answer, the proxy also sends it to the next upstream, every `STEP_MS` milliseconds.
  * The proxy uses the first answer.
  */
 const STEP_MS = 380;
@@ -20,7 +20,7 @@ const PROBE_EVERY_MS = 1_000;
 
 /**
  * The callback that gets the outcome of a query, exactly once. `message` is an answer, or else the last
- * refusal of a resolver; null if no resolver responded.
+ * refusal of an upstream; null if no upstream responded.
  */
 export type OnOutcome = (message: Message | null) => void;
 
@@ -52,8 +52,8 @@ class UpstreamQueryInProgress {
 }
 
 /**
- * All upstream resolvers. A resolver that does not answer delays a query by at most `STEP_MS`. After `SILENT`
- * unanswered queries, the proxy queries this resolver last, so that it delays no query which another resolver
+ * All upstreams. An upstream that does not answer delays a query by at most `STEP_MS`. After `SILENT`
+ * unanswered queries, the proxy queries this upstream last, so that it delays no query which another upstream
  * answers.
  */
 export class Upstreams {
@@ -62,7 +62,7 @@ export class Upstreams {
   #removed: { readonly upstream: Upstream; readonly closeAt: number }[] = [];
   /**
    * The queries in progress, ordered by `nextAt`. Appending a query at the end keeps this order, because
-   * every query waits for the same time `STEP_MS` before it is sent to the next resolver.
+   * every query waits for the same time `STEP_MS` before it is sent to the next upstream.
    */
   readonly #queries = new ExpiringMap<number, UpstreamQueryInProgress>();
   #lastQuery = 0;
@@ -113,7 +113,7 @@ export class Upstreams {
   }
 
   /**
-   * Replaces the sockets to each resolver for which the node's source address has changed. Call this method
+   * Replaces the sockets to each upstream for which the node's source address has changed. Call this method
    * when addresses or routes may have changed.
    */
   renew(): void {
@@ -134,8 +134,8 @@ export class Upstreams {
   }
 
   /**
-   * Sends each query that has waited for `STEP_MS` to the next resolver, fails overdue queries, and probes
-   * dead resolvers. Call this method every few milliseconds.
+   * Sends each query that has waited for `STEP_MS` to the next upstream, fails overdue queries, and probes
+   * dead upstreams. Call this method every few milliseconds.
    */
   tick(): void {
     const now = nowMs();
@@ -164,7 +164,7 @@ export class Upstreams {
   }
 
   /**
-   * Sends the query to the next resolver in `query.order`; after the last resolver, starts again with the
+   * Sends the query to the next upstream in `query.order`; after the last upstream, starts again with the
    * first.
    */
   #step(query: UpstreamQueryInProgress): void {
@@ -195,8 +195,8 @@ export class Upstreams {
   }
 
   /**
-   * Handles the failure of a query at one resolver. Sends the query to the next resolver that has not
-   * received it. If the query failed at every resolver, the query ends.
+   * Handles the failure of a query at one upstream. Sends the query to the next upstream that has not
+   * received it. If the query failed at every upstream, the query ends.
    */
   #failed(query: UpstreamQueryInProgress): void {
     if (query.isOver) return;

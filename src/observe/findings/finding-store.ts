@@ -112,7 +112,7 @@ class KvFindingStore implements FindingStore {
     this.#log = log;
     this.outbox = {
       read: (sink, limit) => log.read(sink, limit),
-      standing: (sink) => log.standing(sink, this.#state),
+      progressOf: (sink) => log.progressOf(sink, this.#state),
       acknowledge: (sink, next) => this.#inTurn(() => this.#acknowledge(sink, next)),
       watch: (listener) => {
         this.#listeners.add(listener);

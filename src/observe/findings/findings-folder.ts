@@ -40,7 +40,7 @@ class FindingsFolder implements FindingStore {
   readonly outbox: FindingStore['outbox'] = {
     read: (sink, limit) => this.#with((store) => store.outbox.read(sink, limit)),
     acknowledge: (sink, next) => this.#with((store) => store.outbox.acknowledge(sink, next)),
-    standing: (sink) => this.#store?.outbox.standing(sink) ?? { waiting: 0, dropped: 0 },
+    progressOf: (sink) => this.#store?.outbox.progressOf(sink) ?? { waiting: 0, dropped: 0 },
     watch: (listener) => {
       this.#listeners.add(listener);
       return () => this.#listeners.delete(listener);

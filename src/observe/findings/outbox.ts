@@ -30,7 +30,7 @@ export type Outbox = {
    * Returns how many changes wait for the sink, and how many were dropped for the sink since the store was
    * opened.
    */
-  standing(sink: string): { readonly waiting: number; readonly dropped: number };
+  progressOf(sink: string): { readonly waiting: number; readonly dropped: number };
   /** Calls `listener` after every merge with changes. Returns a function that removes the listener. */
   watch(listener: () => void): () => void;
 };
@@ -83,7 +83,7 @@ export class OutboxLog {
     return this.#sinks.size > 0;
   }
 
-  standing(sink: string, { next }: OutboxEnds): ReturnType<Outbox['standing']> {
+  progressOf(sink: string, { next }: OutboxEnds): ReturnType<Outbox['progressOf']> {
     return { waiting: next - this.#positionOf(sink), dropped: this.#dropped.get(sink) ?? 0 };
   }
 

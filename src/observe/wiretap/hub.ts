@@ -167,7 +167,7 @@ export class WiretapHub {
   written(bytes: number): void {
     this.#underWay -= bytes;
     if (this.#underWay > UNDER_WAY_BYTES) return;
-    for (const channel of this.#channels.values()) this.#sayLost(channel);
+    for (const channel of this.#channels.values()) this.#sendLost(channel);
   }
 
   events(batch: EventBatch, nowMs: number): void {
@@ -217,10 +217,10 @@ export class WiretapHub {
       this.#give({ to, bytes: written.frame(indexes), messages: indexes.length, lost: channel.lost });
       channel.lost = NOTHING_LOST;
     }
-    this.#sayLost(channel);
+    this.#sendLost(channel);
   }
 
-  #sayLost(channel: Channel): void {
+  #sendLost(channel: Channel): void {
     if (isNothing(channel.lost)) return;
     this.#give({ to: { channel: channel.number }, bytes: noBytes(), messages: 0, lost: channel.lost });
     channel.lost = NOTHING_LOST;

@@ -153,7 +153,7 @@ export class Readers {
       this.lost += messages;
       return;
     }
-    sayLost(reader);
+    sendLost(reader);
     if (bytes.length > 0) reader.sink.send(bytes, isKept ? () => this.#output.more(number) : undefined);
     else if (isKept) this.#output.more(number);
   }
@@ -161,7 +161,7 @@ export class Readers {
   #look(now: number): void {
     for (const [number, reader] of this.#readers) {
       const { waiting, taken } = reader.sink;
-      if (waiting < this.#waitingBytes + LOST_BYTES) sayLost(reader);
+      if (waiting < this.#waitingBytes + LOST_BYTES) sendLost(reader);
       if (waiting === 0 || taken !== reader.taken) reader.stalledSince = null;
       else reader.stalledSince ??= now;
       reader.taken = taken;
@@ -171,7 +171,7 @@ export class Readers {
   }
 }
 
-function sayLost(reader: Reader): void {
+function sendLost(reader: Reader): void {
   if (isNothing(reader.lost)) return;
   const messages = lostMessages(reader.lost);
   reader.lost = NOTHING_LOST;

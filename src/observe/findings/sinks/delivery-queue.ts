@@ -60,7 +60,7 @@ export class DeliveryQueue {
   get state(): SinkState {
     const { name } = this.#sink;
     const [delivered, failed, failure] = [this.#delivered, this.#failed, this.#failure];
-    return { name, delivered, failed, failure, ...this.#outbox.standing(name) };
+    return { name, delivered, failed, failure, ...this.#outbox.progressOf(name) };
   }
 
   /**

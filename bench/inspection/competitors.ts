@@ -6,12 +6,12 @@ import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS, PROXY_CPU, type Site, untilItAnswers } from './site.js';
 
-export type Peer = 'squid' | 'haproxy' | 'mitmproxy';
+export type Competitor = 'squid' | 'haproxy' | 'mitmproxy';
 /**
  * A proxy under test: the server port at which the client reaches the proxy, and the processes of the proxy
  * whose CPU time is measured.
  */
-export type Way = {
+export type ProxyUnderTest = {
   readonly name: string;
   readonly site: Site;
   readonly port: number;
@@ -31,36 +31,41 @@ const SQUID_USER = 'proxy';
  * Starts the proxies on the node, all on CPU `PROXY_CPU`. Each proxy has a server port of its own: an
  * nftables rule redirects connections to this port to the port where the proxy listens.
  */
-export async function startPeers(site: Site, peers: readonly Peer[]): Promise<readonly Way[]> {
+export async function startCompetitors(
+  site: Site,
+  competitors: readonly Competitor[],
+): Promise<readonly ProxyUnderTest[]> {
   const { node } = site.topology;
   const ca = generateCa({ commonName: 'bench', days: 30 });
   const keyPem = ca.key.export({ type: 'pkcs8', format: 'pem' }).toString();
   const bundle = await site.file('ca-bundle.pem', ca.certPem + keyPem);
   chmodSync(site.folder, 0o755);
-  const rules = peers.map((peer) => `add rule ip nat prerouting tcp dport ${PORTS[peer]} redirect to :${INNER[peer]}`);
+  const rules = competitors.map(
+    (competitor) => `add rule ip nat prerouting tcp dport ${PORTS[competitor]} redirect to :${INNER[competitor]}`,
+  );
   const chain = 'add chain ip nat prerouting { type nat hook prerouting priority dstnat; }';
   await node.must('nft', ['add table ip nat', chain, ...rules].join('; '));
-  const ways: Way[] = [];
-  for (const peer of peers) {
-    const child = await START[peer](site, bundle);
+  const proxies: ProxyUnderTest[] = [];
+  for (const competitor of competitors) {
+    const child = await START[competitor](site, bundle);
     let output = '';
     for (const stream of [child.stdout, child.stderr]) {
       stream?.on('data', (chunk: Buffer) => {
         output = (output + chunk.toString()).slice(-OUTPUT_LIMIT);
       });
     }
-    await untilItAnswers(site, PORTS[peer]).catch((failure: Error) => {
-      throw new Error(`${peer}: ${failure.message}\n${output}`);
+    await untilItAnswers(site, PORTS[competitor]).catch((failure: Error) => {
+      throw new Error(`${competitor}: ${failure.message}\n${output}`);
     });
-    ways.push({ name: peer, site, port: PORTS[peer], pids: () => familyOf(child.pid ?? 0) });
+    proxies.push({ name: competitor, site, port: PORTS[competitor], pids: () => familyOf(child.pid ?? 0) });
   }
-  return ways;
+  return proxies;
 }
 
 const onProxyCpu = (site: Site, ...words: readonly string[]): ChildProcess =>
   site.topology.node.start('taskset', ['-c', PROXY_CPU, ...words]);
 
-const START: Readonly<Record<Peer, (site: Site, bundle: string) => Promise<ChildProcess>>> = {
+const START: Readonly<Record<Competitor, (site: Site, bundle: string) => Promise<ChildProcess>>> = {
   squid: async (site, bundle) => {
     const folder = `${site.folder}/squid`;
     mkdirSync(folder);

@@ -1,9 +1,9 @@
 import { compile } from '#policy/compile/compile.js';
 import type { Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
+import * as competitors from './competitors.js';
 import { load } from './load.js';
 import { establish, Pair, SHARE } from './pair.js';
-import * as peers from './peers.js';
 import {
   exactTriples,
   flowsOf,
@@ -25,7 +25,7 @@ const LINEAR_LIMIT = 10_000;
 const TRACKED = 'ct established first';
 
 type PeerCase = {
-  readonly form: peers.Form;
+  readonly form: competitors.Form;
   readonly permits: Permits;
   readonly shape?: string;
   readonly command?: readonly string[];
@@ -33,12 +33,12 @@ type PeerCase = {
 
 function nftables(rules: number): PeerCase[] {
   return [
-    ...(rules > LINEAR_LIMIT ? [] : [{ form: peers.linear, permits: groupsOfTen(rules) }]),
-    { form: peers.chainOfGroup, permits: groupsOfTen(rules) },
-    { form: peers.concatenatedRanges, permits: groupsOfTen(rules) },
-    { form: peers.concatenatedHash, permits: exactTriples(rules), shape: SHAPES.exact },
-    { form: peers.intervalSet, permits: oneGroup(rules, 24), shape: SHAPES.prefixes },
-    { form: peers.hashSet, permits: oneGroup(rules, 32), shape: SHAPES.addresses },
+    ...(rules > LINEAR_LIMIT ? [] : [{ form: competitors.linear, permits: groupsOfTen(rules) }]),
+    { form: competitors.chainOfGroup, permits: groupsOfTen(rules) },
+    { form: competitors.concatenatedRanges, permits: groupsOfTen(rules) },
+    { form: competitors.concatenatedHash, permits: exactTriples(rules), shape: SHAPES.exact },
+    { form: competitors.intervalSet, permits: oneGroup(rules, 24), shape: SHAPES.prefixes },
+    { form: competitors.hashSet, permits: oneGroup(rules, 32), shape: SHAPES.addresses },
   ];
 }
 
@@ -62,7 +62,7 @@ async function shares(pair: Pair, tried: readonly PeerCase[], rules: number): Pr
   return rows;
 }
 
-export async function peerShares(): Promise<Row[]> {
+export async function competitorShares(): Promise<Row[]> {
   const rows = await Pair.with('nft', async (pair) => [
     ...(await shares(pair, nftables(10_000), 10_000)),
     ...(await shares(pair, nftables(100_000), 100_000)),
@@ -72,7 +72,7 @@ export async function peerShares(): Promise<Row[]> {
     // registered in its network namespace.
     const measured = await Pair.with(by, async (pair) => {
       const tried = (rules: number): PeerCase => ({
-        form: { ...peers.iptables, name: by },
+        form: { ...competitors.iptables, name: by },
         permits: groupsOfTen(rules),
         command: [`${by}-restore`],
       });
@@ -108,7 +108,7 @@ function besideTracking(permits: Permits, flowCount: number, settings = {}): Pro
     const weir = await attachWeir(pair.plain, compile(policyOf(permits)), settings);
     try {
       establish(pair.plain, flows);
-      const loaded = load(pair.filtered.topology, NFT, peers.chainOfGroup.text(permits, true));
+      const loaded = load(pair.filtered.topology, NFT, competitors.chainOfGroup.text(permits, true));
       if (loaded === undefined) throw new Error('nft took more than 20 s over the rules');
       establish(pair.filtered, flows);
       return 1 / (await pair.share());

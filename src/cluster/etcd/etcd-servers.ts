@@ -1,5 +1,5 @@
 import { EtcdError } from './etcd-error.js';
-import type { Member } from './member.js';
+import type { EtcdServer } from './etcd-server.js';
 
 /** How long a member is tried before the next member is tried as well. */
 const NEXT_AFTER_MS = 250;
@@ -10,15 +10,15 @@ const FAULT_MS = 100;
  * The members of etcd, and the member that this client uses. The client stays with a member until a request
  * or the heartbeat of a watch shows a fault of the member.
  */
-export class Members {
-  readonly #members: readonly Member[];
+export class EtcdServers {
+  readonly #members: readonly EtcdServer[];
   /** The time of the last fault of each member. */
-  readonly #faults = new Map<Member, number>();
-  readonly #leftListeners = new Set<(member: Member) => void>();
-  #current: Member | null = null;
+  readonly #faults = new Map<EtcdServer, number>();
+  readonly #leftListeners = new Set<(member: EtcdServer) => void>();
+  #current: EtcdServer | null = null;
   #isClosed = false;
 
-  constructor(members: readonly Member[]) {
+  constructor(members: readonly EtcdServer[]) {
     this.#members = members;
   }
 
@@ -30,7 +30,7 @@ export class Members {
    * Returns the member that the client uses, with a connection. If it has none, tries the members one after
    * the other: first the members whose last fault is the longest ago. Throws `unavailable` at the deadline.
    */
-  async connected(deadline: number): Promise<Member> {
+  async connected(deadline: number): Promise<EtcdServer> {
     if (this.#isClosed) throw new EtcdError('closed', 'the etcd client is closed');
     const current = this.#current;
     if (current !== null) {
@@ -58,7 +58,7 @@ export class Members {
   }
 
   /** Stops the use of a member: its pending requests fail, and the next request goes to another member. */
-  leave(member: Member): void {
+  leave(member: EtcdServer): void {
     this.#faults.set(member, performance.now());
     if (this.#current !== member) return;
     this.#current = null;
@@ -70,7 +70,7 @@ export class Members {
    * Calls the listener when the client stops the use of a member. Returns a function that removes the
    * listener.
    */
-  onLeave(listener: (member: Member) => void): () => void {
+  onLeave(listener: (member: EtcdServer) => void): () => void {
     this.#leftListeners.add(listener);
     return () => void this.#leftListeners.delete(listener);
   }
@@ -85,7 +85,7 @@ export class Members {
     return new EtcdError('unavailable', `no member of etcd can be reached: ${faults.join('; ')}`);
   }
 
-  #inOrder(): readonly Member[] {
+  #inOrder(): readonly EtcdServer[] {
     return this.#members.toSorted((a, b) => (this.#faults.get(a) ?? 0) - (this.#faults.get(b) ?? 0));
   }
 }

@@ -39,7 +39,7 @@ export type Call = {
  * A member of etcd. Requests and watches have a connection each, because a response of several MiB delays a
  * watch on the same connection.
  */
-export class Member {
+export class EtcdServer {
   readonly #requests: Client;
   readonly #streams: Client;
   /** The pending requests, with the times at which they were sent. */
@@ -120,8 +120,8 @@ export class Member {
   }
 }
 
-export function membersOf({ endpoints, tls }: EtcdOptions): readonly Member[] {
+export function serversOf({ endpoints, tls }: EtcdOptions): readonly EtcdServer[] {
   const channelCredentials =
     tls === null ? credentials.createInsecure() : credentials.createSsl(tls.ca, tls.key, tls.cert);
-  return endpoints.map((endpoint) => new Member(endpoint, channelCredentials));
+  return endpoints.map((endpoint) => new EtcdServer(endpoint, channelCredentials));
 }
