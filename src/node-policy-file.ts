@@ -14,7 +14,7 @@ export function followPolicyFile(
   systemOf: () => System,
   log: Logger,
 ): FollowedPolicyFile {
-  const take = async (text: PolicyText, from: string): Promise<void> => {
+  const apply = async (text: PolicyText, from: string): Promise<void> => {
     const system = systemOf();
     if (await isInForce(system, text)) return;
     const outcome = await system.policies.write(writeOf(text, false));
@@ -30,7 +30,7 @@ export function followPolicyFile(
       log.error({ path: from, problems }, `the policy file ${from} was not written: ${detail}`);
     } else log.error({ path: from }, failure instanceof Error ? failure.message : String(failure));
   };
-  return new FollowedPolicyFile(path, { take, isFinal, failed }, ready);
+  return new FollowedPolicyFile(path, { apply, isFinal, failed }, ready);
 }
 
 /**

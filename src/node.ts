@@ -280,7 +280,7 @@ const SETTLES_WITHIN_MS = 3_000;
 function createObserver(config: Config, log: Logger, systemOf: () => System): Observer {
   const connect = async (): Promise<void> => {
     const system = systemOf();
-    system.takeEvents((source) => observer.readEvents(source));
+    system.onEventSource((source) => observer.readEvents(source));
     // Send the observer the names whose addresses were granted before the observer started. Without a DNS
     // proxy, `names` returns a refusal.
     const names = await system.lookups.names();

@@ -160,10 +160,10 @@ export type System = {
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
   /**
-   * Passes the event source of the datapath to `taker`, see `Datapath.takeEvents`. Has no effect on a node
-   * without a dataplane.
+   * Passes the event source of the datapath to `listener`, see `Datapath.onEventSource`. Has no effect on a
+   * node without a dataplane.
    */
-  takeEvents(taker: (source: EventSource) => void): void;
+  onEventSource(listener: (source: EventSource) => void): void;
   /**
    * Sets whether the BPF program also sends flow events while performance mode is enabled. Initially, it
    * sends them.

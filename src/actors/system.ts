@@ -388,7 +388,7 @@ export function createSystem(ports: SystemPorts): System {
     traffic,
     lookups,
     inspecting,
-    takeEvents: (taker) => dataplane?.datapath.takeEvents(taker),
+    onEventSource: (listener) => dataplane?.datapath.onEventSource(listener),
     setFlowsWanted: (wanted) => events.setFlowsWanted(wanted),
     debug: recorder,
     snapshots: () => {

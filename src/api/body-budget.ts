@@ -17,14 +17,14 @@ export class BodyBudget {
    * `overloaded` if other bodies leave too little memory. A body is always accepted while no other body is in
    * flight.
    */
-  take(request: FastifyRequest, reply: FastifyReply): void {
+  reserve(request: FastifyRequest, reply: FastifyReply): void {
     const bytes = Math.min(Number(request.headers['content-length'] ?? this.largestBytes), this.largestBytes);
     if (this.#inFlight > 0 && this.#inFlight + bytes > this.totalBytes) throw new ApiError('overloaded');
     this.#inFlight += bytes;
-    let taken = true;
+    let isReserved = true;
     const release = () => {
-      if (taken) this.#inFlight -= bytes;
-      taken = false;
+      if (isReserved) this.#inFlight -= bytes;
+      isReserved = false;
     };
     reply.raw.once('finish', release).once('close', release);
   }

@@ -230,7 +230,7 @@ export type Peers = {
   /** Sends a GET request to all other nodes. Nodes without a response are in `failures`. */
   askAll(
     path: string,
-    take: (response: {
+    onResponse: (response: {
       readonly node: string;
       readonly status: number;
       readonly body: unknown;

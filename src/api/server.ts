@@ -236,7 +236,7 @@ function guard(
     if (request.is404) return notFound(request);
     request.caller = await identify(request);
     checkRole(request.caller, access, isDryRun(request));
-    if (policyBody) budget.take(request, reply);
+    if (policyBody) budget.reserve(request, reply);
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : settings().requestTimeoutMs);
   });
   api.addHook('onSend', async (_request, reply) => {

@@ -207,7 +207,7 @@ export class Replica {
         const steps = merge(
           watched.pipe(
             tap(({ changes }) => this.#noteSeen(changes)),
-            map((batch) => () => this.#take(batch)),
+            map((batch) => () => this.#applyBatch(batch)),
           ),
           interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#fetchHistory(read)))),
           timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
@@ -270,7 +270,7 @@ export class Replica {
     for (const entry of entries) {
       const local = this.#keys.local(entry.key);
       if (local === null) {
-        if (entry.key === this.#keys.meta) this.#takeMeta(entry);
+        if (entry.key === this.#keys.meta) this.#applyMeta(entry);
         else live.set(entry.key, entry);
         continue;
       }
@@ -307,7 +307,7 @@ export class Replica {
     return found;
   }
 
-  async #take({ changes }: WatchBatch): Promise<void> {
+  async #applyBatch({ changes }: WatchBatch): Promise<void> {
     const newer = changes.filter((change) => revisionOf(change) > this.revision);
     const last = newer.at(-1);
     if (last === undefined) return;
@@ -318,7 +318,7 @@ export class Replica {
       if (this.#keys.local(key) !== null) data.push(change);
       else if (key === this.#keys.meta) {
         if (change.type === 'delete') throw new Contradiction('wiped', 'the key meta was deleted in etcd');
-        this.#takeMeta(change.entry);
+        this.#applyMeta(change.entry);
       } else if (change.type === 'put') live.set(key, change.entry);
       else live.delete(key);
     }
@@ -333,7 +333,7 @@ export class Replica {
     this.#live.next(live);
   }
 
-  #takeMeta({ value, modRevision }: KeyValue): void {
+  #applyMeta({ value, modRevision }: KeyValue): void {
     const { line, recoveries } = decodeJson<ClusterMeta>(value);
     this.#clusterId = line;
     this.#recoveries = recoveries;

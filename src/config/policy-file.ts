@@ -20,7 +20,7 @@ export async function readPolicyFile(path: string): Promise<PolicyText> {
 
 export type PolicyFileEvents = {
   /** Writes the policy of the file to the node and activates it. Rejects if the node refuses the policy. */
-  take(file: PolicyText, path: string): Promise<void>;
+  apply(file: PolicyText, path: string): Promise<void>;
   /**
    * Returns whether the node would refuse the same text again. If so, `FollowedPolicyFile` does not apply
    * this text again before the file changes.
@@ -63,9 +63,9 @@ export class FollowedPolicyFile {
    * policy is refused.
    */
   begin(): Promise<void> {
-    const taken = this.#turn.then(() => this.#take());
-    this.#turn = taken.catch(() => {});
-    return taken;
+    const applied = this.#turn.then(() => this.#apply());
+    this.#turn = applied.catch(() => {});
+    return applied;
   }
 
   /**
@@ -130,13 +130,13 @@ export class FollowedPolicyFile {
     );
   };
 
-  async #take(): Promise<void> {
+  async #apply(): Promise<void> {
     const { path } = this;
     if (this.#isClosed || path === null) return;
     try {
       const file = await readPolicyFile(path);
       if (this.#refused?.json === file.json) throw this.#refused.failure;
-      await this.events.take(file, path).catch((failure: unknown) => {
+      await this.events.apply(file, path).catch((failure: unknown) => {
         if (this.events.isFinal(failure)) this.#refused = { json: file.json, failure };
         throw failure;
       });

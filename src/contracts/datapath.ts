@@ -129,11 +129,11 @@ export type Datapath = {
    */
   watch(listener: (change: DatapathChange) => void): () => void;
   /**
-   * Calls the callback with the event source of each opened datapath. A later call of `takeEvents` replaces
-   * the callback. The callback may send the source to another thread. While no thread reads the events, the
-   * ring buffer fills up, and the datapath counts the lost events.
+   * Calls the callback with the event source of each opened datapath. A later call of `onEventSource`
+   * replaces the callback. The callback may send the source to another thread. While no thread reads the
+   * events, the ring buffer fills up, and the datapath counts the lost events.
    */
-  takeEvents(taker: (source: EventSource) => void): void;
+  onEventSource(listener: (source: EventSource) => void): void;
   /**
    * Selects the kinds of events that the datapath reports; initially it reports none (D34). The selection
    * also applies to a datapath that is opened later. Resolves when the datapath has the selection, or

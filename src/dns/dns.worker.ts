@@ -45,7 +45,7 @@ parent.serve(
 
 setInterval(() => {
   proxy.sendHits();
-  const seen = proxy.takeSeen();
+  const seen = proxy.drainSeen();
   if (seen.lookups.length + seen.rebindings.length + seen.named.length + seen.lost + seen.lostDenied > 0)
     parent.send({ kind: 'seen', seen });
 }, REPORT_MS);

@@ -50,7 +50,7 @@ export class Granter implements Sender {
     this.#port = port;
     for (const sent of this.#sent.values()) this.#fail(sent);
     port?.on('message', (answer: GrantAnswer) => {
-      if (this.#port === port) this.#take(answer);
+      if (this.#port === port) this.#handleAnswer(answer);
     });
     port?.on('close', () => {
       if (this.#port === port) this.use(null);
@@ -95,7 +95,7 @@ export class Granter implements Sender {
     if ((this.#sent.oldest()?.until ?? now + 1) > now) return;
     // This thread may have been busy, so that answers wait unread on the port. Read these answers before a
     // request fails because it has no answer.
-    this.#takeAll();
+    this.#handleUnreadAnswers();
     for (const sent of this.#sent.values()) if (sent.until <= now) this.#fail(sent);
   }
 
@@ -119,15 +119,15 @@ export class Granter implements Sender {
     for (const { done } of grants) done('none');
   }
 
-  #takeAll(): void {
+  #handleUnreadAnswers(): void {
     const port = this.#port;
     if (port === null) return;
     for (let come = receiveMessageOnPort(port); come !== undefined; come = receiveMessageOnPort(port)) {
-      this.#take((come as { readonly message: GrantAnswer }).message);
+      this.#handleAnswer((come as { readonly message: GrantAnswer }).message);
     }
   }
 
-  #take({ id, refused }: GrantAnswer): void {
+  #handleAnswer({ id, refused }: GrantAnswer): void {
     const sent = this.#sent.get(id);
     this.#sent.delete(id);
     if (refused !== null && refused > 0) this.onRefused(refused);

@@ -240,7 +240,7 @@ export class LocalDnsProxy {
     return this.#known.list(nowMs());
   }
 
-  /** Sets whether `takeSeen` returns allowed lookups besides denied lookups. */
+  /** Sets whether `drainSeen` returns allowed lookups besides denied lookups. */
   wantLookups(wanted: boolean): void {
     this.#sightings.collectsAllowed = wanted;
   }
@@ -253,8 +253,8 @@ export class LocalDnsProxy {
     this.#hits.send();
   }
 
-  takeSeen(): SeenLookups {
-    const seen = this.#sightings.take();
+  drainSeen(): SeenLookups {
+    const seen = this.#sightings.drain();
     if (seen.lostDenied > 0) this.#counts.refuse('denial_not_told', seen.lostDenied);
     return seen;
   }
@@ -285,7 +285,7 @@ export class LocalDnsProxy {
   }
 
   #tick(): void {
-    if (this.#routeNotifications.take()) {
+    if (this.#routeNotifications.drain()) {
       this.#upstreams.renew();
       this.#rebinding.forgetOwn();
     }

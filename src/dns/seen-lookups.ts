@@ -28,7 +28,7 @@ type Rebinding = RemovedAddress & {
 };
 
 /**
- * Collects lookups between two calls of `take`, and merges equal lookups. The counter does not collect
+ * Collects lookups between two calls of `drain`, and merges equal lookups. The counter does not collect
  * lookups above a limit; it counts them in `lost` and `lostDenied`.
  */
 export class SeenLookupCounter {
@@ -75,7 +75,8 @@ export class SeenLookupCounter {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }
 
-  take(): SeenLookups {
+  /** Returns what was collected since the last call, and removes it from this object. */
+  drain(): SeenLookups {
     const lookups = [...this.#denied.values(), ...this.#allowed.values()].map(({ key, lastMs, ...rest }) => ({
       ...rest,
       hostname: presentationOf(key),
@@ -87,12 +88,12 @@ export class SeenLookupCounter {
       lastMs: wallMs(lastMs),
     }));
     const named = this.#named.map(({ address, key }) => ({ address, hostname: presentationOf(key) }));
-    const taken = { lookups, rebindings, named, lost: this.#lost, lostDenied: this.#lostDenied };
+    const drained = { lookups, rebindings, named, lost: this.#lost, lostDenied: this.#lostDenied };
     this.#denied.clear();
     this.#allowed.clear();
     this.#rebindings.clear();
     this.#named = [];
     this.#lost = this.#lostDenied = 0;
-    return taken;
+    return drained;
   }
 }

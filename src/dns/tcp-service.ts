@@ -20,30 +20,30 @@ export function serveTcp(socket: Socket, source: number, parts: ListenerParts, i
   let next = 0;
   let inFlight = 0;
   let hasEnded = false;
-  let isTaking = false;
+  let isStarting = false;
 
   const answer = (response: Uint8Array): void => {
     inFlight--;
     unanswered.count--;
     if (socket.writable) socket.write(framed(response));
-    take();
+    startQueries();
   };
-  const mayTake = (): boolean => inFlight < IN_FLIGHT && !socket.writableNeedDrain && !socket.destroyed;
-  const take = (): void => {
-    // Prevent recursion: `resolver.answer` may call `answer` before it returns, and `answer` calls `take`
-    // again.
-    if (isTaking) return;
-    isTaking = true;
-    for (let query = queries[next]; query !== undefined && mayTake(); query = queries[++next]) {
+  const mayStart = (): boolean => inFlight < IN_FLIGHT && !socket.writableNeedDrain && !socket.destroyed;
+  const startQueries = (): void => {
+    // Prevent recursion: `resolver.answer` may call `answer` before it returns, and `answer` calls
+    // `startQueries` again.
+    if (isStarting) return;
+    isStarting = true;
+    for (let query = queries[next]; query !== undefined && mayStart(); query = queries[++next]) {
       inFlight++;
       unanswered.count++;
       if (resolver.answer(query, source, true, answer)) continue;
       unanswered.count--;
       socket.destroy();
     }
-    isTaking = false;
+    isStarting = false;
     if (next < queries.length) return;
-    if (mayTake()) socket.resume();
+    if (mayStart()) socket.resume();
     if (hasEnded && inFlight === 0) socket.end();
   };
 
@@ -53,14 +53,14 @@ export function serveTcp(socket: Socket, source: number, parts: ListenerParts, i
     queries = frames.push(chunk);
     next = 0;
     socket.pause();
-    take();
+    startQueries();
     if (!frames.tooLong) return;
     counts.refuse('too_long');
     socket.destroy();
   });
-  socket.on('drain', take);
+  socket.on('drain', startQueries);
   socket.on('end', () => {
     hasEnded = true;
-    take();
+    startQueries();
   });
 }

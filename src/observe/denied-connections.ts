@@ -9,7 +9,7 @@ import { gap } from './findings/gap.js';
 import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
- * The maximum numbers of findings between two calls of `take`. `DETAILED` limits detailed findings in total,
+ * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in total,
  * and `OF_A_SOURCE` limits them per source address. At either limit, further events are merged into coarse
  * findings, which have no destination, hostname or path. `COARSE` limits the number of coarse findings.
  */
@@ -32,7 +32,7 @@ type Pending = Event & {
 /**
  * Collects findings about connections and requests that the service plane denied, or that audit mode allowed
  * despite a deny. Merges equal events into one finding. Limits the number of findings between two calls of
- * `take`, to bound memory.
+ * `drain`, to bound memory.
  */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;
@@ -60,17 +60,18 @@ export class DeniedConnections {
   }
 
   /**
-   * Returns the findings collected since the previous call of `take`, and removes them from this object. If
+   * Returns the findings collected since the previous call of `drain`, and removes them from this object. If
    * events were lost, the last finding is a `gap` that counts them.
    */
-  take(): readonly FindingDelta[] {
-    const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
-    if (this.#lost !== null) taken.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
+  drain(): readonly FindingDelta[] {
+    const drained = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
+    if (this.#lost !== null)
+      drained.push(gap('service_plane', this.#lost.count, this.#lost.firstMs, this.#lost.lastMs));
     this.#detailed = new Map();
     this.#coarse = new Map();
     this.#ofSource = new Map();
     this.#lost = null;
-    return taken;
+    return drained;
   }
 
   #add(seen: SeenConnection): void {

@@ -16,7 +16,7 @@ import type { RuleNameResolver } from './rule-name-resolver.js';
 import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /**
- * `DETAILED` is the maximum number of findings with addresses between two calls of `take`. At this maximum,
+ * `DETAILED` is the maximum number of findings with addresses between two calls of `drain`. At this maximum,
  * further events are merged by rule into coarse findings, which have no addresses and ports. `COARSE` limits
  * the number of coarse findings.
  */
@@ -62,7 +62,7 @@ const KIND_BITS = 0xffff_ff00;
 /**
  * Collects findings from events of the datapath: denied or dropped packets, and packets or flows that audit
  * mode allowed despite a deny. Merges equal events into one finding. Limits the number of findings between
- * two calls of `take`, to bound memory.
+ * two calls of `drain`, to bound memory.
  */
 export class DeniedEvents {
   readonly #ruleNameResolver: RuleNameResolver;
@@ -94,16 +94,16 @@ export class DeniedEvents {
   }
 
   /**
-   * Returns the findings collected since the previous call of `take`, and removes them from this object. For
+   * Returns the findings collected since the previous call of `drain`, and removes them from this object. For
    * lost events, adds one `gap` finding for each value of `LostAt`.
    */
-  take(): readonly FindingDelta[] {
-    const taken = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
-    for (const [where, { count, firstMs, lastMs }] of this.#lost) taken.push(gap(where, count, firstMs, lastMs));
+  drain(): readonly FindingDelta[] {
+    const drained = [...this.#detailed.values(), ...this.#coarse.values()].map((pending) => this.#delta(pending));
+    for (const [where, { count, firstMs, lastMs }] of this.#lost) drained.push(gap(where, count, firstMs, lastMs));
     this.#detailed = new Map();
     this.#coarse = new Map();
     this.#lost = new Map();
-    return taken;
+    return drained;
   }
 
   #add(batch: EventBatch, index: number, at: number): void {

@@ -193,8 +193,8 @@ export class LocalObserver {
     const isNameless =
       this.#surroundings.ruleNameHistory.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;
     const isEarly = isNameless && !this.#isClosing;
-    const denied = isEarly ? [] : [...this.#denied.take(), ...this.#deniedConnections.take()];
-    const deltas = [...this.#waiting.take(), ...denied];
+    const denied = isEarly ? [] : [...this.#denied.drain(), ...this.#deniedConnections.drain()];
+    const deltas = [...this.#waiting.drain(), ...denied];
     const gaps = deltas.filter(({ type }) => type === 'gap').reduce((sum, { count }) => sum + count, 0);
     try {
       await this.#keeper.merge(deltas);

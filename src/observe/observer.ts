@@ -80,7 +80,7 @@ export class Observer {
       this.#thread = this.#start();
       // The owners come first, so that the events after them have names.
       this.seeOwners(this.#events.owners());
-      for (const delta of this.#undelivered.take()) this.#send({ kind: 'record', delta });
+      for (const delta of this.#undelivered.drain()) this.#send({ kind: 'record', delta });
       for (const message of this.#early ?? []) this.#send(message);
       this.#early = null;
       this.#events.begun();
@@ -174,7 +174,7 @@ export class Observer {
   #start(): Thread {
     const given = { entry: 'node/observer.worker.cjs', name: "the observer's thread", workerData: this.#options };
     return new WorkerClient(given, {
-      received: (message) => this.#take(message),
+      received: (message) => this.#handle(message),
       failed: (reason) => this.#failed(reason),
     });
   }
@@ -192,7 +192,7 @@ export class Observer {
     for (const watcher of this.#watchers) watcher(reason);
   }
 
-  #take(message: FromObserver): void {
+  #handle(message: FromObserver): void {
     switch (message.kind) {
       case 'frame':
         this.#readers.frame(message.frame);

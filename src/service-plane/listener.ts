@@ -15,7 +15,9 @@ export class Listener {
     private readonly options: ServicePlaneOptions,
     private readonly accept: (client: Socket, flow: Packet) => void,
   ) {
-    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => this.#take(socket));
+    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) =>
+      this.#acceptRedirected(socket),
+    );
   }
 
   /** Begins to accept on a duplicate of the listening socket `fd`. */
@@ -34,7 +36,7 @@ export class Listener {
     return new Promise((resolve) => this.#server.close(() => resolve()));
   }
 
-  #take(socket: Socket): void {
+  #acceptRedirected(socket: Socket): void {
     const source = parseAddress(socket.remoteAddress ?? '');
     const destination = parseAddress(socket.localAddress ?? '');
     const { remotePort: sourcePort, localPort: destinationPort } = socket;

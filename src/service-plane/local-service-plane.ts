@@ -147,8 +147,8 @@ export class LocalServicePlane {
     this.#seen.allowedWanted = wanted;
   }
 
-  takeSeen(): SeenConnections {
-    return this.#seen.take();
+  drainSeen(): SeenConnections {
+    return this.#seen.drain();
   }
 
   async close(): Promise<void> {

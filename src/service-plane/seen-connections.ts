@@ -1,7 +1,7 @@
 import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
 
 /**
- * Limits for the records that `SeenConnectionRecorder` collects between two calls of `take`: `ALLOWED` for
+ * Limits for the records that `SeenConnectionRecorder` collects between two calls of `drain`: `ALLOWED` for
  * allowed connections and requests, `DENIED` for all others. Above a limit, the recorder only counts.
  */
 const ALLOWED = 8_192;
@@ -13,8 +13,8 @@ const DENIED = 8_192;
 const PATH_CHARACTERS = 512;
 
 /**
- * Records the connections and requests of one thread since the last `take`. Denied connections have their own
- * limit, so many allowed connections do not displace them.
+ * Records the connections and requests of one thread since the last `drain`. Denied connections have their
+ * own limit, so many allowed connections do not displace them.
  */
 export class SeenConnectionRecorder {
   /** If true, `add` also records allowed connections and requests. */
@@ -38,11 +38,12 @@ export class SeenConnectionRecorder {
     this.#connections.push({ ...seen, http: shortened(seen.http), atMs });
   }
 
-  take(): SeenConnections {
-    const taken = { connections: this.#connections, lost: this.#lost, lostDenied: this.#lostDenied };
+  /** Returns the records since the last call, and removes them from this object. */
+  drain(): SeenConnections {
+    const drained = { connections: this.#connections, lost: this.#lost, lostDenied: this.#lostDenied };
     this.#connections = [];
     this.#allowed = this.#denied = this.#lost = this.#lostDenied = 0;
-    return taken;
+    return drained;
   }
 }
 

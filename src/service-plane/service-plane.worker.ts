@@ -59,6 +59,6 @@ setInterval(() => {
     parent.send({ kind: 'upstream_ca', fault: upstreamCaFault });
   }
   plane.sendHits();
-  const seen = plane.takeSeen();
+  const seen = plane.drainSeen();
   if (seen.connections.length + seen.lost > 0) parent.send({ kind: 'seen', seen });
 }, REPORT_MS);

@@ -35,7 +35,7 @@ export class AddressChanges {
         stop();
       };
       const timer = setInterval(() => {
-        if (this.#notifications?.take() === true) stop();
+        if (this.#notifications?.drain() === true) stop();
       }, LOOK_MS);
       if (signal.aborted) abort();
       else signal.addEventListener('abort', abort);

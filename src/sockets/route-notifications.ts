@@ -10,8 +10,8 @@ const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RU
 
 /**
  * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the
- * calling thread. The notifications stay in the buffer of the netlink socket until `take` reads them, so one
- * call of `take` reports many changes together. `take` also returns true after an overflow of the buffer.
+ * calling thread. The notifications stay in the buffer of the netlink socket until `drain` reads them, so one
+ * call of `drain` reports many changes together. `drain` also returns true after an overflow of the buffer.
  */
 export class RouteNotifications {
   #isClosed = false;
@@ -26,7 +26,7 @@ export class RouteNotifications {
   }
 
   /** Returns true if the kernel has sent a notification since the last call. Does not wait. */
-  take(): boolean {
+  drain(): boolean {
     const messages = this.#socket.receive();
     return messages === 'lost' || messages.length > 0;
   }

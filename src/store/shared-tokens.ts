@@ -37,7 +37,7 @@ export class SharedTokens {
   static async load(store: SharedStore): Promise<SharedTokens> {
     const tokens = new SharedTokens(store);
     for (const prefix of PREFIXES)
-      for await (const [key, value] of store.iterate(under(prefix))) tokens.#take(key, value);
+      for await (const [key, value] of store.iterate(under(prefix))) tokens.#apply(key, value);
     return tokens;
   }
 
@@ -45,7 +45,7 @@ export class SharedTokens {
   get changed(): Observable<void> {
     return new Observable((subscriber) =>
       changesOf(this.#store, (key) => PREFIXES.some((prefix) => key.startsWith(prefix))).subscribe((operation) => {
-        this.#take(operation.key, operation.type === 'put' ? operation.value : null);
+        this.#apply(operation.key, operation.type === 'put' ? operation.value : null);
         subscriber.next();
       }),
     );
@@ -74,7 +74,7 @@ export class SharedTokens {
     return this.#store.put(KEY + id, encodeJson(key), { sync: true });
   }
 
-  #take(key: string, value: Uint8Array | null): void {
+  #apply(key: string, value: Uint8Array | null): void {
     if (key.startsWith(RECORD)) {
       const id = key.slice(RECORD.length);
       if (value === null) this.#records.delete(id);

@@ -118,7 +118,7 @@ export function fakeDatapath(): FakeDatapath {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    takeEvents: () => {},
+    onEventSource: () => {},
     setEventsWanted: async (wanted) => {
       eventsWanted = wanted;
     },

@@ -46,7 +46,7 @@ describe('audit trail of refused logins', () => {
       await ask('GET', `/api/v1/policies/${at}?q=${at}`, { token: `guess-${at}`, headers: { 'user-agent': `x${at}` } });
     }
     for (const [at, event] of node.recorded.entries()) pending.add(auditDelta(event, at));
-    expect(pending.take().map(({ dropReason, count, source }) => [dropReason, count, source])).toEqual([
+    expect(pending.drain().map(({ dropReason, count, source }) => [dropReason, count, source])).toEqual([
       ['invalid_token', 10, remote],
       ['too_many_failed_logins', 490, remote],
     ]);

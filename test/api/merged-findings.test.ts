@@ -33,7 +33,7 @@ function walk(nodes: Nodes, limit: number, early: number): ShownFinding[] {
     const merged: MergedFindings = new MergedFindings({ limit, cursor, untilMs: null });
     for (const [at, rows] of nodes.entries())
       merged.add(`n${at}`, pageOf(rows, `n${at}`, cursor, Math.min(limit, early)));
-    const ids = new Set(merged.takeIds());
+    const ids = new Set(merged.idsOfPage());
     for (const [at, rows] of nodes.entries())
       merged.complete(
         `n${at}`,

@@ -5,16 +5,16 @@ import { FollowedPolicyFile } from '#config/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**
- * Returns a followed policy file. The callback `take`, which would activate the policy, rejects with each
+ * Returns a followed policy file. The callback `apply`, which would activate the policy, rejects with each
  * error of `refusals` in turn, and then resolves. If `isFinal` is true, the file does not pass a refused text
- * to `take` again.
+ * to `apply` again.
  */
 function following(isFinal: boolean, refusals: Error[]) {
   const path = join(temporaryFolder(), 'policy.yaml');
-  const seen = { taken: 0, failed: [] as unknown[] };
+  const seen = { applied: 0, failed: [] as unknown[] };
   const events = {
-    take: async () => {
-      seen.taken++;
+    apply: async () => {
+      seen.applied++;
       const refusal = refusals.shift();
       if (refusal !== undefined) throw refusal;
     },
@@ -31,7 +31,7 @@ test('`begin` of a followed policy file reads the file again after a read error,
   expect(seen.failed).toHaveLength(1);
   writeFileSync(path, 'default_policy: deny');
   await file.begin();
-  expect(seen).toMatchObject({ taken: 1, failed: [expect.any(Error)] });
+  expect(seen).toMatchObject({ applied: 1, failed: [expect.any(Error)] });
 });
 
 test('`begin` of a followed policy file does not activate a text again that the node refused with a final error', async () => {
@@ -40,7 +40,7 @@ test('`begin` of a followed policy file does not activate a text again that the 
   writeFileSync(path, 'default_policy: deny');
   await expect(file.begin()).rejects.toBe(refusal);
   await expect(file.begin()).rejects.toBe(refusal);
-  expect(seen).toEqual({ taken: 1, failed: [refusal] });
+  expect(seen).toEqual({ applied: 1, failed: [refusal] });
 });
 
 test('`begin` of a followed policy file activates a text again that the node refused with a temporary error', async () => {
@@ -49,7 +49,7 @@ test('`begin` of a followed policy file activates a text again that the node ref
   writeFileSync(path, 'default_policy: deny');
   await expect(file.begin()).rejects.toBe(refusal);
   await file.begin();
-  expect(seen).toEqual({ taken: 2, failed: [refusal] });
+  expect(seen).toEqual({ applied: 2, failed: [refusal] });
 });
 
 test('`begin` of a followed policy file activates no policy after the file was closed', async () => {
@@ -57,7 +57,7 @@ test('`begin` of a followed policy file activates no policy after the file was c
   writeFileSync(path, 'default_policy: deny');
   file.close();
   await file.begin();
-  expect(seen.taken).toBe(0);
+  expect(seen.applied).toBe(0);
 });
 
 test('`follow` applies another file and follows it; after a refusal it follows the former file', async () => {
@@ -67,13 +67,13 @@ test('`follow` applies another file and follows it; after a refusal it follows t
   file.watch((failure) => failures.push(failure));
   await file.follow(null);
   await file.begin();
-  expect(seen.taken).toBe(0);
+  expect(seen.applied).toBe(0);
   writeFileSync(path, 'default_policy: deny');
   await file.follow(path);
   await expect(file.follow(next)).rejects.toThrow(`read the policy file ${next}: no such file or directory`);
   await file.begin();
   writeFileSync(next, 'default_policy: allow');
   await file.follow(next);
-  expect([seen.taken, failures]).toEqual([3, [null, null, null]]);
+  expect([seen.applied, failures]).toEqual([3, [null, null, null]]);
   file.close();
 });

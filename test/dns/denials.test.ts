@@ -51,7 +51,7 @@ describe('DNS proxy with a denied name', () => {
     for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
     await ask(rig.at, DENIED, '127.0.0.3');
     await lookUp(rig.at, 'odd\tname.example.net', 'TXT');
-    const told = rig.proxy.takeSeen().lookups;
+    const told = rig.proxy.drainSeen().lookups;
     const now = Date.now();
     expect(told.map(({ lastMs, word }) => [Math.abs(now - lastMs) < 5_000, word & 7])).toEqual(
       Array(3).fill([true, VERDICT_NUMBER.deny]),
@@ -70,7 +70,7 @@ describe('DNS proxy with a denied name', () => {
       of('127.0.0.3', DENIED, 1, 1),
       of('127.0.0.1', 'odd\\009name.example.net', 16, 1),
     ]);
-    expect(rig.proxy.takeSeen().lookups).toEqual([]);
+    expect(rig.proxy.drainSeen().lookups).toEqual([]);
   });
 
   test('reports at most 1,024 different denied queries per call of `takeSeen`, and counts the denied queries that it does not report', async () => {
@@ -81,10 +81,10 @@ describe('DNS proxy with a denied name', () => {
       await settled(() => rig.proxy.stats().queriesDeny, sent + 100);
     }
     client.close();
-    expect(rig.proxy.takeSeen().lookups.length).toBe(1_024);
+    expect(rig.proxy.drainSeen().lookups.length).toBe(1_024);
     expect(rig.refused()).toEqual({ denial_not_told: 76 });
     await ask(rig.at, DENIED, '127.0.0.2');
-    expect(rig.proxy.takeSeen().lookups.map(({ hostname }) => hostname)).toEqual([DENIED]);
+    expect(rig.proxy.drainSeen().lookups.map(({ hostname }) => hostname)).toEqual([DENIED]);
     expect(rig.refused()).toEqual({ denial_not_told: 76 });
   });
 });
@@ -98,7 +98,7 @@ test('in audit mode the DNS proxy answers a query for a denied name, grants the 
   const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, lookups);
   expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
   expect(rig.grantor.grants.toSorted()).toEqual([`* ${ADDRESS}`, `${NAME} ${ADDRESS}`]);
-  expect(rig.proxy.takeSeen().lookups.map(({ hostname, count }) => [hostname, count])).toEqual([[NAME, 1]]);
+  expect(rig.proxy.drainSeen().lookups.map(({ hostname, count }) => [hostname, count])).toEqual([[NAME, 1]]);
   const { queriesAllow, queriesDeny } = rig.proxy.stats();
   expect([queriesAllow, queriesDeny]).toEqual([1, 0]);
 });

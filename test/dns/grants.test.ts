@@ -367,7 +367,7 @@ describe('rebind protection', () => {
     expect(extendedErrors(await ask())).toEqual([{ code: BLOCKED, text }]);
     expect(extendedErrors(await exchange(rig.at, query(NAME)))).toEqual([]);
     expect(rig.refused()).toEqual({ left_out_rebinding: 1 });
-    const { rebindings } = rig.proxy.takeSeen();
+    const { rebindings } = rig.proxy.drainSeen();
     expect(rebindings).toEqual([
       {
         source: 0x7f000001,
@@ -379,7 +379,7 @@ describe('rebind protection', () => {
         lastMs: expect.any(Number),
       },
     ]);
-    expect(rig.proxy.takeSeen().rebindings).toEqual([]);
+    expect(rig.proxy.drainSeen().rebindings).toEqual([]);
   });
 
   test.each([
@@ -389,14 +389,14 @@ describe('rebind protection', () => {
   ])('reports the removal of %s with the reason for the removal', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
-    expect(rig.proxy.takeSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
+    expect(rig.proxy.drainSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
   });
 
   test('reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
     const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
     await lookUp(rig.at, NAME);
-    expect(rig.proxy.takeSeen().rebindings.length).toBe(8);
+    expect(rig.proxy.drainSeen().rebindings.length).toBe(8);
     expect(rig.refused()).toEqual({ left_out_rebinding: 40 });
   });
 });

@@ -185,7 +185,7 @@ describe('DNS proxy after a change of its source address towards the resolver', 
 test('DNS proxy · updates the source address for a resolver after a failed send, even without a route notification', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
-  const silent = vi.spyOn(RouteNotifications.prototype, 'take').mockReturnValue(false);
+  const silent = vi.spyOn(RouteNotifications.prototype, 'drain').mockReturnValue(false);
   const compared = vi.spyOn(Upstream.prototype, 'renew');
   try {
     const rig = await startProxy([{ at: UPSTREAM }]);

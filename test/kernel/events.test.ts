@@ -49,7 +49,7 @@ beforeEach(async () => {
   pings = [];
   spread = 0;
   surroundings = new Surroundings();
-  datapath.takeEvents((source) => {
+  datapath.onEventSource((source) => {
     eventConsumer = new EventConsumer(source, surroundings, (batch) => {
       for (const observation of batch) {
         if (observation.protocol !== IPPROTO.icmp) continue;

@@ -105,17 +105,17 @@ describe('the lock of the namespace', () => {
 
   test('is not taken by the question whether the kernel has it', () => {
     expect(hasPacketLog()).toBe(true);
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
     expect(hasPacketLog()).toBe(true);
   });
 
   test('is free as soon as its holder was killed', async () => {
     const [holder, line] = await takeAs(NOBODY, '-all,+net_admin');
     expect(line).toBe('taken');
-    expect(lock.take()).toBe(false);
+    expect(lock.acquire()).toBe(false);
     expect(namespaceLockHolder()).toEqual({ pid: holder.pid, command: expect.any(String) });
     await kill(holder);
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
   });
 
   test('names its holder also to another user, whose processes cannot read the descriptors of root', async () => {
@@ -128,24 +128,24 @@ describe('the lock of the namespace', () => {
   test('cannot be taken without CAP_NET_ADMIN, also while it is free', async () => {
     const [, free] = await takeAs(NOBODY, '-all');
     expect(free).toBe('EPERM');
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
     const [, held] = await takeAs(NOBODY, '-all');
     expect(held).toBe('EPERM');
   });
 
   test('changes no table of nftables, and survives `nft flush ruleset` of another process', async () => {
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
     expect(await topology.node.must('nft', 'list', 'ruleset')).toBe('');
     await topology.node.must('nft', 'flush', 'ruleset');
-    expect(new NamespaceLock(new Descriptors()).take()).toBe(false);
+    expect(new NamespaceLock(new Descriptors()).acquire()).toBe(false);
     expect(namespaceLockHolder()).toMatchObject({ pid: process.pid });
   });
 
   test('does not pass to the processes that its holder starts', async () => {
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
     await begin('sh', '-c', 'echo started; exec sleep 1000');
     lock.release();
-    expect(lock.take()).toBe(true);
+    expect(lock.acquire()).toBe(true);
   });
 
   test('is released if the pin folder cannot be made', () => {
@@ -153,7 +153,7 @@ describe('the lock of the namespace', () => {
     const failing = (): void => {
       throw new Error('no folder');
     };
-    expect(() => ownership.take(failing)).toThrow('no folder');
-    expect(lock.take()).toBe(true);
+    expect(() => ownership.acquire(failing)).toThrow('no folder');
+    expect(lock.acquire()).toBe(true);
   });
 });

@@ -47,14 +47,14 @@ const finding = {
 test('`DeniedConnections` merges equal denied connections with different source ports into one finding, with the first and last time', () => {
   add(seenConnection({ atMs: 2_000 }), seenConnection({ sourcePort: 9, atMs: 1_000 }));
   add(seenConnection({ atMs: 4_000 }));
-  expect(denied.take()).toEqual([{ ...finding, lastMs: 4_000, count: 3 }]);
-  expect([denied.take(), denied.merged]).toEqual([[], 3]);
+  expect(denied.drain()).toEqual([{ ...finding, lastMs: 4_000, count: 3 }]);
+  expect([denied.drain(), denied.merged]).toEqual([[], 3]);
 });
 
 test('`DeniedConnections` records method, host and path of a denied request, and marks a request that audit mode allowed', () => {
   add(request('/a'), request('/a', { verdict: 'audit', reason: 'response/headers/deny_present/x' }));
   const http = { method: 'GET', host: 'www.example.com', path: '/a' };
-  expect(denied.take()).toEqual([
+  expect(denied.drain()).toEqual([
     { ...finding, type: 'http_deny', http },
     {
       ...finding,
@@ -68,7 +68,7 @@ test('`DeniedConnections` records method, host and path of a denied request, and
 
 test('`DeniedConnections` makes a separate finding with a separate id for each reason of a denial', () => {
   add(seenConnection(), seenConnection({ reason: 'late' }), seenConnection({ reason: 'no_ca' }));
-  const taken = denied.take();
+  const taken = denied.drain();
   expect(taken.map(({ reason }) => reason)).toEqual([null, 'late', 'no_ca']);
   expect(new Set(taken.map((delta) => findingId(delta))).size).toBe(3);
   expect(findingId({ ...emptyIdentity, type: 'l4_deny', effectiveAction: 'deny' })).toBe(
@@ -78,7 +78,7 @@ test('`DeniedConnections` makes a separate finding with a separate id for each r
 
 test('`DeniedConnections` makes no finding of an allowed connection, and leaves the rule empty without a decider and the policy id empty for an unknown generation', () => {
   add(seenConnection({ verdict: 'allow' }), seenConnection({ decider: null }), seenConnection({ generation: 6 }));
-  expect(denied.take().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
+  expect(denied.drain().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
     [null, null, null],
     [null, 'no', 'rule'],
   ]);
@@ -88,7 +88,7 @@ test('`DeniedConnections` counts denied requests above the limit of 256 findings
   for (let from = 0; from < 1_000_000; from += 1_000)
     add(...Array.from({ length: 1_000 }, (_, index) => request(`/${from + index}`)));
   add(request('/other', { source: address('10.0.0.8') }));
-  const taken = denied.take();
+  const taken = denied.drain();
   expect(taken.length).toBe(256 + 1 + 1);
   expect(taken.at(-1)).toEqual({
     ...finding,
@@ -105,7 +105,7 @@ test('`DeniedConnections` counts denied requests above the limit of 256 findings
 test('`DeniedConnections` reports denied connections above the limit of all findings, and denied connections that the service plane lost, as one gap', () => {
   for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
   denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
-  const taken = denied.take();
+  const taken = denied.drain();
   expect(taken.length).toBe(4_096 + 2_048 + 1);
   expect(taken.at(-1)).toMatchObject({
     type: 'gap',
@@ -122,7 +122,7 @@ test('`DeniedConnections` makes a finding for each owner of an address, and a co
   owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
   owners.change(ownersSince(2_000, { [source]: 'new' }));
   add(seenConnection({ atMs: 1_000 }), seenConnection({ atMs: 1_500 }), seenConnection({ atMs: 2_000 }));
-  const shown = () => denied.take().map((of) => [of.sourceOwner, of.destinationOwner, of.destination, of.count]);
+  const shown = () => denied.drain().map((of) => [of.sourceOwner, of.destinationOwner, of.destination, of.count]);
   expect(shown()).toEqual([
     [pod('old'), pod('api'), '192.0.2.1', 2],
     [pod('new'), pod('api'), '192.0.2.1', 1],

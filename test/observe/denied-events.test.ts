@@ -54,8 +54,8 @@ const finding = {
 test('`DeniedEvents` merges equal denied packets into one finding, with the first and last time', () => {
   denied.add(batchOf([deny({ sourcePort: 1 }), deny({ sourcePort: 2 })], { unixMs: 1_000.4 }), 0);
   denied.add(batchOf([deny()], { unixMs: 5_000.9 }), 0);
-  expect(denied.take()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
-  expect([denied.take(), denied.merged]).toEqual([[], 3]);
+  expect(denied.drain()).toEqual([{ ...finding, firstMs: 1_000, lastMs: 5_000, count: 3 }]);
+  expect([denied.drain(), denied.merged]).toEqual([[], 3]);
 });
 
 test.each<[string, Partial<EventInput>, object]>([
@@ -82,7 +82,7 @@ test.each<[string, Partial<EventInput>, object]>([
 ])('`DeniedEvents` makes a finding of a packet that was %s', (_, event, expected) => {
   denied.add(batchOf([deny(event)], { unixMs: 1 }), 0);
   const { source, destination, destinationPort, protocol } = finding;
-  expect(denied.take()).toEqual([
+  expect(denied.drain()).toEqual([
     { ...finding, ...expected, source, destination, destinationPort, protocol, firstMs: 1, lastMs: 1, count: 1 },
   ]);
 });
@@ -96,7 +96,7 @@ test('`DeniedEvents` records ICMP type and code of a packet, and type 8 (echo re
     0,
   );
   expect(
-    denied.take().map(({ type, icmpType, icmpCode, destinationPort }) => [type, icmpType, icmpCode, destinationPort]),
+    denied.drain().map(({ type, icmpType, icmpCode, destinationPort }) => [type, icmpType, icmpCode, destinationPort]),
   ).toEqual([
     ['icmp_deny', 3, 4, null],
     ['icmp_deny', 8, 0, null],
@@ -113,7 +113,7 @@ test('`DeniedEvents` records the addresses of dropped IPv6 packets, and makes on
   });
   denied.add(batchOf([from(1), from(2), from(1)]), 0);
   const dropped = { type: 'l4_deny', destination: '2001:db8::', destinationPort: 443, dropReason: 'non_ipv4' };
-  expect(denied.take()).toMatchObject([
+  expect(denied.drain()).toMatchObject([
     { ...dropped, source: 'fd77::1', count: 2 },
     { ...dropped, source: 'fd77::2', count: 1 },
   ]);
@@ -123,7 +123,7 @@ test('`DeniedEvents` makes one finding for each destination before DNAT', () => 
   const through = (port: number) => deny({ wire: { address: address('198.51.100.1'), port } });
   denied.add(batchOf([through(80), through(81), through(80), deny()]), 0);
   const wire = (port: number) => ({ wireDestination: { address: '198.51.100.1', port } });
-  const taken = denied.take();
+  const taken = denied.drain();
   expect(taken).toMatchObject([
     { ...finding, ...wire(80), count: 2 },
     { ...finding, ...wire(81), count: 1 },
@@ -144,13 +144,13 @@ test('`DeniedEvents` makes no finding of allowed packets', () => {
     ]),
     0,
   );
-  expect([denied.take(), denied.merged]).toEqual([[], 0]);
+  expect([denied.drain(), denied.merged]).toEqual([[], 0]);
 });
 
 test('`DeniedEvents` counts events above the limit of 4,096 findings in one finding without addresses', () => {
   const scan = Array.from({ length: 10_000 }, (_, index) => deny({ destinationPort: index }));
   denied.add(batchOf(scan), 0);
-  const taken = denied.take();
+  const taken = denied.drain();
   expect(taken.length).toBe(4_097);
   expect(taken.at(-1)).toEqual({
     ...finding,
@@ -167,17 +167,17 @@ test('`DeniedEvents` counts events above the limit of 4,096 findings in one find
 test('`DeniedEvents` reports records lost in the ring buffer as a gap', () => {
   denied.add(batchOf([], { lost: 12 }), 500);
   denied.add(batchOf([], { lost: 3 }), 900);
-  expect(denied.take()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
+  expect(denied.drain()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
 test('`DeniedEvents` reports events that the datapath suppressed above the event limit of a source as a gap with target source_share', () => {
   denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
-  expect(denied.take().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
+  expect(denied.drain().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
 });
 
 test('`DeniedEvents` makes a separate finding without a rule for an event of an earlier rule that used the same hit counter', () => {
   denied.add(batchOf([deny(), deny({ hitCheck: 1 })]), 0);
-  expect(denied.take().map(({ rule }) => rule)).toEqual(['no', null]);
+  expect(denied.drain().map(({ rule }) => rule)).toEqual(['no', null]);
 });
 
 test('`findingsOfLookups` makes a finding of each denied DNS query and of each DNS query that only audit mode allowed', () => {
@@ -211,7 +211,7 @@ test('`DeniedEvents` makes a finding for each owner that an address had, with th
   owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
   owners.change(ownersSince(1_000, { [source]: 'new' }));
   for (const unixMs of [500, 999, 1_000]) denied.add(batchOf([deny()], { unixMs }), 0);
-  const found = denied.take();
+  const found = denied.drain();
   expect(found.map(({ sourceOwner, destinationOwner, count }) => [sourceOwner, destinationOwner, count])).toEqual([
     [pod('old'), pod('api'), 2],
     [pod('new'), pod('api'), 1],

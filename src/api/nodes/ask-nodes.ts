@@ -27,15 +27,15 @@ export const ONE_NODE: Coverage = { partial: false, node_errors: [], nodes_queri
 const problem = z.looseObject({ detail: z.string() });
 
 /**
- * Sends a GET request to all other nodes, and calls `take` with the response of each. Returns the coverage of
- * these responses and the own response of this node. `without`: nodes that are not asked. `withinMs`: how
- * long the nodes may take.
+ * Sends a GET request to all other nodes, and calls `onResponse` with the response of each. Returns the
+ * coverage of these responses and the own response of this node. `without`: nodes that are not asked.
+ * `withinMs`: how long the nodes may take.
  */
 export async function askNodes<T>(
   { peers }: Pick<Management, 'peers'>,
   path: string,
   schema: z.ZodType<T>,
-  take: (node: string, body: T) => void,
+  onResponse: (node: string, body: T) => void,
   options: Parameters<Management['peers']['askAll']>[2] = {},
 ): Promise<Coverage> {
   const errors: { node_id: string; error: string }[] = [];
@@ -43,7 +43,7 @@ export async function askNodes<T>(
     path,
     ({ node, status, body }) => {
       const read = status === 200 ? schema.safeParse(body) : null;
-      if (read?.success === true) take(node, read.data);
+      if (read?.success === true) onResponse(node, read.data);
       else errors.push({ node_id: node, error: read === null ? problemOf(status, body) : NOT_UNDERSTOOD });
     },
     options,

@@ -48,7 +48,7 @@ export async function findingsOfNodes(
     findingsOfNode(management, { filter, limit, cursor }),
   ]);
   merged.add(self, own);
-  const ids = merged.takeIds();
+  const ids = merged.idsOfPage();
   const errors = [...coverage.node_errors];
   if (coverage.nodes_responded > 1) {
     for (let at = 0; at < ids.length; at += MAX_IDS) {
@@ -56,8 +56,8 @@ export async function findingsOfNodes(
       const parameters = new URLSearchParams([['limit', String(MAX_IDS)], ...typesOf(filter.types), ...idsOf(some)]);
       const path = `${LOCAL}?${parameters.toString()}`;
       const options = { without: errors.map(({ node_id: node }) => node), withinMs: SECOND_MS };
-      const take = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
-      const again = await askNodes(management, path, FindingsSchema, take, options);
+      const complete = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
+      const again = await askNodes(management, path, FindingsSchema, complete, options);
       errors.push(...again.node_errors);
       const known = { ...EVERY_FINDING, ids: some, types: filter.types };
       const { items } = await findingsOfNode(management, { filter: known, limit: MAX_IDS, cursor: null });

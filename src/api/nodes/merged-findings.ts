@@ -51,7 +51,7 @@ export class MergedFindings {
    * Returns the ids of the findings that can be in the page. The page does not go beyond them, because only
    * they are completed.
    */
-  takeIds(): readonly string[] {
+  idsOfPage(): readonly string[] {
     const first = this.#sorted().slice(0, this.#query.limit);
     const last = first.at(-1);
     if (last !== undefined && first.length < this.#byId.size) this.#end(last.place);

@@ -47,13 +47,13 @@ export class Peers {
   }
 
   /**
-   * Sends a GET request for `path` to all other nodes at the same time, and calls `take` for each response.
-   * Returns the number of nodes and those without a response. Never rejects for a node that does not respond.
-   * `without`: nodes that are not asked. `withinMs`: how long the nodes may take.
+   * Sends a GET request for `path` to all other nodes at the same time, and calls `onResponse` for each
+   * response. Returns the number of nodes and those without a response. Never rejects for a node that does
+   * not respond. `without`: nodes that are not asked. `withinMs`: how long the nodes may take.
    */
   async askAll(
     path: string,
-    take: (response: NodeResponse) => void,
+    onResponse: (response: NodeResponse) => void,
     { without = [], withinMs = ANSWER_MS }: { readonly without?: readonly string[]; readonly withinMs?: number } = {},
   ): Promise<{ readonly asked: number; readonly failures: readonly NodeFailure[] }> {
     const nodes = (await this.others()).filter(({ id }) => !without.includes(id));
@@ -65,7 +65,7 @@ export class Peers {
         const began = performance.now();
         try {
           const response = await this.#sources.client.json(present(address), path, signal);
-          take({ node: id, ...response, tookMs: performance.now() - began });
+          onResponse({ node: id, ...response, tookMs: performance.now() - began });
         } catch (failure) {
           failures.push({ node: id, error: reasonOf(failure, signal, withinMs) });
         }

@@ -29,7 +29,7 @@ export class NamespaceLock {
   }
 
   /** Returns false if another process has the lock. */
-  take(): boolean {
+  acquire(): boolean {
     if (this.isHeld) return true;
     const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
     const errno = socket.request(CONFIGURE, bindRequest());

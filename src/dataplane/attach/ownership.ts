@@ -50,10 +50,10 @@ export class Ownership {
    * Throws `OtherProcess` if another process has one of the locks. If the pin folder is a new folder since
    * the last call, locks the new folder.
    */
-  take(prepare: () => void): void {
+  acquire(prepare: () => void): void {
     const isNew = !this.#namespace.isHeld;
     try {
-      if (!this.#namespace.take()) throw otherProcess(namespaceLockHolder(), 'polices this network namespace');
+      if (!this.#namespace.acquire()) throw otherProcess(namespaceLockHolder(), 'polices this network namespace');
       prepare();
       this.#lockPins();
     } catch (error) {

@@ -71,7 +71,7 @@ export class FlowTable {
       if (this.#closed) throw new Error('the datapath was closed while its flows were read');
       began = performance.now();
     }
-    return { matched, ...least.taken() };
+    return { matched, ...least.page() };
   }
 
   /** Unmaps the flow table. A pending `find` rejects. */

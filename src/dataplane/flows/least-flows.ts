@@ -43,7 +43,7 @@ export class LeastFlows {
    * Returns the flows in ascending order of their keys. `next` is the key after which the next page begins;
    * null if there is no next page.
    */
-  taken(): { readonly words: Uint32Array<ArrayBuffer>; readonly next: Uint8Array | null } {
+  page(): { readonly words: Uint32Array<ArrayBuffer>; readonly next: Uint8Array | null } {
     this.#keepLeast();
     const words = this.#words.slice(0, this.#count * WORDS);
     const last = (this.#count - 1) * WORDS;

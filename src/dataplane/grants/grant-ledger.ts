@@ -42,12 +42,12 @@ export class Ledger {
     this.#count--;
   }
 
-  /** Takes a free cache line for a set of grants, and returns its index; 0 if no line is free. */
-  takeLine(): number {
+  /** Allocates a cache line for a set of grants, and returns its index; 0 if no line is free. */
+  allocateLine(): number {
     return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
   }
 
-  giveLine(line: number): void {
+  freeLine(line: number): void {
     this.#free[this.#freeLines++] = line;
   }
 

@@ -26,7 +26,7 @@ export class GrantSets {
    * must wait for an RCU grace period before it calls this method.
    */
   afterGrace(): void {
-    for (const line of this.#resting) this.ledger.giveLine(line);
+    for (const line of this.#resting) this.ledger.freeLine(line);
     this.#resting.length = 0;
   }
 
@@ -35,7 +35,7 @@ export class GrantSets {
    * the cache line of the set, or 0 if no line is free.
    */
   make(first: readonly [number, number], second: readonly [number, number]): number {
-    const line = this.#take();
+    const line = this.#allocateLine();
     if (line === 0) return 0;
     this.memory.storeLong(this.#long(line, 0), ...first);
     this.memory.storeLong(this.#long(line, 1), ...second);
@@ -70,7 +70,7 @@ export class GrantSets {
       return true;
     }
     if (lines === MAX_SET_LINES) return false;
-    const added = this.#take();
+    const added = this.#allocateLine();
     if (added === 0) return false;
     this.memory.storeLong(this.#long(added, 0), pattern, expiry);
     this.memory.storeWord(last * LINE.words + SET_LINE.next, added);
@@ -120,8 +120,8 @@ export class GrantSets {
     }
   }
 
-  #take(): number {
-    const line = this.ledger.takeLine();
+  #allocateLine(): number {
+    const line = this.ledger.allocateLine();
     if (line === 0) return 0;
     this.memory.words.fill(0, line * LINE.words, (line + 1) * LINE.words);
     return line;

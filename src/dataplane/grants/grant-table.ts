@@ -263,7 +263,7 @@ export class GrantTable {
       const at = line * LINE.words + TABLE_LINE.spilled;
       if (line > 0 && this.#memory.word(at) !== count) this.#memory.storeWord(at, count);
     }
-    for (let line = end - 1; line >= sets; line--) if (used[line - sets] === 0) this.#ledger.giveLine(line);
+    for (let line = end - 1; line >= sets; line--) if (used[line - sets] === 0) this.#ledger.freeLine(line);
     this.sweep(this.lines, isDead);
   }
 

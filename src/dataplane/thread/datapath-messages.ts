@@ -27,7 +27,7 @@ export type WorkerInput = {
  * otherwise. `grantBy` makes the thread serve grant requests from a message port. `renewEventSource` makes
  * the thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
  */
-export type DatapathRequests = Omit<Datapath, 'watch' | 'takeEvents' | 'grantPort' | 'cutFlows'> & {
+export type DatapathRequests = Omit<Datapath, 'watch' | 'onEventSource' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;
   openIfSupported(): Adoption;
   check(): MachineCheck;

@@ -61,15 +61,15 @@ type Thread = WorkerClient<DatapathRequests, never, FromDatapath>;
 class DatapathThread implements BegunDatapath {
   #options: DatapathOptions;
   readonly #listeners = new Set<(change: DatapathChange) => void>();
-  #taker: ((source: EventSource) => void) | undefined;
+  #eventSourceListener: ((source: EventSource) => void) | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
   #thread: Thread | undefined;
   readonly found: Promise<Adoption['inForce']>;
   #resolveFound: (inForce: Adoption['inForce']) => void = () => {};
   /** The results of `begin` that no call of `open` has returned yet. */
   #begun: { readonly probed: ReturnType<Datapath['probe']>; readonly opened: ReturnType<Datapath['open']> } | undefined;
-  /** The event source of the thread, while no consumer has called `takeEvents`. */
-  #untaken: EventSource | undefined;
+  /** The event source of the thread, while no consumer has called `onEventSource`. */
+  #unclaimedSource: EventSource | undefined;
 
   constructor(options: DatapathOptions) {
     this.#options = options;
@@ -152,12 +152,12 @@ class DatapathThread implements BegunDatapath {
     };
   }
 
-  takeEvents(taker: (source: EventSource) => void): void {
-    this.#taker = taker;
-    const untaken = this.#untaken;
-    this.#untaken = undefined;
-    if (untaken !== undefined) {
-      taker(untaken);
+  onEventSource(listener: (source: EventSource) => void): void {
+    this.#eventSourceListener = listener;
+    const unclaimed = this.#unclaimedSource;
+    this.#unclaimedSource = undefined;
+    if (unclaimed !== undefined) {
+      listener(unclaimed);
       return;
     }
     // Request a new event source: the previous consumer of events may have ended, and then the ports of its
@@ -231,16 +231,16 @@ class DatapathThread implements BegunDatapath {
   }
 
   #give(source: EventSource): void {
-    if (this.#taker !== undefined) {
-      this.#taker(source);
+    if (this.#eventSourceListener !== undefined) {
+      this.#eventSourceListener(source);
       return;
     }
     this.#drop();
-    this.#untaken = source;
+    this.#unclaimedSource = source;
   }
 
   #drop(): void {
-    if (this.#untaken !== undefined) for (const port of portsOf(this.#untaken)) port.close();
-    this.#untaken = undefined;
+    if (this.#unclaimedSource !== undefined) for (const port of portsOf(this.#unclaimedSource)) port.close();
+    this.#unclaimedSource = undefined;
   }
 }

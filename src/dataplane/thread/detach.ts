@@ -28,7 +28,7 @@ export type Detached = {
 export function detach(pinPath: string, bootFile?: string): Detached {
   const pins = new Pins(pinPath);
   const ownership = new Ownership(pinPath);
-  ownership.take(() => pins.prepare());
+  ownership.acquire(() => pins.prepare());
   try {
     pins.refuseOthers();
     const interfaces = listInterfaces();

@@ -28,7 +28,7 @@ export class InterfacePolicing {
     const { upgrade } = open;
     // An operator may have removed the pin folders, with all links and pins in them. Create the folders
     // again before the hooks are attached.
-    ownership.take(() => pins.prepare());
+    ownership.acquire(() => pins.prepare());
     upgrade.restorePins();
     // Make the guard (Weir's nftables rules) before the hooks are attached. Without the guard, the kernel
     // would forward unclassified packets from an interface until its BPF program is attached. If such packets

@@ -123,7 +123,7 @@ export class LocalDatapath {
   open(): Adoption {
     this.close();
     const { pins, ownership, hooks, guard, forwarding, translation } = this.#kernel;
-    ownership.take(() => pins.prepare());
+    ownership.acquire(() => pins.prepare());
     let upgrade: Upgrade | undefined;
     try {
       pins.refuseOthers();

@@ -48,7 +48,7 @@ export class TcpConnection {
     this.#socket = socket;
     socket.connect({ host: to.host, port: to.port }).setNoDelay();
     socket.setTimeout(IDLE_MS, () => socket.destroy());
-    socket.on('data', (chunk) => this.#take(chunk));
+    socket.on('data', (chunk) => this.#receive(chunk));
     socket.on('end', () => this.#leave());
     socket.on('error', () => {});
     socket.on('close', () => this.#leave());
@@ -98,7 +98,7 @@ export class TcpConnection {
     for (const { onError } of left) onError();
   }
 
-  #take(chunk: Uint8Array): void {
+  #receive(chunk: Uint8Array): void {
     this.#isSilent = false;
     for (const frame of this.#frames.push(chunk)) {
       const message = readMessage(frame);

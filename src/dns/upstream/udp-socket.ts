@@ -50,7 +50,7 @@ export class UdpSocket {
     onBroken: (socket: UdpSocket) => void,
   ) {
     this.#port = new UdpPort(pump, openSender(connect, { mark, bufferBytes: BUFFER_BYTES }), {
-      onDatagram: (bytes) => this.#take(bytes),
+      onDatagram: (bytes) => this.#receive(bytes),
       onError: (code) => {
         if (code === 'EMSGSIZE') this.onStray('too_long');
         else onBroken(this);
@@ -109,7 +109,7 @@ export class UdpSocket {
    * Delivers a datagram that answers an unanswered query. Ignores any other datagram, and the query continues
    * to wait for its answer (N1). Otherwise an attacker could make the query fail with a forged datagram.
    */
-  #take(datagram: Uint8Array): void {
+  #receive(datagram: Uint8Array): void {
     const id = ((datagram[0] ?? 0) << 8) | (datagram[1] ?? 0);
     const sent = datagram.length < 2 ? undefined : this.#sent.get(id);
     if (sent === undefined) {

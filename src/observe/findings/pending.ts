@@ -32,10 +32,10 @@ export class PendingFindings {
   }
 
   /** Returns all findings and the `gap`, if there is one, and removes them from this object. */
-  take(): FindingDelta[] {
-    const taken = [...this.#deltas.values(), ...(this.#lost === undefined ? [] : [this.#lost])];
+  drain(): FindingDelta[] {
+    const drained = [...this.#deltas.values(), ...(this.#lost === undefined ? [] : [this.#lost])];
     this.#deltas = new Map();
     this.#lost = undefined;
-    return taken;
+    return drained;
   }
 }

@@ -18,7 +18,7 @@ export class ChunkExtension {
   }
 
   /** Returns true if `octet` is valid at the current position. A CR is valid where the extensions may end. */
-  take(octet: number): boolean {
+  accepts(octet: number): boolean {
     switch (this.#place) {
       case PLACE.nameStart:
         return this.#go(isTokenOctet(octet), PLACE.name);

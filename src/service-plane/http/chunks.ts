@@ -103,10 +103,10 @@ export class ChunkReader {
     for (; at < bytes.length && bytes[at] !== CR; at++) {
       if (bytes[at] === LF) return this.#refuse('bare_lf', at);
       const isTooLong = ++this.#extensionBytes > MAX_EXTENSION_BYTES;
-      if (isTooLong || !this.#extensions.take(u8At(bytes, at))) return this.#refuse('chunk_extension', at);
+      if (isTooLong || !this.#extensions.accepts(u8At(bytes, at))) return this.#refuse('chunk_extension', at);
     }
     if (at === bytes.length) return at;
-    if (!this.#extensions.take(CR)) return this.#refuse('chunk_extension', at);
+    if (!this.#extensions.accepts(CR)) return this.#refuse('chunk_extension', at);
     this.#stage = STAGE.sizeLf;
     return at + 1;
   }

@@ -56,7 +56,7 @@ export class Http1Session {
     });
     // The server may have closed the link during the TLS handshake with the client. The session then opens a
     // new link for the first request.
-    if (!link.socket.destroyed) this.#takeLink(link);
+    if (!link.socket.destroyed) this.#useLink(link);
     this.#unhookClient = this.#hookClient();
     this.#idleTimeout = new IdleTimeout(ports.clock);
   }
@@ -225,15 +225,15 @@ export class Http1Session {
         return;
       }
       if ('kind' in link) return this.#fail(UNREACHABLE, link.reason);
-      this.#takeLink(link);
+      this.#useLink(link);
       this.#send();
       this.#read();
     });
   }
 
-  #takeLink(link: ServerLink): void {
+  #useLink(link: ServerLink): void {
     this.#responses = new ResponseHeadReader();
-    this.#server.take(link);
+    this.#server.use(link);
   }
 
   #onServer(chunk: Buffer): void {

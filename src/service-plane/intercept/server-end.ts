@@ -17,7 +17,8 @@ export class ServerEnd {
     return this.#link;
   }
 
-  take(link: ServerLink): void {
+  /** Uses a link from now on: its events go to this object. */
+  use(link: ServerLink): void {
     this.#link = link;
     link.listen(this.events);
   }

@@ -26,7 +26,7 @@ export class Cursor {
   }
 
   number(width: 1 | 2 | 3): number {
-    const from = this.#take(width);
+    const from = this.#advance(width);
     if (from < 0) return 0;
     let value = 0;
     for (let at = from; at < this.at; at++) value = (value << 8) | u8At(this.bytes, at);
@@ -36,12 +36,12 @@ export class Cursor {
   /** Reads a length prefix of `width` bytes, and returns a cursor for that many following bytes. */
   vector(width: 1 | 2 | 3): Cursor {
     const length = this.number(width);
-    const from = this.#take(length);
+    const from = this.#advance(length);
     return from < 0 ? new Cursor(this.bytes, this.at, this.at) : new Cursor(this.bytes, from, this.at);
   }
 
   skip(count: number): void {
-    this.#take(count);
+    this.#advance(count);
   }
 
   /** Returns a view of the remaining bytes, and moves the read position to the end. */
@@ -51,7 +51,10 @@ export class Cursor {
     return this.bytes.subarray(from, this.end);
   }
 
-  #take(count: number): number {
+  /**
+   * Moves the read position by `count` bytes, and returns the former position; -1 if there are fewer bytes.
+   */
+  #advance(count: number): number {
     const from = this.at;
     if (count > this.end - from) {
       this.#hasOverrun = true;
