@@ -10,7 +10,7 @@ export type StoreErrorCode =
   | 'store_read_only' // a write to a store that was opened for reading only
   | 'store_closed'
   | 'store_full' // the database of etcd is full
-  | 'outcome_unknown' // a write was sent to etcd, and etcd did not report whether it was applied
+  | 'outcome_unknown' // etcd or the disk did not report whether it applied a write
   | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
   | 'store_unavailable' // any other failure of the disk or of RocksDB
   | 'node_unknown' // the cluster has no node with this id
