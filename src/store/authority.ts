@@ -77,7 +77,9 @@ export async function createAuthority(
   const kid = await calculateJwkThumbprint(jwk);
   const shared = cluster?.tokens ?? null;
   const revocations = revocationFile(join(dataDir, 'token.revocations'));
-  const revoked = new Set(await revocations.read());
+  /** The revocations in the file. `revoked` also has those that the disk has refused. */
+  let stored: ReadonlySet<string> = new Set(await revocations.read());
+  const revoked = new Set(stored);
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
   const inTurn = createTurns();
@@ -133,18 +135,25 @@ export async function createAuthority(
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
+  /** Writes `revoked` to the file, if the file lacks a revocation. */
+  const storeRevoked = async (): Promise<void> => {
+    const ids = [...revoked];
+    if (ids.every((id) => stored.has(id))) return;
+    await revocations.write(ids);
+    stored = new Set(ids);
+  };
+
   /**
    * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
-   * token even if the disk fails to store the revocation.
+   * token even if the disk fails to store the revocation. The next call then writes it again.
    */
   const revoke = async (id: string): Promise<boolean> => {
-    const record = recordOf(id);
-    if (record === undefined) return false;
-    if (isRevoked(id)) return true;
+    if (recordOf(id) === undefined) return false;
     revoked.add(id);
     await inTurn(async () => {
-      await revocations.write([...revoked]);
-      if (records.has(id)) await keep({ ...record, revoked_at: now().toISOString() });
+      await storeRevoked();
+      const own = records.get(id);
+      if (own?.revoked_at === null) await keep({ ...own, revoked_at: now().toISOString() });
     });
     push();
     return true;
@@ -159,7 +168,7 @@ export async function createAuthority(
     const fresh = found.filter(({ id }) => !revoked.has(id));
     if (fresh.length === 0) return;
     for (const { id } of fresh) revoked.add(id);
-    await inTurn(() => revocations.write([...revoked])).catch(ignoreStoreError);
+    await inTurn(storeRevoked).catch(ignoreStoreError);
   };
 
   /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
@@ -184,7 +193,7 @@ export async function createAuthority(
     for (const id of records.keys()) if (id.startsWith(FIRST_TOKEN)) await revoke(id);
     const request: TokenRequest = { subject: 'admin', role: 'admin', expiresInMs: null };
     const { token } = await issue(request, `${FIRST_TOKEN}${randomUUID()}`);
-    await writeDurably(adminTokenPath, `${token}\n`);
+    await writeSecret(adminTokenPath, `${token}\n`);
   }
 
   const subscription = new Subscription();
@@ -214,7 +223,7 @@ function revocationFile(path: string) {
       const text = await readIfThere(path, MAX_REVOCATION_BYTES);
       return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
     },
-    write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
+    write: (ids: readonly string[]) => writeSecret(path, ids.map((id) => `${id}\n`).join('')),
   };
 }
 
@@ -254,7 +263,7 @@ async function signingKey(path: string): Promise<KeyObject> {
   const pem = await readIfThere(path);
   if (pem === undefined) {
     const { privateKey } = generateKeyPairSync('ed25519');
-    await writeDurably(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    await writeSecret(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
     return privateKey;
   }
   const { mode } = await stat(path);
@@ -282,5 +291,16 @@ async function readIfThere(path: string, maxBytes: number = MAX_BYTES.secret): P
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
     throw new StoreError('store_unavailable', `read ${path}: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+async function writeSecret(path: string, content: string | Buffer): Promise<void> {
+  try {
+    await writeDurably(path, content);
+  } catch (cause) {
+    const isFull = cause instanceof Error && 'code' in cause && cause.code === 'ENOSPC';
+    throw new StoreError(isFull ? 'store_no_space' : 'store_unavailable', `write ${path}: ${reasonOf(cause)}`, {
+      cause,
+    });
   }
 }
