@@ -15,6 +15,8 @@ const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';
 const AUDIENCE = 'weir-api';
 const FIRST_TOKEN = 'admin-file-';
+/** How often revocations that the disk refused are written again. */
+const RETRY_MS = 5_000;
 
 /** The identity of an API client: the id, subject and role of its token. */
 type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
@@ -46,7 +48,7 @@ export type Authority = {
    * token with this id.
    */
   revoke(id: string): Promise<boolean>;
-  /** Ends the exchange of tokens with the cluster. */
+  /** Ends the exchange of tokens with the cluster, and the attempts to store revocations. */
   close(): void;
 };
 
@@ -135,17 +137,29 @@ export async function createAuthority(
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
-  /** Writes `revoked` to the file, if the file lacks a revocation. */
+  const subscription = new Subscription();
+  let retry: NodeJS.Timeout | undefined;
+  /** Writes `revoked` to the file, if the file lacks a revocation. After a failure, tries again later. */
   const storeRevoked = async (): Promise<void> => {
+    clearTimeout(retry);
     const ids = [...revoked];
     if (ids.every((id) => stored.has(id))) return;
-    await revocations.write(ids);
+    try {
+      await revocations.write(ids);
+    } catch (failure) {
+      // After `close`, the file belongs to the next process.
+      if (!subscription.closed) retry = setTimeout(storeRevokedLater, RETRY_MS).unref();
+      throw failure;
+    }
     stored = new Set(ids);
+  };
+  const storeRevokedLater = (): void => {
+    void inTurn(storeRevoked).catch(ignoreStoreError);
   };
 
   /**
    * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
-   * token even if the disk fails to store the revocation. The next call then writes it again.
+   * token even if the disk fails to store the revocation.
    */
   const revoke = async (id: string): Promise<boolean> => {
     if (recordOf(id) === undefined) return false;
@@ -163,12 +177,9 @@ export async function createAuthority(
     revoked_at ?? shared?.records.get(id)?.revoked_at ?? (revoked.has(id) ? now().toISOString() : null);
 
   /** Keeps the revocations of other nodes on this node, in case that etcd loses them. */
-  const keepRevocations = async (): Promise<void> => {
-    const found = [...(shared?.records.values() ?? [])].filter(({ revoked_at }) => revoked_at !== null);
-    const fresh = found.filter(({ id }) => !revoked.has(id));
-    if (fresh.length === 0) return;
-    for (const { id } of fresh) revoked.add(id);
-    await inTurn(storeRevoked).catch(ignoreStoreError);
+  const keepRevocations = (): void => {
+    for (const { id, revoked_at } of shared?.records.values() ?? []) if (revoked_at !== null) revoked.add(id);
+    storeRevokedLater();
   };
 
   /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
@@ -196,9 +207,9 @@ export async function createAuthority(
     await writeSecret(adminTokenPath, `${token}\n`);
   }
 
-  const subscription = new Subscription();
   if (shared !== null) {
-    subscription.add(shared.changed.subscribe(() => void keepRevocations()));
+    keepRevocations();
+    subscription.add(shared.changed.subscribe(keepRevocations));
     subscription.add(shared.connected.subscribe((connected) => connected && push()));
   }
   return {
@@ -209,7 +220,10 @@ export async function createAuthority(
         .map((record) => ({ ...record, revoked_at: revokedAt(record) }))
         .sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at)),
     revoke,
-    close: () => subscription.unsubscribe(),
+    close: () => {
+      subscription.unsubscribe();
+      clearTimeout(retry);
+    },
   };
 }
 
