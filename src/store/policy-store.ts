@@ -2,6 +2,7 @@ import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } 
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
+import { intactEntries } from './intact-entries.js';
 import { decodeJson, putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
@@ -508,21 +509,15 @@ class KvPolicyStore implements PolicyStore {
 
   async #loadRows(): Promise<Map<string, PolicyRow>> {
     const rows = new Map<string, PolicyRow>();
-    let range = under('policy/');
-    for (;;) {
-      try {
-        for await (const [, bytes] of this.#kv.iterate(range)) {
-          const row = decodeJson<PolicyRow>(bytes);
-          rows.set(row.id, row);
-        }
-        return rows;
-      } catch (error) {
-        if (!(error instanceof StoreError && error.code === 'store_damaged' && error.key !== undefined)) throw error;
-        this.#damaged.add(error.key.slice('policy/'.length));
-        this.#onFinding({ code: 'record_damaged', message: error.message });
-        range = { ...range, gte: `${error.key}\0` };
-      }
+    const entries = intactEntries(this.#kv, under('policy/'), ({ message }, key) => {
+      this.#damaged.add(key.slice('policy/'.length));
+      this.#onFinding({ code: 'record_damaged', message });
+    });
+    for await (const [, bytes] of entries) {
+      const row = decodeJson<PolicyRow>(bytes);
+      rows.set(row.id, row);
     }
+    return rows;
   }
 
   async #activeIsDamaged(): Promise<boolean> {
