@@ -183,7 +183,9 @@ function failure(doing: string, cause: unknown): StoreError {
 
 function codeOf(text: string): StoreErrorCode {
   if (/lock hold by current process|While lock file/i.test(text)) return 'store_locked';
-  if (/^Corruption|^Invalid argument|opening a file for sequentially reading/i.test(text)) return 'store_damaged';
   if (/No space left|ENOSPC/i.test(text)) return 'store_no_space';
+  // A file that exists and cannot be opened, for example without permission or descriptors, can be intact.
+  if (/IO error: (?!No such file or directory)/.test(text)) return 'store_unavailable';
+  if (/^Corruption|^Invalid argument|opening a file for sequentially reading/i.test(text)) return 'store_damaged';
   return 'store_unavailable';
 }

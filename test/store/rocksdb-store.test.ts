@@ -1,11 +1,12 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import type { StoreError } from '#store/store-error.js';
@@ -123,6 +124,24 @@ describe('the RocksDB store on disk', () => {
     damage(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
   });
+
+  // The socket stands for a file without permission, which root can open: both make `open` fail.
+  it.each(['CURRENT', 'MANIFEST', 'IDENTITY', 'log'])(
+    'reports store_unavailable, and not store_damaged, if the file %s exists and cannot be opened',
+    async (kind) => {
+      const folder = temporaryFolder();
+      await filled(folder);
+      const store = await openRocksDbStore(folder);
+      await store.put('b', bytes('in the log'), sync);
+      await store.close();
+      const file = readdirSync(folder).find((name) => name.startsWith(kind) || name.endsWith(`.${kind}`)) ?? '';
+      rmSync(join(folder, file));
+      const server = createServer().listen(join(folder, file));
+      onTestFinished(() => void server.close());
+      await once(server, 'listening');
+      expect(await codeOf(openRocksDbStore(folder))).toBe('store_unavailable');
+    },
+  );
 
   it('opens a folder read-only without changing a file, and then refuses writes', async () => {
     const folder = temporaryFolder();
