@@ -7,7 +7,7 @@ export type StoreErrorCode =
   | 'store_locked' // another process has the same data folder open
   | 'store_damaged' // the stored bytes differ from the bytes that Weir wrote
   | 'store_no_space' // the disk is full
-  | 'store_read_only' // a write to a store that was opened for reading only
+  | 'store_read_only' // a write to a store that cannot be opened for writing, for example on a full disk
   | 'store_closed'
   | 'store_full' // the database of etcd is full
   | 'outcome_unknown' // etcd or the disk did not report whether it applied a write

@@ -143,16 +143,17 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it('opens a folder read-only without changing a file, and then refuses writes', async () => {
+  it('opens a folder read-only without changing a file, until a write opens it for writing', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
     const before = listed();
     const store = await openRocksDbStore(folder, { readOnly: true });
     expect(await store.get('a')).toEqual(Buffer.from('what was written'));
-    expect(await codeOf(store.put('a', bytes('x'), sync))).toBe('store_read_only');
-    await store.close();
     expect(listed()).toEqual(before);
+    await store.put('a', bytes('x'), sync);
+    expect(await store.get('a')).toEqual(Buffer.from('x'));
+    await store.close();
   });
 
   it.runIf(process.getuid?.() === 0)(
@@ -193,7 +194,7 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, and still reads', async () => {
+  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, reads, and writes when the disk has space', async () => {
     const folder = temporaryFolder();
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
     let store: KvStore | undefined;
@@ -211,6 +212,11 @@ describe('the RocksDB store on disk', () => {
       expect(await codeOf(openRocksDbStore(database))).toBe('store_no_space');
       store = await openRocksDbStore(database, { readOnly: true });
       expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+      expect(await codeOf(store.put('a', bytes('second'), sync))).toBe('store_read_only');
+      expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+      rmSync(join(folder, 'filler'));
+      await store.put('a', bytes('second'), sync);
+      expect(await store.get('a')).toEqual(Buffer.from('second'));
     } finally {
       await store?.close();
       execFileSync('umount', [folder]);
