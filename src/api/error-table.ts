@@ -339,8 +339,8 @@ export const ERRORS = {
   outcome_unknown: entry(
     503,
     'Outcome unknown',
-    'The write was sent to etcd, and etcd did not report whether it was applied.',
-    'Read the object when etcd responds again, and write it again if needed.',
+    'The write was sent to etcd or to the disk, which did not report whether it was applied.',
+    'Read the object when etcd or the disk works again, and write it again if needed.',
   ),
   reload_failed: entry(
     503,

@@ -88,7 +88,7 @@ export type RefusalCode =
   | 'activation_timeout' // HTTP 503: the policy write did not finish in time
   | 'dataplane_unavailable' // HTTP 503: the dataplane cannot stage or activate a program
   | 'store_full' // HTTP 503: the database of etcd is full
-  | 'outcome_unknown' // HTTP 503: etcd did not report whether it applied the write
+  | 'outcome_unknown' // HTTP 503: etcd or the disk did not report whether it applied the write
   | 'store_unavailable' // HTTP 503: the store cannot read or write
   | 'draining' // HTTP 503: the node shuts down
   | 'feature_unavailable'; // HTTP 503: the part that provides the feature does not run

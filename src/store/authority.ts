@@ -15,6 +15,8 @@ const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';
 const AUDIENCE = 'weir-api';
 const FIRST_TOKEN = 'admin-file-';
+/** How often revocations that the disk refused are written again. */
+const RETRY_MS = 5_000;
 
 /** The identity of an API client: the id, subject and role of its token. */
 type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
@@ -46,7 +48,7 @@ export type Authority = {
    * token with this id.
    */
   revoke(id: string): Promise<boolean>;
-  /** Ends the exchange of tokens with the cluster. */
+  /** Ends the exchange of tokens with the cluster, and the attempts to store revocations. */
   close(): void;
 };
 
@@ -77,7 +79,9 @@ export async function createAuthority(
   const kid = await calculateJwkThumbprint(jwk);
   const shared = cluster?.tokens ?? null;
   const revocations = revocationFile(join(dataDir, 'token.revocations'));
-  const revoked = new Set(await revocations.read());
+  /** The revocations in the file. `revoked` also has those that the disk has refused. */
+  let stored: ReadonlySet<string> = new Set(await revocations.read());
+  const revoked = new Set(stored);
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
   const inTurn = createTurns();
@@ -133,18 +137,37 @@ export async function createAuthority(
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
   };
 
+  const subscription = new Subscription();
+  let retry: NodeJS.Timeout | undefined;
+  /** Writes `revoked` to the file, if the file lacks a revocation. After a failure, tries again later. */
+  const storeRevoked = async (): Promise<void> => {
+    clearTimeout(retry);
+    const ids = [...revoked];
+    if (ids.every((id) => stored.has(id))) return;
+    try {
+      await revocations.write(ids);
+    } catch (failure) {
+      // After `close`, the file belongs to the next process.
+      if (!subscription.closed) retry = setTimeout(storeRevokedLater, RETRY_MS).unref();
+      throw failure;
+    }
+    stored = new Set(ids);
+  };
+  const storeRevokedLater = (): void => {
+    void inTurn(storeRevoked).catch(ignoreStoreError);
+  };
+
   /**
    * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
    * token even if the disk fails to store the revocation.
    */
   const revoke = async (id: string): Promise<boolean> => {
-    const record = recordOf(id);
-    if (record === undefined) return false;
-    if (isRevoked(id)) return true;
+    if (recordOf(id) === undefined) return false;
     revoked.add(id);
     await inTurn(async () => {
-      await revocations.write([...revoked]);
-      if (records.has(id)) await keep({ ...record, revoked_at: now().toISOString() });
+      await storeRevoked();
+      const own = records.get(id);
+      if (own?.revoked_at === null) await keep({ ...own, revoked_at: now().toISOString() });
     });
     push();
     return true;
@@ -154,12 +177,9 @@ export async function createAuthority(
     revoked_at ?? shared?.records.get(id)?.revoked_at ?? (revoked.has(id) ? now().toISOString() : null);
 
   /** Keeps the revocations of other nodes on this node, in case that etcd loses them. */
-  const keepRevocations = async (): Promise<void> => {
-    const found = [...(shared?.records.values() ?? [])].filter(({ revoked_at }) => revoked_at !== null);
-    const fresh = found.filter(({ id }) => !revoked.has(id));
-    if (fresh.length === 0) return;
-    for (const { id } of fresh) revoked.add(id);
-    await inTurn(() => revocations.write([...revoked])).catch(ignoreStoreError);
+  const keepRevocations = (): void => {
+    for (const { id, revoked_at } of shared?.records.values() ?? []) if (revoked_at !== null) revoked.add(id);
+    storeRevokedLater();
   };
 
   /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
@@ -184,12 +204,12 @@ export async function createAuthority(
     for (const id of records.keys()) if (id.startsWith(FIRST_TOKEN)) await revoke(id);
     const request: TokenRequest = { subject: 'admin', role: 'admin', expiresInMs: null };
     const { token } = await issue(request, `${FIRST_TOKEN}${randomUUID()}`);
-    await writeDurably(adminTokenPath, `${token}\n`);
+    await writeSecret(adminTokenPath, `${token}\n`);
   }
 
-  const subscription = new Subscription();
   if (shared !== null) {
-    subscription.add(shared.changed.subscribe(() => void keepRevocations()));
+    keepRevocations();
+    subscription.add(shared.changed.subscribe(keepRevocations));
     subscription.add(shared.connected.subscribe((connected) => connected && push()));
   }
   return {
@@ -200,7 +220,10 @@ export async function createAuthority(
         .map((record) => ({ ...record, revoked_at: revokedAt(record) }))
         .sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at)),
     revoke,
-    close: () => subscription.unsubscribe(),
+    close: () => {
+      subscription.unsubscribe();
+      clearTimeout(retry);
+    },
   };
 }
 
@@ -214,7 +237,7 @@ function revocationFile(path: string) {
       const text = await readIfThere(path, MAX_REVOCATION_BYTES);
       return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
     },
-    write: (ids: readonly string[]) => writeDurably(path, ids.map((id) => `${id}\n`).join('')),
+    write: (ids: readonly string[]) => writeSecret(path, ids.map((id) => `${id}\n`).join('')),
   };
 }
 
@@ -254,7 +277,7 @@ async function signingKey(path: string): Promise<KeyObject> {
   const pem = await readIfThere(path);
   if (pem === undefined) {
     const { privateKey } = generateKeyPairSync('ed25519');
-    await writeDurably(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    await writeSecret(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
     return privateKey;
   }
   const { mode } = await stat(path);
@@ -282,5 +305,16 @@ async function readIfThere(path: string, maxBytes: number = MAX_BYTES.secret): P
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
     throw new StoreError('store_unavailable', `read ${path}: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+async function writeSecret(path: string, content: string | Buffer): Promise<void> {
+  try {
+    await writeDurably(path, content);
+  } catch (cause) {
+    const isFull = cause instanceof Error && 'code' in cause && cause.code === 'ENOSPC';
+    throw new StoreError(isFull ? 'store_no_space' : 'store_unavailable', `write ${path}: ${reasonOf(cause)}`, {
+      cause,
+    });
   }
 }

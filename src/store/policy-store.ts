@@ -2,6 +2,7 @@ import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } 
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
+import { intactEntries } from './intact-entries.js';
 import { decodeJson, putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
@@ -86,6 +87,8 @@ class KvPolicyStore implements PolicyStore {
 
   /** Whether the last-good copy is older than the active policy. */
   #copyIsOld = false;
+  /** The last commit of this node, if it is unknown whether the store contains it. */
+  #unknown: PolicyPlan | null = null;
   /** The last commit of this node, until the last-good copy contains it. */
   #written: Written = {};
 
@@ -212,6 +215,7 @@ class KvPolicyStore implements PolicyStore {
 
   async settle(end: ChangeEnd): Promise<void> {
     await this.#inTurn(async () => {
+      await this.#settleUnknown();
       const { pending } = this.#state.head;
       if (pending?.id !== end.change)
         throw new StoreError('revision_conflict', 'the change is not pending any more; nothing was changed');
@@ -223,7 +227,7 @@ class KvPolicyStore implements PolicyStore {
       };
       if (this.#shared !== null) await this.#shared.settle(plan, end);
       else {
-        await this.#kv.batch(plan.operations, { sync: true });
+        await this.#store(plan);
         this.#follow(plan.operations);
       }
     });
@@ -291,6 +295,7 @@ class KvPolicyStore implements PolicyStore {
   }
 
   async #commit(change: PolicyCommit): Promise<void> {
+    await this.#settleUnknown();
     const { put } = change;
     const before = put === undefined ? undefined : this.#state.rows.get(put.record.id);
     const plan = await this.#planned(change);
@@ -299,9 +304,58 @@ class KvPolicyStore implements PolicyStore {
     this.#written = { put, before, body: plan.body };
     // `#follow` writes the last-good copy after the response: etcd has the policy as well.
     if (this.#shared !== null) return this.#shared.commit(plan);
-    await this.#kv.batch(plan.operations, { sync: true });
+    await this.#store(plan);
     this.#adopt(plan.operations);
     if (this.#copyIsOld) await this.#copyActive();
+  }
+
+  /**
+   * Writes the batch of a commit. RocksDB can have a failed batch in its log, and the next start would apply
+   * it. So after a failure, reads whether the store contains the commit. Throws `outcome_unknown` if this
+   * fails as well.
+   */
+  async #store(plan: PolicyPlan): Promise<void> {
+    try {
+      await this.#kv.batch(plan.operations, { sync: true });
+    } catch (failure) {
+      this.#unknown = plan;
+      const isStored = await this.#isStored(plan);
+      this.#unknown = null;
+      if (!isStored) throw failure;
+    }
+  }
+
+  /** Takes over the last commit if its outcome is unknown, and the store contains it. */
+  async #settleUnknown(): Promise<void> {
+    const plan = this.#unknown;
+    if (plan === null) return;
+    const isStored = await this.#isStored(plan).catch((cause: unknown) => {
+      const reason = 'it is unknown whether the write before is stored';
+      throw new StoreError('store_unavailable', `${reason}; nothing was changed`, { cause });
+    });
+    this.#unknown = null;
+    if (isStored) this.#follow(plan.operations);
+  }
+
+  /**
+   * Whether the store contains a commit whose batch failed. The empty batch makes RocksDB open the database
+   * again, apply its log and write the result to the disk. Until this succeeds, a power failure can remove
+   * the commit from the log.
+   */
+  async #isStored({ head }: PolicyPlan): Promise<boolean> {
+    try {
+      const synced = await this.#kv.batch([], { sync: true }).then(
+        () => null,
+        (failure: unknown) => ({ failure }),
+      );
+      const bytes = await this.#kv.get(HEAD);
+      const commit = bytes === null ? undefined : decodeJson<PolicyHead>(bytes).commit;
+      if (commit !== head.commit) return false;
+      if (synced !== null) throw synced.failure;
+      return true;
+    } catch (cause) {
+      throw new StoreError('outcome_unknown', 'the disk does not report whether it has stored the write', { cause });
+    }
   }
 
   #planned(change: PolicyCommit): Promise<Plan> {
@@ -455,21 +509,15 @@ class KvPolicyStore implements PolicyStore {
 
   async #loadRows(): Promise<Map<string, PolicyRow>> {
     const rows = new Map<string, PolicyRow>();
-    let range = under('policy/');
-    for (;;) {
-      try {
-        for await (const [, bytes] of this.#kv.iterate(range)) {
-          const row = decodeJson<PolicyRow>(bytes);
-          rows.set(row.id, row);
-        }
-        return rows;
-      } catch (error) {
-        if (!(error instanceof StoreError && error.code === 'store_damaged' && error.key !== undefined)) throw error;
-        this.#damaged.add(error.key.slice('policy/'.length));
-        this.#onFinding({ code: 'record_damaged', message: error.message });
-        range = { ...range, gte: `${error.key}\0` };
-      }
+    const entries = intactEntries(this.#kv, under('policy/'), ({ message }, key) => {
+      this.#damaged.add(key.slice('policy/'.length));
+      this.#onFinding({ code: 'record_damaged', message });
+    });
+    for await (const [, bytes] of entries) {
+      const row = decodeJson<PolicyRow>(bytes);
+      rows.set(row.id, row);
     }
+    return rows;
   }
 
   async #activeIsDamaged(): Promise<boolean> {

@@ -22,8 +22,8 @@ const PLAIN: Envelope = {
 
 /**
  * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space`,
- * `store_library_missing` or `store_unavailable`. With `readOnly`, opening writes nothing to the disk. A
- * `plain` store has no checksum for each value, and relies on the block checksums of RocksDB. Use it for many
+ * `store_library_missing` or `store_unavailable`. With `readOnly`, opening writes nothing to the disk; the first
+ * write opens the store again for writing. A `plain` store has no checksum for each value, and relies on the block checksums of RocksDB. Use it for many
  * small values that may be lost.
  */
 export async function openRocksDbStore(
@@ -46,9 +46,9 @@ class RocksDbStore implements KvStore {
    * The open database. Null if the database was closed after a failed write and could not be opened again.
    */
   #database: RocksDb | null;
-  #hasFailed = false;
-  #reopening: Promise<void> | undefined;
-  readonly #readOnly: boolean;
+  /** Whether the next write must open the database again: a write failed, or the database is read-only. */
+  #mustReopen: boolean;
+  #reopening: Promise<StoreError | null> | undefined;
   readonly #envelope: Envelope;
   readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
@@ -56,7 +56,7 @@ class RocksDbStore implements KvStore {
   constructor(folder: string, database: RocksDb, readOnly: boolean, envelope: Envelope) {
     this.#folder = folder;
     this.#database = database;
-    this.#readOnly = readOnly;
+    this.#mustReopen = readOnly;
     this.#envelope = envelope;
   }
 
@@ -84,18 +84,18 @@ class RocksDbStore implements KvStore {
   }
 
   async batch(operations: readonly KvOperation[], { sync }: { readonly sync: boolean }): Promise<void> {
-    if (this.#readOnly) throw new StoreError('store_read_only', 'write: the store was opened for reading only');
     const sealed = await Promise.all(
       operations.map(async (operation) => ({
         key: bytesOf(operation.key),
         value: operation.type === 'put' ? await this.#envelope.seal(operation.key, operation.value) : null,
       })),
     );
-    if (this.#hasFailed && this.#closed === undefined) await this.#reopen();
+    const refused = this.#mustReopen && this.#closed === undefined ? await this.#reopen() : null;
+    if (refused !== null) throw refused;
     try {
       await this.#run('write', (database) => database.write(sealed, sync));
     } catch (error) {
-      this.#hasFailed ||= !(error instanceof StoreError && error.code === 'store_closed');
+      this.#mustReopen ||= !(error instanceof StoreError && error.code === 'store_closed');
       throw error;
     }
   }
@@ -130,11 +130,10 @@ class RocksDbStore implements KvStore {
   }
 
   /**
-   * Opens the database again after a failed write; until then, RocksDB refuses all writes. If this fails, for
-   * example on a full disk, opens the database read-only. The next write then tries again to open the
-   * database for writing.
+   * Opens the database for writing. After a failed write, RocksDB refuses all writes until then. If this
+   * fails, for example on a full disk, opens the database read-only, and returns the failure.
    */
-  #reopen(): Promise<void> {
+  #reopen(): Promise<StoreError | null> {
     const before = [...this.#underWay];
     this.#reopening ??= (async () => {
       await Promise.allSettled(before);
@@ -142,9 +141,12 @@ class RocksDbStore implements KvStore {
       this.#database = null;
       try {
         this.#database = await RocksDb.open(this.#folder, false);
-        this.#hasFailed = false;
-      } catch {
+        this.#mustReopen = false;
+        return null;
+      } catch (cause) {
         this.#database = await RocksDb.open(this.#folder, true).catch(() => null);
+        const { message } = failure(`open the store in ${this.#folder} for writing`, cause);
+        return new StoreError('store_read_only', message, { cause });
       }
     })().finally(() => {
       this.#reopening = undefined;
@@ -183,7 +185,9 @@ function failure(doing: string, cause: unknown): StoreError {
 
 function codeOf(text: string): StoreErrorCode {
   if (/lock hold by current process|While lock file/i.test(text)) return 'store_locked';
-  if (/^Corruption|^Invalid argument|opening a file for sequentially reading/i.test(text)) return 'store_damaged';
   if (/No space left|ENOSPC/i.test(text)) return 'store_no_space';
+  // A file that exists and cannot be opened, for example without permission or descriptors, can be intact.
+  if (/IO error: (?!No such file or directory)/.test(text)) return 'store_unavailable';
+  if (/^Corruption|^Invalid argument|opening a file for sequentially reading/i.test(text)) return 'store_damaged';
   return 'store_unavailable';
 }

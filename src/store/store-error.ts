@@ -7,10 +7,10 @@ export type StoreErrorCode =
   | 'store_locked' // another process has the same data folder open
   | 'store_damaged' // the stored bytes differ from the bytes that Weir wrote
   | 'store_no_space' // the disk is full
-  | 'store_read_only' // a write to a store that was opened for reading only
+  | 'store_read_only' // a write to a store that cannot be opened for writing, for example on a full disk
   | 'store_closed'
   | 'store_full' // the database of etcd is full
-  | 'outcome_unknown' // a write was sent to etcd, and etcd did not report whether it was applied
+  | 'outcome_unknown' // etcd or the disk did not report whether it applied a write
   | 'store_library_missing' // RocksDB is not installed, or the installed version is too old
   | 'store_unavailable' // any other failure of the disk or of RocksDB
   | 'node_unknown' // the cluster has no node with this id

@@ -1,9 +1,13 @@
 import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
+import { intactEntries } from './intact-entries.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
+import { decodeJson, under } from './json-value.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
+import { HEAD } from './policy-plan.js';
+import type { PolicyHead } from './policy-row.js';
 import { loadPolicyStore, type SharedCommits } from './policy-store.js';
 import { quarantine } from './quarantine.js';
 import { openRocksDbStore } from './rocksdb-store.js';
@@ -50,8 +54,8 @@ export type Shared = {
 
 /**
  * Opens the store in the node's data folder: `store/` (RocksDB) and `last-good.policy`.
- * - If the store is too damaged to open, its folder is renamed. A new store is created from the last-good
- *   copy.
+ * - If the store is too damaged to open or to read, its folder is renamed. A new store is created from the
+ *   last-good copy.
  * - On a full disk the store is opened read-only.
  * - `onFinding` receives findings, for example about a damaged store or a full disk. `onWrite` is called
  *   after every write.
@@ -71,11 +75,11 @@ export async function openStore(
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeDataFolder(dataDir, onFinding);
-  const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
+  const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
+  const kv = await openReadable(folder, lastGood, onFinding);
   let shared: Shared | null = null;
   try {
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
-    const lastGood = lastGoodFile(join(dataDir, 'last-good.policy'));
     const timed = timedWrites(kv, onWrite);
     shared = share(timed);
     return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared);
@@ -114,6 +118,46 @@ export async function assembleStore(
       await kv.close();
     },
   };
+}
+
+/** The prefixes of the keys that each start reads. */
+const READ_AT_START = [
+  'cluster-token/',
+  'integration/',
+  'policy/',
+  'removed-node/',
+  'setting/',
+  'token-key/',
+  'token/',
+] as const;
+
+/**
+ * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it, and
+ * a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is newer
+ * than the last-good copy: an older policy must not replace a newer one.
+ */
+async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: FindingListener): Promise<KvStore> {
+  const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
+  try {
+    for (const prefix of READ_AT_START) for await (const _ of intactEntries(kv, under(prefix), () => {}));
+    return kv;
+  } catch (error) {
+    const stored = await generationOf(kv).catch(() => 0);
+    await kv.close();
+    if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
+    const copied = (await lastGood.read())?.head.generation ?? 0;
+    if (copied < stored) {
+      const reason = `the last-good copy is of generation ${copied}, and the store of generation ${stored}`;
+      throw new StoreError('store_damaged', `${error.message}; ${reason}`, { cause: error });
+    }
+    onFinding(await quarantine(folder, error));
+    return openRocksDbStore(folder);
+  }
+}
+
+async function generationOf(kv: KvStore): Promise<number> {
+  const head = await kv.get(HEAD);
+  return head === null ? 0 : decodeJson<PolicyHead>(head).generation;
 }
 
 async function reopen(folder: string, error: unknown, onFinding: FindingListener): Promise<KvStore> {

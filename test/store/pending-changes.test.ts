@@ -5,7 +5,7 @@ import type { ChangeEnd, PendingWrite } from '#contracts/pending-change.js';
 import { enforcedAt, pendingAfter, reservedGeneration, settled } from '#store/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
-import type { StoreError } from '#store/store-error.js';
+import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from './stored-policy.js';
@@ -50,6 +50,18 @@ describe('a policy change that must be confirmed', () => {
       ...CONFIRM,
     });
     expect(await again.reservedGeneration()).toBe(4);
+  });
+
+  test('goes back, now and after the next start, if the disk stored its end although the batch failed', async () => {
+    const { policies, change, kv } = await changed();
+    const { batch } = kv;
+    kv.batch = async (operations, options) => {
+      await batch(operations, options);
+      if (operations.length > 0) throw new StoreError('store_unavailable', 'fdatasync: Input/output error');
+    };
+    await policies.settle(end(change, 'revert'));
+    for (const store of [policies, await open(kv)])
+      expect(await stateOf(store)).toEqual([3, '{"n":1}', 3, 3, '{"n":1}']);
   });
 
   test('goes back with a new revision and the reserved generation', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { loadPolicyStore } from '#store/policy-store.js';
-import type { StoreError } from '#store/store-error.js';
+import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from './stored-policy.js';
@@ -11,6 +11,35 @@ const codeOf = (promise: Promise<unknown>) =>
     () => 'done',
     (error: StoreError) => error.code,
   );
+
+type Faults = { batch: 'applied' | 'lost' | null; get: boolean; sync: boolean };
+
+/**
+ * Returns a store, and the faults of its disk. `batch`: the next batch with operations fails, and the disk has
+ * applied it or not. `get`: reads fail. `sync`: empty batches fail.
+ */
+function faulty(): { readonly kv: KvStore; readonly faults: Faults } {
+  const kv = createMemoryStore();
+  const faults: Faults = { batch: null, get: false, sync: false };
+  const eio = () => new StoreError('store_unavailable', 'fdatasync: Input/output error');
+  return {
+    faults,
+    kv: {
+      ...kv,
+      get: (key) => (faults.get && key === 'head' ? Promise.reject(eio()) : kv.get(key)),
+      batch: async (operations, options) => {
+        const { batch } = faults;
+        if (operations.length === 0) {
+          if (faults.sync) throw eio();
+          return;
+        }
+        faults.batch = null;
+        if (batch !== 'lost') await kv.batch(operations, options);
+        if (batch !== null) throw eio();
+      },
+    },
+  };
+}
 
 describe('the policy store', () => {
   it('returns no policy, no active policy and generation 0 if the store is new', async () => {
@@ -142,6 +171,62 @@ describe('the policy store', () => {
     );
     expect(await policies.active()).toEqual(put);
     expect(await policies.generation()).toBe(1);
+  });
+
+  it('has a commit that the database stored although its batch failed, now and after the next start', async () => {
+    const { kv, faults } = faulty();
+    const policies = await open(kv);
+    await policies.commit({ put: storedPolicy({ id: 'a', name: 'edge' }, '{"n":1}'), generation: 1 });
+    faults.batch = 'applied';
+    const second = storedPolicy({ id: 'a', name: 'edge', revision: 2 }, '{"n":2}');
+    await policies.commit({ put: second, generation: 2 });
+    faults.batch = 'applied';
+    const guest = storedPolicy({ id: 'b', name: 'guest', active: false }, '{}');
+    await policies.commit({ put: guest, generation: 2 });
+    for (const store of [policies, await open(kv)])
+      expect([await store.list(), await store.active(), await store.generation()]).toEqual([
+        [second.record, guest.record],
+        second,
+        2,
+      ]);
+  });
+
+  it('refuses a commit with outcome_unknown if its batch and the reading after it fail, and settles it before the next commit', async () => {
+    for (const outcome of ['applied', 'lost'] as const) {
+      const { kv, faults } = faulty();
+      const policies = await open(kv);
+      const first = storedPolicy({ id: 'a' }, '{"n":1}');
+      await policies.commit({ put: first, generation: 1 });
+      const base = await policies.headCommit();
+      const followed: number[] = [];
+      policies.followed.subscribe((generation) => followed.push(generation));
+      faults.batch = outcome;
+      faults.get = true;
+      const second = storedPolicy({ id: 'a', revision: 2 }, '{"n":2}');
+      expect(await codeOf(policies.commit({ put: second, generation: 2 }))).toBe('outcome_unknown');
+      const third = storedPolicy({ id: 'a', revision: 2 }, '{"n":3}');
+      expect(await codeOf(policies.commit({ put: third, base, generation: 2 }))).toBe('store_unavailable');
+      expect(await policies.active()).toEqual(first);
+      faults.get = false;
+      const isStored = outcome === 'applied';
+      const code = await codeOf(policies.commit({ put: third, base, generation: 2 }));
+      expect([code, followed]).toEqual(isStored ? ['revision_conflict', [2]] : ['done', []]);
+      for (const store of [policies, await open(kv)])
+        expect([await store.active(), await store.generation()]).toEqual([isStored ? second : third, 2]);
+    }
+  });
+
+  it('refuses a commit with outcome_unknown while the disk may lose what the log of the database contains', async () => {
+    const { kv, faults } = faulty();
+    const policies = await open(kv);
+    faults.batch = 'applied';
+    faults.sync = true;
+    const put = storedPolicy({ id: 'a' }, '{}');
+    expect(await codeOf(policies.commit({ put, generation: 1 }))).toBe('outcome_unknown');
+    expect(await policies.generation()).toBe(0);
+    faults.sync = false;
+    expect(await codeOf(policies.commit({ put, base: '', generation: 1 }))).toBe('revision_conflict');
+    expect(await policies.active()).toEqual(put);
   });
 
   it('commits in the order of the calls', async () => {

@@ -1,11 +1,12 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import type { StoreError } from '#store/store-error.js';
@@ -124,16 +125,35 @@ describe('the RocksDB store on disk', () => {
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
   });
 
-  it('opens a folder read-only without changing a file, and then refuses writes', async () => {
+  // The socket stands for a file without permission, which root can open: both make `open` fail.
+  it.each(['CURRENT', 'MANIFEST', 'IDENTITY', 'log'])(
+    'reports store_unavailable, and not store_damaged, if the file %s exists and cannot be opened',
+    async (kind) => {
+      const folder = temporaryFolder();
+      await filled(folder);
+      const store = await openRocksDbStore(folder);
+      await store.put('b', bytes('in the log'), sync);
+      await store.close();
+      const file = readdirSync(folder).find((name) => name.startsWith(kind) || name.endsWith(`.${kind}`)) ?? '';
+      rmSync(join(folder, file));
+      const server = createServer().listen(join(folder, file));
+      onTestFinished(() => void server.close());
+      await once(server, 'listening');
+      expect(await codeOf(openRocksDbStore(folder))).toBe('store_unavailable');
+    },
+  );
+
+  it('opens a folder read-only without changing a file, until a write opens it for writing', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
     const before = listed();
     const store = await openRocksDbStore(folder, { readOnly: true });
     expect(await store.get('a')).toEqual(Buffer.from('what was written'));
-    expect(await codeOf(store.put('a', bytes('x'), sync))).toBe('store_read_only');
-    await store.close();
     expect(listed()).toEqual(before);
+    await store.put('a', bytes('x'), sync);
+    expect(await store.get('a')).toEqual(Buffer.from('x'));
+    await store.close();
   });
 
   it.runIf(process.getuid?.() === 0)(
@@ -174,7 +194,7 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, and still reads', async () => {
+  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, reads, and writes when the disk has space', async () => {
     const folder = temporaryFolder();
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
     let store: KvStore | undefined;
@@ -192,6 +212,11 @@ describe('the RocksDB store on disk', () => {
       expect(await codeOf(openRocksDbStore(database))).toBe('store_no_space');
       store = await openRocksDbStore(database, { readOnly: true });
       expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+      expect(await codeOf(store.put('a', bytes('second'), sync))).toBe('store_read_only');
+      expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+      rmSync(join(folder, 'filler'));
+      await store.put('a', bytes('second'), sync);
+      expect(await store.get('a')).toEqual(Buffer.from('second'));
     } finally {
       await store?.close();
       execFileSync('umount', [folder]);

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Authority, createAuthority } from '#store/authority.js';
 import { SharedTokens } from '#store/shared-tokens.js';
 import { createTokenStore } from '#store/token-store.js';
@@ -96,6 +96,32 @@ describe('the tokens of a cluster', () => {
     expect(await again.verify(token)).toEqual(revoked);
     await settled(a, b);
     expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
+  });
+
+  it('that another node revoked are refused on a full disk too, and the revocation is stored when the disk has space', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    // A folder in place of the new file makes its writing fail.
+    const draft = join(b.dataDir, 'token.revocations.new');
+    mkdirSync(draft);
+    await a.authority.revoke(record.id);
+    await expect.poll(() => b.authority.verify(token)).toEqual(revoked);
+    await expect.poll(() => vi.getTimerCount()).toBe(1);
+    await vi.advanceTimersByTimeAsync(5_000);
+    rmdirSync(draft);
+    await expect
+      .poll(async () => {
+        await vi.advanceTimersByTimeAsync(5_000);
+        return existsSync(join(b.dataDir, 'token.revocations'));
+      })
+      .toBe(true);
+    expect(readFileSync(join(b.dataDir, 'token.revocations'), 'utf8')).toBe(`${record.id}\n`);
+    for (const { authority } of [a, b]) authority.close();
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   it('issued without etcd are valid at once on their node, and later on each node', async () => {

@@ -168,6 +168,62 @@ describe('the store of a node', () => {
     }
   });
 
+  /**
+   * Returns a data folder with two tables, and calls `use` with copies of it in which one byte of a table is
+   * changed. The first table has the policies, and the second has a token.
+   */
+  async function withEachTableByteDamaged(use: (dataDir: string, table: number) => Promise<void>): Promise<void> {
+    const origin = temporaryFolder();
+    await committed(origin);
+    const token = { id: 't', subject: 'ci', role: 'admin', created_at: '', expires_at: null, revoked_at: null } as const;
+    // Each opening moves the log of the database to a table.
+    await withStore(origin, ({ tokens }) => tokens.put(token));
+    await withStore(origin, async () => {});
+    const tables = readdirSync(join(origin, 'store')).filter((name) => name.endsWith('.sst')).sort();
+    expect(tables).toHaveLength(2);
+    for (const [table, name] of tables.entries()) {
+      const content = readFileSync(join(origin, 'store', name));
+      for (let at = 0; at < content.length; at += 89) {
+        const dataDir = join(temporaryFolder(), 'data');
+        cpSync(origin, dataDir, { recursive: true });
+        const damaged = Buffer.from(content);
+        damaged[at] = (damaged[at] ?? 0) ^ 0x55;
+        writeFileSync(join(dataDir, 'store', name), damaged);
+        await use(dataDir, table);
+      }
+    }
+  }
+
+  it('moves a database with a damaged table aside, and restores the active policy from the last-good copy', async () => {
+    const moved = [0, 0];
+    await withEachTableByteDamaged(async (dataDir, table) => {
+      const { findings, ...policy } = await inForce(dataDir);
+      expect(policy).toEqual({ generation: 2, active: second });
+      expect([[], ['head_damaged'], ['store_quarantined', 'head_damaged']]).toContainEqual(findings);
+      if (findings.includes('store_quarantined')) moved[table] = (moved[table] ?? 0) + 1;
+      await withStore(dataDir, ({ tokens }) => tokens.list());
+    });
+    expect(Math.min(...moved)).toBeGreaterThan(0);
+  });
+
+  it('refuses to open a database with a damaged table if the last-good copy is older', async () => {
+    const older = temporaryFolder();
+    await withStore(older, ({ policies }) => policies.commit({ put: first, generation: 1 }));
+    const copy = readFileSync(join(older, 'last-good.policy'));
+    let refused = 0;
+    await withEachTableByteDamaged(async (dataDir) => {
+      writeFileSync(join(dataDir, 'last-good.policy'), copy);
+      // Other places of the damage make the opening of RocksDB fail, so that the head cannot be read.
+      const database = await RocksDb.open(join(dataDir, 'store'), true).catch(() => null);
+      const head = await database?.getMany([Buffer.from('head')]).catch(() => undefined);
+      await database?.close();
+      const opened = await inForce(dataDir).catch(({ code }: StoreError) => ({ code, generation: 2 }));
+      if ('code' in opened && opened.code === 'store_damaged') refused += 1;
+      if (head !== undefined) expect(opened.generation).toBe(2);
+    });
+    expect(refused).toBeGreaterThan(0);
+  });
+
   it('reports a damaged inactive policy as a finding, and returns all other policies', async () => {
     const dataDir = temporaryFolder();
     const other = storedPolicy({ id: 'b', active: false }, '{}');

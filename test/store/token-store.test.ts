@@ -1,5 +1,5 @@
 import { createPublicKey, generateKeyPairSync } from 'node:crypto';
-import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { base64url, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
@@ -99,6 +99,24 @@ describe('the token authority', () => {
     await expect(onFullDisk.revoke(other.record.id)).rejects.toThrow('disk full');
     expect(await onFullDisk.verify(other.token)).toEqual(refused('revoked'));
   });
+
+  it.each(['the same', 'another'])(
+    'stores a revocation that the disk refused, with the next revocation of %s token',
+    async (next) => {
+      const { authority: tokens, dataDir, open } = await authority();
+      const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
+      const other = await tokens.issue({ subject: 'cd', role: 'admin', expiresInMs: null });
+      // A folder in place of the new file makes its writing fail.
+      const draft = join(dataDir, 'token.revocations.new');
+      mkdirSync(draft);
+      for (let attempt = 0; attempt < 2; attempt++)
+        expect(await codeOf(tokens.revoke(record.id))).toBe('store_unavailable');
+      expect(await tokens.verify(token)).toEqual(refused('revoked'));
+      rmdirSync(draft);
+      expect(await tokens.revoke((next === 'another' ? other : { record }).record.id)).toBe(true);
+      expect(await (await open()).verify(token)).toEqual(refused('revoked'));
+    },
+  );
 
   it('returns a different reason for a missing, a malformed and a wrongly signed token', async () => {
     const { authority: tokens } = await authority();
