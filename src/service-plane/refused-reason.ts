@@ -16,7 +16,8 @@ export type LinkFault =
 export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
 
 /**
- * Why a connection or request was not served. The reasons are a fixed set that peers cannot extend, because
+ * Why a connection or request was not served. `request_unsendable` and `response_unsendable`: Node's HTTP/2 API
+ * refused to send a head or trailers. The reasons are a fixed set that peers cannot extend, because
  * each reason is a label value of a metric.
  */
 export type RefusedReason =
@@ -32,8 +33,10 @@ export type RefusedReason =
   | 'no_common_protocol'
   | 'no_policy'
   | 'rapid_reset'
+  | 'request_unsendable'
   | 'response_cut_short'
   | 'response_denied'
+  | 'response_unsendable'
   | 'server_closed'
   | 'server_http2'
   | OverflowReason

@@ -69,7 +69,10 @@ export function valuesOf(headers: Headers, name: string): readonly string[] {
   return headers.filter((header) => header[0] === name).map((header) => header[1]);
 }
 
-/** Fields that Node's HTTP/2 API can send only once per message. */
+/**
+ * Fields that Node's HTTP/2 API can send only once per message. Host and Content-Length are not in the set,
+ * because a message that repeats them is refused.
+ */
 const SINGLETONS: ReadonlySet<string> = new Set([
   'access-control-allow-credentials',
   'access-control-max-age',
@@ -99,6 +102,7 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'range',
   'referer',
   'retry-after',
+  'te',
   'tk',
   'upgrade-insecure-requests',
   'user-agent',

@@ -28,10 +28,15 @@ function readResponse(raw: readonly string[]): Http2Response | HttpFault {
   // RFC 9113, 8.6: HTTP/2 does not use the status 101, because it has no protocol upgrade.
   if (!/^[1-5][0-9]{2}$/.test(digits) || digits === '101') return 'status_line';
   let length: string | null = null;
+  let hasHost = false;
   for (const [name, value] of block.fields) {
-    if (name !== 'content-length') continue;
-    if (length !== null) return 'repeated_content_length';
-    length = value;
+    if (name === 'host') {
+      if (hasHost) return 'two_hosts';
+      hasHost = true;
+    } else if (name === 'content-length') {
+      if (length !== null) return 'repeated_content_length';
+      length = value;
+    }
   }
   if (length !== null && readLength(length) === null) return 'content_length';
   const status = Number(digits);

@@ -26,6 +26,8 @@ export type Http2BodyPorts = {
   moved(): void;
   /** Called if the trailers are malformed. */
   broken(fault: HttpFault): void;
+  /** Called if Node's HTTP/2 API refuses to send the trailers. */
+  unsendable(): void;
   /** Called when the whole body was passed to the target stream. */
   over(): void;
 };
@@ -89,7 +91,7 @@ export class Http2Body {
       return;
     }
     this.#to = to;
-    if (waitForTrailers) to.on('wantTrailers', () => to.sendTrailers(this.#trailers ?? {}));
+    if (waitForTrailers) to.on('wantTrailers', () => this.#sendTrailers(to));
     if (this.#isWhole) {
       ports.over();
       if (!endStream) to.end(joined(held));
@@ -106,6 +108,14 @@ export class Http2Body {
     const read = readHttp2Trailers(raw, this.ports.head);
     if ('fault' in read) this.ports.broken(read.fault);
     else if (this.ports.trails) this.#trailers = withSecrets(writeHttp2Trailers(read), its);
+  }
+
+  #sendTrailers(to: Http2Stream): void {
+    try {
+      to.sendTrailers(this.#trailers ?? {});
+    } catch {
+      this.ports.unsendable();
+    }
   }
 
   #end(): void {

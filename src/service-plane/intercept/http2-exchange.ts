@@ -109,7 +109,7 @@ export class Http2Exchange {
       this.#ask(lines, request, step, NOTHING_FOLLOWS);
       return;
     }
-    if (request.expectsContinue) client.additionalHeaders({ ':status': '100' });
+    if (request.expectsContinue) this.#trySend('response', () => client.additionalHeaders({ ':status': '100' }));
     this.#carry(client, { side: 'request', head: request.headers, step }, (following) =>
       this.#ask(lines, request, step, following),
     );
@@ -124,7 +124,8 @@ export class Http2Exchange {
     }
     const { endStream, waitForTrailers } = following;
     const options = { endStream, waitForTrailers, ...PRIORITY };
-    const server = session.request(lines, options);
+    const server = this.#trySend('request', () => session.request(lines, options));
+    if (server === null) return null;
     this.#server = server;
     server.on('error', () => {});
     server.on('close', () => this.#onServerClose(server));
@@ -132,8 +133,9 @@ export class Http2Exchange {
       this.#idleTimeout.moved();
       const response = this.#decide(raw, request, step);
       // Do not forward the status 100, because `#send` sends it to the client.
-      if (response !== null && response.status !== 100)
-        client.additionalHeaders(withSecrets(writeHttp2Response(response), interim));
+      if (response === null || response.status === 100) return;
+      const lines = withSecrets(writeHttp2Response(response), interim);
+      this.#trySend('response', () => client.additionalHeaders(lines));
     });
     server.on('response', (its: IncomingHttpHeaders, flags: number, raw: readonly string[]) => {
       this.#idleTimeout.moved();
@@ -176,8 +178,27 @@ export class Http2Exchange {
     // Without `sendDate: false`, Node would add a Date field that the server did not send. Node's type
     // definitions lack `sendDate`.
     const options = { endStream, waitForTrailers, sendDate: false };
-    client.respond(lines, options);
-    return client;
+    return this.#trySend('response', () => {
+      client.respond(lines, options);
+      return client;
+    });
+  }
+
+  /**
+   * Sends a head. If Node's HTTP/2 API refuses to send the head, resets both streams and returns null. Without
+   * this method, the error would end the service-plane thread and all its connections.
+   */
+  #trySend<T>(side: Carried['side'], send: () => T): T | null {
+    try {
+      return send();
+    } catch {
+      this.#resetUnsendable(side);
+      return null;
+    }
+  }
+
+  #resetUnsendable(side: Carried['side']): void {
+    this.#reset(NGHTTP2_INTERNAL_ERROR, `${side}_unsendable`, side === 'request');
   }
 
   #carry(from: Http2Stream, { side, head, step }: Carried, open: (following: Following) => Http2Stream | null): void {
@@ -187,6 +208,7 @@ export class Http2Exchange {
       open,
       moved: () => this.#idleTimeout.moved(),
       broken: (fault) => this.#reset(NGHTTP2_PROTOCOL_ERROR, `${side}_${fault}`, side === 'request'),
+      unsendable: () => this.#resetUnsendable(side),
       over: () => {
         if (side === 'response') this.#isAnswered = true;
       },

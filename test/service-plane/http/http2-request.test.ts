@@ -52,6 +52,10 @@ const accepted: readonly (readonly [lines: Lines, differs: Partial<Http2Request>
     { headers: [...host, ['x-a', 'b'], ['te', 'trailers'], ['x-a', '\xe4'], ['empty', '']] },
   ],
   [
+    [...pseudo, ['te', 'trailers'], ['x', 'y'], ['te', 'trailers']],
+    { headers: [...host, ['te', 'trailers'], ['x', 'y']] },
+  ],
+  [
     [...pseudo, ['cookie', 'a=b'], ['x', 'y'], ['cookie', 'c=d']],
     { headers: [...host, ['x', 'y'], ['cookie', 'a=b; c=d']] },
   ],

@@ -1,4 +1,4 @@
-import type { TLSSocket } from 'node:tls';
+import type { TLSSocket, Server as TlsServer } from 'node:tls';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 
 /** Frame types of HTTP/2 (RFC 9113, 6). */
@@ -60,14 +60,37 @@ export const GET: readonly (readonly [name: string, value: string])[] = [
   [':path', '/'],
 ];
 
+/** Splits received bytes into frames. */
+class FrameReader {
+  #held = Buffer.alloc(0);
+
+  constructor(private readonly take: (frame: Frame) => void) {}
+
+  read(chunk: Buffer): void {
+    this.#held = Buffer.concat([this.#held, chunk]);
+    while (this.#held.length >= 9) {
+      const end = 9 + this.#held.readUIntBE(0, 3);
+      if (this.#held.length < end) return;
+      const held = this.#held;
+      this.#held = held.subarray(end);
+      this.take({
+        type: held.readUInt8(3),
+        flags: held.readUInt8(4),
+        stream: held.readUInt32BE(5),
+        body: held.subarray(9, end),
+      });
+    }
+  }
+}
+
 /** An HTTP/2 client that sends the frames that a test writes. */
 export class RawClient {
   readonly frames: Frame[] = [];
   isClosed = false;
-  #held = Buffer.alloc(0);
 
   constructor(private readonly socket: TLSSocket) {
-    socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    const reader = new FrameReader((frame) => this.frames.push(frame));
+    socket.on('data', (chunk: Buffer) => reader.read(chunk));
     socket.once('close', () => {
       this.isClosed = true;
     });
@@ -93,19 +116,24 @@ export class RawClient {
   resetOf(stream: number): number | null {
     return this.of(FRAME.rst_stream, stream)[0]?.body.readUInt32BE(0) ?? null;
   }
+}
 
-  #read(chunk: Buffer): void {
-    this.#held = Buffer.concat([this.#held, chunk]);
-    while (this.#held.length >= 9) {
-      const end = 9 + this.#held.readUIntBE(0, 3);
-      if (this.#held.length < end) return;
-      this.frames.push({
-        type: this.#held.readUInt8(3),
-        flags: this.#held.readUInt8(4),
-        stream: this.#held.readUInt32BE(5),
-        body: this.#held.subarray(9, end),
-      });
-      this.#held = this.#held.subarray(end);
-    }
-  }
+/** Makes a TLS server respond to the last frame of each request with the frames that `answer` returns. */
+export function answerFrames(server: TlsServer, answer: (stream: number) => readonly Buffer[]): void {
+  server.removeAllListeners('secureConnection');
+  server.on('secureConnection', (socket: TLSSocket) => {
+    const reader = new FrameReader(({ type, flags, stream }) => {
+      if (type === FRAME.settings && flags === 0) socket.write(frame(FRAME.settings, 1, 0));
+      if (stream !== 0 && type <= FRAME.headers && (flags & END_STREAM) !== 0)
+        socket.write(Buffer.concat(answer(stream)));
+    });
+    let skipped = 0;
+    socket.on('error', () => {});
+    socket.on('data', (chunk: Buffer) => {
+      const rest = chunk.subarray(Math.min(chunk.length, PREFACE.length - skipped));
+      skipped += chunk.length - rest.length;
+      reader.read(rest);
+    });
+    socket.write(frame(FRAME.settings, 0, 0));
+  });
 }

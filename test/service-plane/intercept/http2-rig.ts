@@ -1,5 +1,5 @@
 import { type ClientHttp2Session, connect, createSecureServer, type Http2SecureServer } from 'node:http2';
-import type { AddressInfo, Server } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
 import {
   createServer as createTlsServer,
   type TLSSocket,
@@ -43,8 +43,8 @@ export type Http2Rig = {
 
 export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<Http2Rig> {
   const server = createSecureServer({ ...CERT, settings: { maxConcurrentStreams: 200 } });
-  const serverSockets = new Set<TLSSocket>();
-  server.on('secureConnection', (socket: TLSSocket) => serverSockets.add(socket));
+  const serverSockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => serverSockets.add(socket));
   const serverPort = await listening(server);
   const judged: Decided[] = [];
   const broken: string[] = [];
