@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -142,6 +143,41 @@ test('`detach` removes the pins of Weir, and keeps those of other programs in th
   rmSync(other, { recursive: true });
   detach(topology.pinPath);
   expect(existsSync(topology.pinPath)).toBe(false);
+});
+
+test.each([
+  ['TCX links', false],
+  ['filters of clsact', true],
+])('`detach` loses no packet of a flow that the policy allows, with %s', async (_, forceClsact) => {
+  datapath.close();
+  detach(topology.pinPath);
+  datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forceClsact }));
+  datapath.open();
+  datapath.attach();
+  datapath.stage(allowAll, 7);
+  datapath.flip();
+  const ping = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '500', '-W', '1', ADDRESSES.server]);
+  let output = '';
+  ping.stdout?.on('data', (data: Buffer) => (output += data.toString()));
+  const ended = once(ping, 'close');
+  await expect.poll(() => output).toContain('icmp_seq=20 ');
+  datapath.close();
+  detach(topology.pinPath);
+  expect(output).not.toContain('icmp_seq=400 ');
+  await ended;
+  expect(output).toContain('500 packets transmitted, 500 received');
+});
+
+test('`detach` keeps the programs if it cannot remove the guard', async () => {
+  datapath.close();
+  const { PATH } = process.env;
+  try {
+    process.env.PATH = '/nonexistent';
+    expect(() => detach(topology.pinPath)).toThrow('remove the guard: spawnSync nft ENOENT');
+  } finally {
+    process.env.PATH = PATH;
+  }
+  expect(await reaches()).toBe(true);
 });
 
 test.each([

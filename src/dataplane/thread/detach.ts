@@ -36,13 +36,14 @@ export function detach(pinPath: string, bootFile?: string): Detached {
     const hooks = weirHooks(interfaces, pinPath).filter(
       (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || mapSetOf(hook.program, sets),
     );
+    // Empty the file before the guard is removed. A crash in between leaves the running node as it was.
+    const hadBootFile = bootFile !== undefined && emptyBootFile(bootFile);
+    // Remove the guard before the programs: it drops each packet that no program has passed.
+    const guard = removeGuard();
     pins.removeLinks();
     for (const { ifindex } of interfaces) {
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
-    // Empty the file before the guard is removed. A crash in between leaves the running node as it was.
-    const hadBootFile = bootFile !== undefined && emptyBootFile(bootFile);
-    const guard = removeGuard();
     removeDiversion();
     for (const set of sets) set.close();
     pins.removeAll();
