@@ -102,6 +102,7 @@ stop_node
 pins_of_root
 removal
 installation
+autoremoval
 rm "$debian"/usr/lib/*-linux-gnu/librocksdb.so.*
 says=$(chroot "$debian" node /opt/weir/bin/weir.js run --config /opt/weir/examples/weir.yaml 2>&1 || true)
 check 'the npm package names a missing Debian package' contains "$says" 'Debian 13: librocksdb9.10'

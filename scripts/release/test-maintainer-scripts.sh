@@ -28,11 +28,19 @@ dpkg_in() { in_system dpkg "$@"; }
 # The folders of pins, from the lowest.
 pins_below() { (cd "$debian/sys/fs/bpf" && find . -mindepth 1 -type d -printf '%P\n' | sort | tr '\n' ' '); }
 
+# Sends 1500 echo requests in 3 s that the policy allows, in the background.
+pings() {
+  in_namespace client ping -q -n -c 1500 -i 0.002 -W 1 10.77.2.2 >"$work/pings" &
+  pinging=$!
+  sleep 0.2
+}
+all_pings_answered() { wait "$pinging" && contains "$(cat "$work/pings")" ' 1500 received'; }
+
 # Removes and purges the package, whose node has enforced.
 removal() {
   local removed purged
   removed=$(dpkg_in --remove weir)
-  check 'the removal says how to end the enforcement' contains "$removed" "'dpkg --purge weir' ends it now"
+  check 'the removal says how to end the enforcement' contains "$removed" "until the next boot or the end of 'apt purge weir'"
   check 'the removal says that nftables.service can remove the guard' contains "$removed" 'the next restart or reload of nftables.service removes the guard'
   check 'after the removal, no boot loads the guard' is "$(stat -c %s "$debian/var/lib/weir/guard.nft")" 0
   check 'after the removal, the kernel enforces' is_enforced
@@ -40,7 +48,9 @@ removal() {
   mkdir -p "$debian"/sys/fs/bpf/{weir/other,maps-of-other,second/links-1}
   mkdir -p "$debian"/var/log/weir "$debian"/etc/systemd/system/nftables.service.d
   touch "$debian"/etc/systemd/system/nftables.service.d/00-weir.conf
+  pings
   purged=$(dpkg_in --purge weir)
+  check 'the purge loses no packet that the policy allows' all_pings_answered
   check 'after the purge, the kernel does not enforce' is_open
   check 'the purge keeps the pins of other programs' is "$(pins_below)" 'maps-of-other second second/links-1 weir weir/other '
   check 'the purge names pins that remain' contains "$purged" 'the kernel still enforces by the pins in /sys/fs/bpf/second'
@@ -66,10 +76,8 @@ purge_elsewhere() {
   said=$(purge_with /sys/fs/bpf /srv/weir)
   check 'a purge with the root of the BPF file system removes the pins of Weir alone' is "$(pins_below)" 'other '
   check 'a purge empties guard.nft in another data folder' is "$(stat -c %s "$debian/srv/weir/guard.nft")" 0
-  check 'a purge that has found all says nothing' is "$said" ''
-  mv "$debian/usr/sbin/nft" "$debian/usr/sbin/nft.away"
-  check 'a purge without nft names the tables of the guard' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'the tables inet weir and bridge weir'
-  mv "$debian/usr/sbin/nft.away" "$debian/usr/sbin/nft"
+  check 'a purge that has found all says that nothing is enforced' is "$said" 'weir: the kernel enforces no policy of Weir any more.'
+  purge_without_tools
   chroot "$debian" setpriv --reuid weir --clear-groups sleep 30 &
   sleep 1
   check 'a purge refuses while a process of the user weir runs' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
@@ -80,6 +88,57 @@ purge_elsewhere() {
   check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
   check 'a purge removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
   rmdir "$bpf/other"
+}
+
+tables() { in_namespace node nft list tables; }
+
+# Purges without nft and without tc, and while the kernel refuses to delete the guard.
+purge_without_tools() {
+  local bpf=$debian/sys/fs/bpf said owner
+  in_namespace node nft 'add table inet weir; add table bridge weir; add table inet mine'
+  mv "$debian/usr/sbin/nft" "$debian/usr/sbin/nft.away"
+  purge_with /sys/fs/bpf /srv/weir >/dev/null || true
+  mv "$debian/usr/sbin/nft.away" "$debian/usr/sbin/nft"
+  check 'a purge without nft removes the tables of the guard alone' is "$(tables)" 'table inet mine'
+  # No other process can change a table that an open nft(8) owns.
+  coproc owner { in_namespace node nft -i >/dev/null; }
+  echo 'add table inet weir { flags owner; }' >&"${owner[1]}"
+  sleep 1
+  mkdir -p "$bpf"/{maps-1,links-2/1-ingress}
+  said=$(purge_with /sys/fs/bpf /srv/weir || echo failed)
+  check 'a purge that cannot remove the guard fails' contains "$said" failed
+  check 'a purge that cannot remove the guard names the commands' contains "$said" 'apt install nftables; nft delete table inet weir; nft delete table bridge weir; apt purge weir'
+  check 'a purge that cannot remove the guard keeps the pins' is "$(pins_below)" 'links-2 links-2/1-ingress maps-1 other '
+  eval "exec ${owner[1]}>&-"
+  wait "$owner_PID" || true
+  rm -rf "$bpf/links-2"
+  in_namespace node nft 'delete table inet mine; add table inet weir'
+  mv "$debian/usr/sbin/tc" "$debian/usr/sbin/tc.away"
+  said=$(purge_with /sys/fs/bpf /srv/weir || echo failed)
+  mv "$debian/usr/sbin/tc.away" "$debian/usr/sbin/tc"
+  check 'a purge that needs tc fails without it' contains "$said" failed
+  check 'a purge that needs tc names the commands' contains "$said" 'apt install iproute2; apt purge weir'
+  check 'a purge that needs tc keeps the pins and the guard' is "$(pins_below)$(tables)" 'maps-1 other table inet weir'
+  purge_with /sys/fs/bpf /srv/weir >/dev/null
+  check 'a purge after a failed one removes the pins and the guard' is "$(pins_below)$(tables)" 'other '
+}
+
+# Purges the package together with nftables and iproute2, whose node has enforced. apt removes them first.
+autoremoval() {
+  local said
+  apt install "/opt/${deb##*/}" >/dev/null 2>&1
+  in_debian sh -c 'apt-mark manual $(apt-mark showauto) && apt-mark auto nftables iproute2' >/dev/null
+  configure "$debian"
+  install -d -o "$(in_debian id -u weir)" -m 700 "$debian/var/lib/weir"
+  prepare_pins
+  start_node "${start_package[@]}"
+  stop_node
+  check 'the kernel enforces before a purge with nftables' is_enforced
+  said=$(in_system env DEBIAN_FRONTEND=noninteractive apt-get -y -qq purge --autoremove weir || true)
+  check 'apt has removed nft and tc' is "$(ls "$debian"/usr/sbin/{nft,tc} 2>/dev/null)" ''
+  check 'after a purge with nftables, the kernel does not enforce' is_open
+  check 'after a purge with nftables, the package is unknown' is "$(in_debian dpkg-query -W weir 2>/dev/null)" ''
+  check 'a purge with nftables says that nothing is enforced' contains "$said" 'weir: the kernel enforces no policy of Weir any more.'
 }
 
 # Installs, removes and installs the package again, as if systemd had booted the machine. systemctl is a

@@ -3,6 +3,7 @@ import { loadConfig, parseConfig } from '#config/load.js';
 import type { DataplaneStatus, MachineCheck } from '#main.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
+import { isEnabled, UNIT } from './init/units.js';
 import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
@@ -63,6 +64,11 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
       if (bootFile) terminal.out('emptied the boot file of the guard\n');
       if (hooks.length === 0 && maps.length === 0 && !guard) terminal.out('nothing was attached\n');
       terminal.out('the dataplane is detached: this node is unpoliced\n');
+      if (isEnabled()) {
+        terminal.out(
+          `${UNIT} is enabled: the next boot enforces the policy again, unless you run: systemctl disable ${UNIT}\n`,
+        );
+      }
     });
 }
 

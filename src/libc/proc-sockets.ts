@@ -23,6 +23,15 @@ export function processOf(pid: number): Process {
   }
 }
 
+/** Returns whether a process is in the control group of a systemd unit. */
+export function isInUnit(pid: number, unit: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cgroup`, 'utf8').split(/[/\n]/).includes(unit);
+  } catch {
+    return false;
+  }
+}
+
 /** Returns the netlink sockets with this protocol in the network namespace of this thread. */
 export function netlinkSockets(protocol: number): { readonly portId: number; readonly inode: string }[] {
   const rows = rowsOf('/proc/thread-self/net/netlink').filter(([, ofProtocol]) => Number(ofProtocol) === protocol);

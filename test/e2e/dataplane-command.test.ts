@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -218,6 +218,23 @@ test('a node whose data folder was deleted still enforces the policy in the kern
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });
 
+test('weir dataplane detach names the unit to stop if the node runs in the unit, because systemd starts the node again after a kill', async () => {
+  const mount = /^\S+ (\S+) cgroup2 /m.exec(await readFile('/proc/self/mounts', 'utf8'))?.[1] ?? '';
+  const slice = join(mount, `weir-${process.pid}.slice`);
+  const unit = join(slice, 'weir.service');
+  mkdirSync(unit, { recursive: true });
+  try {
+    await writeFile(join(unit, 'cgroup.procs'), `${rig.node.pid}`);
+    expect((await command('detach')).stderr).toMatch(
+      /^weir: process \d+ \(.*\) polices this network namespace: stop that process first \(systemctl stop weir.service\)\n$/,
+    );
+  } finally {
+    await writeFile(join(mount, 'cgroup.procs'), `${rig.node.pid}`);
+    rmdirSync(unit);
+    rmdirSync(slice);
+  }
+});
+
 test('weir dataplane detach fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard', async () => {
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
@@ -247,4 +264,19 @@ test('weir dataplane detach fails while a node runs; after the node has stopped,
   expect((await command('detach')).stdout).toBe(
     'nothing was attached\nthe dataplane is detached: this node is unpoliced\n',
   );
+});
+
+test('weir dataplane detach says how to prevent that the next boot enforces again, if the unit of the node is enabled', async () => {
+  const folder = join(rig.node.folder, 'bin');
+  mkdirSync(folder);
+  await writeFile(join(folder, 'systemctl'), '#!/bin/sh\ntest "$*" = "is-enabled --quiet weir.service"\n', {
+    mode: 0o755,
+  });
+  const path = `PATH=${folder}:${process.env.PATH}`;
+  const config = ['--config', join(rig.node.folder, 'weir.yaml')];
+  const { stdout } = await rig.topology.node.run('env', path, ...weirCommand, 'dataplane', 'detach', ...config);
+  expect(stdout.split('\n').slice(-2)).toEqual([
+    'weir.service is enabled: the next boot enforces the policy again, unless you run: systemctl disable weir.service',
+    '',
+  ]);
 });

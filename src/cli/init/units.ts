@@ -22,6 +22,9 @@ export const unitExists = (): boolean => systemctl('cat', UNIT).status === 0;
 /** Returns whether the unit of a node runs; false while it starts. */
 export const isRunning = (): boolean => systemctl('is-active', '--quiet', UNIT).status === 0;
 
+/** Returns whether the next boot starts the unit of a node. */
+export const isEnabled = (): boolean => systemctl('is-enabled', '--quiet', UNIT).status === 0;
+
 /** Returns one sentence for each file in /etc that replaces a file of the package. */
 export function shadowedUnits(): string[] {
   const { stdout } = spawnSync('sh', [built('../bin/shadowed-units.sh')], { encoding: 'utf8' });

@@ -1,12 +1,14 @@
 import { closeSync, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
-import type { Process } from '#libc/proc-sockets.js';
+import { isInUnit, type Process } from '#libc/proc-sockets.js';
 import { lockHolder } from './lock-holder.js';
 import { NamespaceLock, namespaceLockHolder } from './namespace-lock.js';
 
 const LOCK_EXCLUSIVE = 2;
 const LOCK_NONBLOCKING = 4;
+/** The systemd unit of a node (`deploy/systemd/`). */
+const UNIT = 'weir.service';
 const NETWORK_NAMESPACE = '/proc/thread-self/ns/net';
 
 /** Thrown if another process holds the lock of this network namespace or of the pin path. */
@@ -87,8 +89,13 @@ function otherProcess(holder: Process | undefined, does: string): OtherProcess {
   const [process, how] =
     holder === undefined
       ? ['another process', '']
-      : [`process ${holder.pid} (${holder.command})`, ` (kill ${holder.pid})`];
+      : [`process ${holder.pid} (${holder.command})`, ` (${commandToStop(holder)})`];
   return new OtherProcess(`${process} ${does}: stop that process first${how}`);
+}
+
+/** systemd starts a process of the unit again after a `kill`. */
+function commandToStop({ pid }: Process): string {
+  return isInUnit(pid, UNIT) ? `systemctl stop ${UNIT}` : `kill ${pid}`;
 }
 
 function isSame(fd: number, path: string): boolean {
