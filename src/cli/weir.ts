@@ -4,8 +4,9 @@ import { errorFormOf, printError } from './error-output.js';
 import { processTerminal, type Terminal } from './terminal.js';
 
 /**
- * `weir.service` starts a failed node again after 0.1 s, so that a crash is short. A fault of the configuration
- * stays, and each start takes a second of a processor. So a start that fails ends only after this time.
+ * `weir.service` starts a failed node again after 0.1 s, so that a crash is short. A fault of the
+ * configuration stays, and each start takes a second of a processor. So a start that fails ends only after
+ * this time.
  */
 const FAILED_START_MS = 5_000;
 

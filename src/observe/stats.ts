@@ -125,8 +125,8 @@ export type ServicePlaneStats = {
    */
   readonly upstreamCaFault: string | null;
   /**
-   * Why the datapath cannot forward spliced connections itself (splicing offload). The node then forwards them
-   * through its sockets. Null if there is no fault.
+   * Why the datapath cannot forward spliced connections itself (splicing offload). The node then forwards
+   * them through its sockets. Null if there is no fault.
    */
   readonly spliceFault: string | null;
 };

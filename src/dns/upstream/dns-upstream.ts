@@ -76,8 +76,8 @@ export class Upstream {
   }
 
   /**
-   * Whether the upstream left at least its last `SILENT` queries unanswered. Such an upstream may be alive and
-   * only slow for these queries, so `probe` sends a test query.
+   * Whether the upstream left at least its last `SILENT` queries unanswered. Such an upstream may be alive
+   * and only slow for these queries, so `probe` sends a test query.
    */
   get isSilent(): boolean {
     return this.#silent >= SILENT;

@@ -29,8 +29,9 @@ export class TcpExchange {
         return;
       }
       forget = connection.send(asked, onAnswer, () => {
-        // An upstream may close a connection at any time after its first answer (RFC 7766, 6.2.4), and `renew`
-        // closes an outdated connection. In both cases, send the query once more over a new connection.
+        // An upstream may close a connection at any time after its first answer (RFC 7766, 6.2.4), and
+        // `renew` closes an outdated connection. In both cases, send the query once more over a new
+        // connection.
         if ((connection.hasAnswered || connection.isOutdated) && !isAgain) ask(true);
         else onError();
       });
