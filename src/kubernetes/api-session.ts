@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import { Agent, request } from 'node:https';
-import { setTimeout as pause } from 'node:timers/promises';
+import { request } from 'node:https';
+import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { ApiFault, faultOf, faultOfStatus } from './api-fault.js';
+import { StoppingAgent } from './stopping-agent.js';
 
 /** The secrets of a connection to the server. `caPem`: the only certificates that the client trusts. */
 export type Credentials = { readonly caPem: string; readonly token: string };
@@ -24,10 +25,15 @@ const MAX_STATUS_BYTES = 64 * 1024;
 const KEEP_ALIVE_MS = 10_000;
 /**
  * The time between two reads of a watch. A change that comes alone is read at once; changes of a busy cluster
- * are read together, which takes less processor time.
+ * are read together, which takes less processor time. The kernel buffers them meanwhile.
  */
 const BETWEEN_READS_MS = 30;
-/** The bytes that a watch buffers between two reads. */
+/**
+ * After a read of so many characters, the watch reads on for `BETWEEN_READS_MS`: the buffer of the kernel may
+ * have been full, so that the server waits.
+ */
+const MANY_CHARACTERS = 32 * 1024;
+/** The bytes that a response buffers. A response with a full buffer would leave records in the socket. */
 const BUFFERED_BYTES = 1024 * 1024;
 
 /**
@@ -36,7 +42,7 @@ const BUFFERED_BYTES = 1024 * 1024;
  */
 export class ApiSession {
   readonly #url: URL;
-  readonly #agent: Agent;
+  readonly #agent: StoppingAgent;
   readonly #token: string;
   /** The number of characters in the responses to `get`. */
   received = 0;
@@ -61,7 +67,7 @@ export class ApiSession {
       maxSockets: 1,
       highWaterMark: BUFFERED_BYTES,
     };
-    this.#agent = new Agent(options);
+    this.#agent = new StoppingAgent(options);
   }
 
   static async open(server: ApiServer, deadlines: Deadlines, signal: AbortSignal): Promise<ApiSession> {
@@ -117,7 +123,8 @@ export class ApiSession {
     const { silenceMs } = this.deadlines;
     const quiet = new ApiFault('quiet', `the server sent nothing for ${seconds(silenceMs)}`);
     const deadline = setTimeout(() => response.destroy(quiet), silenceMs);
-    let rest = '';
+    const { socket } = response;
+    let [rest, readsOnUntil] = ['', 0];
     const linesOf = (text: string): readonly string[] => {
       // Without the search, a long line of many chunks would be copied for each of them.
       const end = text.lastIndexOf('\n');
@@ -126,11 +133,20 @@ export class ApiSession {
       return end === -1 ? [] : (before + text.slice(0, end)).split('\n');
     };
     try {
-      for await (const text of response.setEncoding('utf8') as AsyncIterable<string>) {
+      for await (const first of response.setEncoding('utf8') as AsyncIterable<string>) {
         deadline.refresh();
+        // Node delivers the records of one read of the socket one by one. Without the wait, all but the first
+        // one would come 30 ms later.
+        await turn();
+        const text = first + ((response.read() as string | null) ?? '');
         yield linesOf(text);
         if (rest.length > MAX_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
-        if (rest === '') await pause(BETWEEN_READS_MS);
+        if (text.length >= MANY_CHARACTERS) readsOnUntil = performance.now() + BETWEEN_READS_MS;
+        // The agent can give the socket of a complete response to another request.
+        if (rest !== '' || response.complete || performance.now() < readsOnUntil) continue;
+        socket.pause();
+        await pause(BETWEEN_READS_MS);
+        socket.resume();
       }
       if (rest !== '') throw new ApiFault('failed', 'the server ended the watch within a line');
     } catch (failure) {

@@ -15,7 +15,7 @@ import {
 } from '#test/kubernetes/churn-expectation.js';
 import { ChurnPackets, type Datagram, Sentinels } from '#test/kubernetes/churn-packets.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
-import { KubeApi } from '#test/kubernetes/kube-api.js';
+import { KubeApi, type KubeServer } from '#test/kubernetes/kube-api.js';
 import type { Random } from '#test/seed.js';
 
 /** `expired`: the server begins again at a version of which etcd has forgotten all before. */
@@ -71,7 +71,7 @@ export class ChurnRig {
   /** The groups of the policy in force, behind the quarantine. */
   #groups: readonly ChurnGroup[] = CHURN_GROUPS;
   #comparisons = 0;
-  #longestMs = 0;
+  #longest = { ms: 0, what: '' };
 
   private constructor(
     readonly random: Random,
@@ -83,7 +83,7 @@ export class ChurnRig {
     readonly others: { readonly churn: Churn; readonly sentinels: Sentinels; readonly leave: () => void },
   ) {}
 
-  static async start(random: Random): Promise<ChurnRig> {
+  static async start(random: Random, apiServer: KubeServer): Promise<ChurnRig> {
     const rig = await createRig('churn', [], { sections: { dns: DNS_SECTION, service_plane: {} } });
     const { client, node, server } = rig.topology;
     await client.must('ip', 'route', 'add', 'local', '10.244.0.0/15', 'dev', 'lo');
@@ -107,7 +107,7 @@ export class ChurnRig {
     );
     const connections = await ChurnConnections.open({ client: client.name, server: server.name });
     const leave = enterNamespace(node.name);
-    const kube = await KubeApi.start();
+    const kube = await KubeApi.start(apiServer);
     const proxy = await CutProxy.start(Number(new URL(kube.url).port));
     const churn = new Churn(kube, random);
     const started = new ChurnRig(random, rig, kube, proxy, packets, connections, { churn, sentinels, leave });
@@ -133,7 +133,8 @@ export class ChurnRig {
   }
 
   get shown(): string {
-    return `${this.#comparisons} comparisons, the longest after ${Math.round(this.#longestMs)} ms`;
+    const { ms, what } = this.#longest;
+    return `${this.#comparisons} comparisons, the longest after ${Math.round(ms)} ms (${what})`;
   }
 
   /** Applies random events during a fault, and then compares the node with kubectl. */
@@ -234,7 +235,8 @@ export class ChurnRig {
     const from = performance.now();
     const cluster = await PrintedCluster.read(this.kube);
     await until(MEMBERS_MS, `${what}: members`, () => this.#memberFaults(cluster));
-    this.#longestMs = Math.max(this.#longestMs, performance.now() - from);
+    const ms = performance.now() - from;
+    if (ms > this.#longest.ms) this.#longest = { ms, what };
     await until(PARTS_MS, `${what}: datagrams`, () => this.#packetFaults(cluster));
     await until(PARTS_MS, `${what}: explain, lookups`, () => this.#sampleFaults(cluster));
     await until(PARTS_MS, `${what}: TLS connections`, () => this.#connectionFaults(cluster));

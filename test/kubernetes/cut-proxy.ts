@@ -44,6 +44,8 @@ export class CutProxy {
       [server, client],
     ] as const) {
       this.#sockets.add(socket);
+      // A reset would discard bytes that wait for an acknowledgement of earlier ones.
+      socket.setNoDelay(true);
       socket.on('error', () => {});
       socket.on('close', () => {
         this.#sockets.delete(socket);

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ApiServer } from '#kubernetes/api-session.js';
-import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { AGREE_MS, FAULTS, PLAY_TIMES, type PodWatch, playPods, type SeenPod } from '#test/kubernetes/pod-play.js';
 import { Random, seedOf } from '#test/seed.js';
 import { ip } from './sample.js';
@@ -26,10 +26,17 @@ async function nodeOf(server: ApiServer, store?: Map<string, string>): Promise<N
   return new Node(store, options).open([{ name: 'prod', access }], [web, db]);
 }
 
-describe.runIf(HAS_KUBE_API)('the Kubernetes thread with a real API server', { timeout: 120_000 }, () => {
+describe.each([
+  ['kube-apiserver', HAS_KUBE_API],
+  ['api-machinery', HAS_MACHINERY],
+] as const)('the Kubernetes thread with a real API server: %s', { timeout: 120_000 }, (server, isBuilt) => {
+  if (!isBuilt) {
+    it.skip('is not built on this machine');
+    return;
+  }
   let kube: KubeApi;
   beforeAll(async () => {
-    kube = await KubeApi.start();
+    kube = await KubeApi.start(server);
     await kube.createNamespace('shop');
     for (let index = 0; index < 5; index++) {
       await kube.createPod(`fixed-${index}`, { labels: { app: index < 3 ? 'web' : 'db' } });

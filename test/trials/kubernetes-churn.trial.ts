@@ -1,10 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ChurnRig, FAULTS, type LifeSample } from '#test/kubernetes/churn-rig.js';
-import { HAS_KUBE_API } from '#test/kubernetes/kube-api.js';
+import { HAS_KUBE_API, HAS_MACHINERY, type KubeServer } from '#test/kubernetes/kube-api.js';
 import { Random, seedOf } from '#test/seed.js';
 
 /** The minutes of random events. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 2);
+/** `WEIR_API_SERVER=api-machinery`: today's libraries of Kubernetes. */
+const API_SERVER: KubeServer = process.env.WEIR_API_SERVER === 'api-machinery' ? 'api-machinery' : 'kube-apiserver';
+const IS_BUILT = API_SERVER === 'api-machinery' ? HAS_MACHINERY : HAS_KUBE_API;
 const EVENTS_A_ROUND = [10, 60] as const;
 /**
  * The bounds on the growth of a process from the middle third of its points at rest to the last third. The
@@ -13,11 +16,11 @@ const EVENTS_A_ROUND = [10, 60] as const;
 const [MORE_MIB, MORE_DESCRIPTORS] = [25, 6];
 const FEWEST_SAMPLES = 9;
 
-describe.runIf(HAS_KUBE_API)('a running node that follows a real API server', () => {
+describe.runIf(IS_BUILT)(`a running node that follows a real API server: ${API_SERVER}`, () => {
   const random = new Random(seedOf(Date.now() % 1_000_000));
   let rig: ChurnRig;
   beforeAll(async () => {
-    rig = await ChurnRig.start(random);
+    rig = await ChurnRig.start(random, API_SERVER);
   }, 120_000);
   afterAll(() => rig?.remove());
 
