@@ -73,7 +73,7 @@ describe('DNS proxy with a denied name', () => {
     expect(rig.proxy.drainSeen().lookups).toEqual([]);
   });
 
-  test('reports at most 1,024 different denied queries per call of `takeSeen`, and counts the denied queries that it does not report', async () => {
+  test('reports at most 1,024 different denied queries per call of `drainSeen`, and counts the denied queries that it does not report', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {

@@ -21,7 +21,7 @@ const SCRIPT = `
   const { Descriptors } = await import(${JSON.stringify(descriptorsModule)});
   globalThis.lock = new NamespaceLock(new Descriptors());
   try {
-    console.log(lock.take() ? 'taken' : JSON.stringify(namespaceLockHolder() ?? null));
+    console.log(lock.acquire() ? 'taken' : JSON.stringify(namespaceLockHolder() ?? null));
   } catch (failure) {
     console.log(failure.code);
   }
