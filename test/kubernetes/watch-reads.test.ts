@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type ApiServer, ApiSession } from '#kubernetes/api-session.js';
 import { ApiFault } from '#kubernetes/api-fault.js';
+import { type ApiServer, ApiSession } from '#kubernetes/api-session.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { ScriptedServer } from '#test/kubernetes/scripted-server.js';
 
