@@ -19,6 +19,7 @@ import {
   timeout,
   timer,
 } from 'rxjs';
+import { intactEntries, intactValues } from '#store/intact-values.js';
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import { StoreError } from '#store/store-error.js';
@@ -277,7 +278,11 @@ export class Replica {
       present.add(local);
       if (this.revisionOf(local) !== entry.modRevision) unknown.push(entry);
     }
-    const held = await this.#kv.getMany(unknown.map(({ key }) => this.#keys.local(key) ?? ''));
+    // A damaged value counts as absent, so that it is replaced.
+    const held = await intactValues(
+      this.#kv,
+      unknown.map(({ key }) => this.#keys.local(key) ?? ''),
+    );
     for (const [index, entry] of unknown.entries()) {
       const value = held[index];
       if (value == null || Buffer.compare(value, entry.value) !== 0) changes.push({ type: 'put', entry });
@@ -301,9 +306,12 @@ export class Replica {
   /** Returns the local keys that this replica may have stored. */
   async #localKeys(): Promise<string[]> {
     const found: string[] = [];
+    const take = (key: string): void => {
+      if (this.#keys.isReplicated(key)) found.push(key);
+    };
     for (const prefix of this.#keys.replicated)
-      for await (const [key] of this.#kv.iterate({ gte: prefix, lt: `${prefix}\uffff` }))
-        if (this.#keys.isReplicated(key)) found.push(key);
+      for await (const [key] of intactEntries(this.#kv, { gte: prefix, lt: `${prefix}\uffff` }, (_, key) => take(key)))
+        take(key);
     return found;
   }
 
@@ -397,7 +405,10 @@ export class Replica {
       key: this.#keys.localHistory(key),
       value,
     }));
-    const held = await this.#kv.getMany(puts.map(({ key }) => key));
+    const held = await intactValues(
+      this.#kv,
+      puts.map(({ key }) => key),
+    );
     const absent = puts.filter((_, index) => held[index] === null);
     const lists = absent.map(({ value }) => decodeJson<PolicyRow>(value).body_sha256);
     const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);

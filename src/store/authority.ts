@@ -89,7 +89,10 @@ export async function createAuthority(
   const sharing = createTurns();
   const recordOf = (id: string): TokenRecord | undefined => records.get(id) ?? shared?.records.get(id);
   const isRevoked = (id: string): boolean =>
-    revoked.has(id) || records.get(id)?.revoked_at != null || shared?.records.get(id)?.revoked_at != null;
+    revoked.has(id) ||
+    records.get(id)?.revoked_at != null ||
+    shared?.records.get(id)?.revoked_at != null ||
+    shared?.isDamaged(id) === true;
   /** A token without a key id comes from an older build of this node. */
   const keyOf = ({ kid: id }: JWTHeaderParameters): KeyObject => {
     const key = id === undefined || id === kid ? publicKey : shared?.key(id);
@@ -187,6 +190,7 @@ export async function createAuthority(
     if (shared === null || cluster === null) return;
     if (shared.key(kid) === undefined) await shared.putKey(kid, { jwk, node: cluster.node });
     for (const record of new Map([...shared.records, ...records]).values()) {
+      if (shared.isDamaged(record.id)) continue;
       const theirs = shared.records.get(record.id);
       const merged = { ...record, revoked_at: revokedAt(record) };
       if (theirs === undefined || (theirs.revoked_at === null && merged.revoked_at !== null))

@@ -1,9 +1,11 @@
 import { map, merge, Subject } from 'rxjs';
+import { intactEntries, intactValue } from './intact-values.js';
 import { decodeJson, encodeJson, under } from './json-value.js';
 import { createRevisedWrites } from './revised-writes.js';
 import type { Seal } from './seal.js';
 import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
+import type { FindingListener } from './store-finding.js';
 import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from './store-types.js';
 
 /**
@@ -28,16 +30,23 @@ type Options = {
   /** The store `kv` if the nodes of a cluster share it; null on a single node. */
   readonly shared?: SharedStore | null;
   readonly now?: () => Date;
+  readonly onFinding?: FindingListener;
 };
 
+/** An integration whose record is damaged is reported once to `onFinding`, and counts as absent. */
 export function createIntegrationStore(kv: KvStore, options: Options = {}): IntegrationStore {
-  const { secrets = 'plain', shared = null, now = () => new Date() } = options;
+  const { secrets = 'plain', shared = null, now = () => new Date(), onFinding = () => {} } = options;
+  const reported = new Set<string>();
+  const report = ({ message }: StoreError, key: string): void => {
+    if (!reported.has(key)) onFinding({ code: 'record_damaged', message });
+    reported.add(key);
+  };
   const revised = createRevisedWrites(kv, shared);
   const written = new Subject<void>();
   const followed = shared === null ? [] : [changesOf(shared, (key) => key.startsWith('integration/'))];
 
   const get = async (name: string): Promise<IntegrationRecord | null> => {
-    const bytes = await kv.get(`integration/${name}`);
+    const bytes = await intactValue(kv, `integration/${name}`, report);
     return bytes === null ? null : opened(decodeJson<IntegrationRecord | SealedIntegration>(bytes));
   };
   const stored = async (record: IntegrationRecord): Promise<IntegrationRecord | SealedIntegration> => {
@@ -74,7 +83,8 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
   return {
     async list() {
       const records: IntegrationRecord[] = [];
-      for await (const [, bytes] of kv.iterate(under('integration/'))) records.push(await opened(decodeJson(bytes)));
+      const entries = intactEntries(kv, under('integration/'), report);
+      for await (const [, bytes] of entries) records.push(await opened(decodeJson(bytes)));
       return records;
     },
     get,

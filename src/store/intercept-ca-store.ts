@@ -1,5 +1,6 @@
 import { createPrivateKey } from 'node:crypto';
 import { NEVER } from 'rxjs';
+import { intactValue } from './intact-values.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import type { Seal } from './seal.js';
 import { changesOf } from './shared-changes.js';
@@ -30,6 +31,11 @@ export function createInterceptCaStore(
     const bytes = await kv.get(KEY);
     return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
   };
+  /** A write replaces a damaged record. */
+  const readToWrite = async (): Promise<Stored> => {
+    const bytes = await intactValue(kv, KEY);
+    return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
+  };
   const recordOf = (stored: Stored): InterceptCaRecord | null => ('sealed_key' in stored ? stored : null);
   const requireRevision = (record: InterceptCaRecord | null, expected: number | undefined): void => {
     const revision = record?.revision ?? 0;
@@ -53,7 +59,7 @@ export function createInterceptCaStore(
     },
     put: ({ certPem, chainPem, fingerprint, key }, author, expected) =>
       inTurn(async () => {
-        const stored = await read();
+        const stored = await readToWrite();
         requireRevision(recordOf(stored), expected);
         const der = key.export({ type: 'pkcs8', format: 'der' });
         const sealedKey = await seal.seal(der, aboutOf(fingerprint)).finally(() => der.fill(0));
@@ -71,7 +77,7 @@ export function createInterceptCaStore(
       }),
     remove: (expected) =>
       inTurn(async () => {
-        const record = recordOf(await read());
+        const record = recordOf(await readToWrite());
         requireRevision(record, expected);
         if (record === null) return false;
         await kv.put(KEY, encodeJson({ revision: record.revision }), { sync: true });

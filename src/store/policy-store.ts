@@ -2,7 +2,7 @@ import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } 
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
-import { intactEntries } from './intact-entries.js';
+import { intactEntries } from './intact-values.js';
 import { decodeJson, putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
@@ -438,13 +438,14 @@ class KvPolicyStore implements PolicyStore {
         await this.#lastGood.write({ head, active: null });
         return;
       }
-      const isPut = put?.record.id === row.id && put.record.revision === row.revision;
+      // The put of a commit that failed can have the revision of a later record.
+      const isPut = put?.record.id === row.id && body?.sha256 === row.body_sha256;
       if (isPut && 'edit' in put && before !== undefined) {
         const { edit } = put;
         if (await this.#lastGood.append({ head, row, of: before.body_sha256, edit })) return;
       }
       const compressed =
-        isPut && body !== undefined && 'compressed' in body
+        isPut && 'compressed' in body
           ? body.compressed
           : await this.#bodies.compressed(row.body_sha256);
       await this.#lastGood.write({ head, active: { row, compressed } });

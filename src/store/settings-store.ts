@@ -1,16 +1,25 @@
 import { map, NEVER } from 'rxjs';
+import { intactValue } from './intact-values.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import { createRevisedWrites } from './revised-writes.js';
 import { changesOf } from './shared-changes.js';
+import type { FindingListener } from './store-finding.js';
 import type { KvStore, SettingsStore, SharedStore } from './store-types.js';
 
 const keyOf = (setting: string) => `setting/${setting}`;
 
-/** `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. */
-export function createSettingsStore(kv: KvStore, shared: Pick<SharedStore, 'applied'> | null = null): SettingsStore {
+/**
+ * `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. A setting whose
+ * value is damaged is reported to `onFinding`, and counts as absent.
+ */
+export function createSettingsStore(
+  kv: KvStore,
+  shared: Pick<SharedStore, 'applied'> | null = null,
+  onFinding: FindingListener = () => {},
+): SettingsStore {
   const revised = createRevisedWrites(kv, shared);
   const get = async (key: string): Promise<unknown> => {
-    const bytes = await kv.get(keyOf(key));
+    const bytes = await intactValue(kv, keyOf(key), ({ message }) => onFinding({ code: 'record_damaged', message }));
     return bytes === null ? null : decodeJson<unknown>(bytes);
   };
   return {

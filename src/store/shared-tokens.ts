@@ -1,6 +1,7 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import type { JWK } from 'jose';
 import { Observable } from 'rxjs';
+import { intactEntries } from './intact-values.js';
 import { decodeJson, encodeJson, under } from './json-value.js';
 import { changesOf } from './shared-changes.js';
 import type { SharedStore, TokenRecord } from './store-types.js';
@@ -29,6 +30,8 @@ export class SharedTokens {
   readonly #records = new Map<string, TokenRecord>();
   readonly #keys = new Map<string, KeyObject>();
   readonly #removed = new Map<string, RemovedNode>();
+  /** Store keys with a damaged value, until the replica gets the value from etcd. */
+  readonly #damaged = new Set<string>();
 
   private constructor(store: SharedStore) {
     this.#store = store;
@@ -37,7 +40,8 @@ export class SharedTokens {
   static async load(store: SharedStore): Promise<SharedTokens> {
     const tokens = new SharedTokens(store);
     for (const prefix of PREFIXES)
-      for await (const [key, value] of store.iterate(under(prefix))) tokens.#apply(key, value);
+      for await (const [key, value] of intactEntries(store, under(prefix), (_, key) => tokens.#damaged.add(key)))
+        tokens.#apply(key, value);
     return tokens;
   }
 
@@ -60,8 +64,17 @@ export class SharedTokens {
     return this.#records;
   }
 
-  /** Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it. */
+  /** Whether the record of a token is damaged on this node, so that it is unknown whether it is revoked. */
+  isDamaged(id: string): boolean {
+    return this.#damaged.has(RECORD + id);
+  }
+
+  /**
+   * Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it, or if
+   * it is unknown whether its node was removed.
+   */
   key(id: string): KeyObject | undefined {
+    if ([...this.#damaged].some((key) => key.startsWith(REMOVED_NODE))) return undefined;
     const isRemoved = [...this.#removed.values()].some(({ tokenKeys }) => tokenKeys.includes(id));
     return isRemoved ? undefined : this.#keys.get(id);
   }
@@ -75,6 +88,7 @@ export class SharedTokens {
   }
 
   #apply(key: string, value: Uint8Array | null): void {
+    this.#damaged.delete(key);
     if (key.startsWith(RECORD)) {
       const id = key.slice(RECORD.length);
       if (value === null) this.#records.delete(id);

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
 import { createIntegrationStore } from './integration-store.js';
-import { intactEntries } from './intact-entries.js';
+import { intactEntries } from './intact-values.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { decodeJson, under } from './json-value.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
@@ -107,11 +107,11 @@ export async function assembleStore(
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
     policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
-    settings: createSettingsStore(store ?? kv, store),
-    integrations: createIntegrationStore(store ?? kv, { secrets, shared: store }),
+    settings: createSettingsStore(store ?? kv, store, onFinding),
+    integrations: createIntegrationStore(store ?? kv, { secrets, shared: store, onFinding }),
     kubernetesObjects: createKubernetesObjectsStore(kv),
     interceptCa: createInterceptCaStore(sharedCa ?? kv, seal, { shared: sharedCa }),
-    tokens: createTokenStore(kv),
+    tokens: createTokenStore(kv, onFinding),
     sharedTokens: store === null ? null : await SharedTokens.load(store),
     close: async () => {
       await store?.close();

@@ -8,6 +8,7 @@ import { ClusterKeys } from '#cluster/keys.js';
 import { Replica } from '#cluster/replica.js';
 import { ReplicaStore } from '#cluster/replica-store.js';
 import { encodeJson } from '#store/json-value.js';
+import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
@@ -92,6 +93,32 @@ test('a node applies and writes nothing after etcd was wiped, also with another 
   await held.recover('store', 0, false);
   const recovered = follow(kv, prefix).cluster;
   expect([await recovered.connectedWithin(5_000), await kv.get(SETTING)]).toEqual([true, null]);
+});
+
+test('a node replaces a damaged value of its local store by the value in etcd', async () => {
+  const prefix = '/weir/damaged';
+  const kv = await copyOf(prefix);
+  let isDamaged = true;
+  const read = async <T>(keys: readonly string[], value: () => Promise<T>): Promise<T> => {
+    if (isDamaged && keys.includes(SETTING)) throw new StoreError('store_damaged', 'read', { key: SETTING });
+    return value();
+  };
+  const { cluster } = follow(
+    {
+      ...kv,
+      get: (key) => read([key], () => kv.get(key)),
+      getMany: (keys) => read(keys, () => kv.getMany(keys)),
+      async *iterate(range) {
+        for await (const entry of kv.iterate(range)) yield await read([entry[0]], async () => entry);
+      },
+      batch: async (operations, options) => {
+        await kv.batch(operations, options);
+        if (operations.some(({ key }) => key === SETTING)) isDamaged = false;
+      },
+    },
+    prefix,
+  );
+  expect([await cluster.connectedWithin(5_000), isDamaged]).toEqual([true, false]);
 });
 
 test('a node applies and writes nothing if etcd lacks its last commit, or has another commit in its place', async () => {

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { createInterceptCaStore } from '#store/intercept-ca-store.js';
 import { fileSeal } from '#store/seal.js';
-import type { StoreError } from '#store/store-error.js';
+import { StoreError } from '#store/store-error.js';
 import { createMemoryStore, memorySeal } from '#test/store/memory-store.js';
 import { foundIn, tracesOf } from '../service-plane/ca/traces.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -40,6 +40,20 @@ it('the intercept CA store keeps the CA after a restart, and decrypts the privat
   const again = open();
   expect(await again.get()).toEqual(record);
   expect((await again.key(record)).equals(ca.key)).toBe(true);
+});
+
+it('the intercept CA store replaces a damaged CA, and does not return it', async () => {
+  const { store, kv } = sealed();
+  const { get, getMany } = kv;
+  const damaged = async () => {
+    throw new StoreError('store_damaged', `read ${KEY}`, { key: KEY });
+  };
+  Object.assign(kv, { get: damaged, getMany: damaged });
+  expect(await codeOf(store.get())).toBe('store_damaged');
+  expect(await store.remove()).toBe(false);
+  const record = await store.put(ca, 'ops', 0);
+  Object.assign(kv, { get, getMany });
+  expect(await store.get()).toEqual(record);
 });
 
 it('the intercept CA store writes no part of the private key in plain text', async () => {

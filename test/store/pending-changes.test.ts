@@ -1,7 +1,9 @@
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { firstValueFrom } from 'rxjs';
 import { describe, expect, test } from 'vitest';
 import type { ChangeEnd, PendingWrite } from '#contracts/pending-change.js';
+import { type LastGoodFile, lastGoodFile } from '#store/last-good.js';
 import { enforcedAt, pendingAfter, reservedGeneration, settled } from '#store/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
@@ -9,6 +11,7 @@ import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from './stored-policy.js';
+import { temporaryFolder } from './temporary-folder.js';
 
 const AT = '2026-02-01T08:30:00.000Z';
 const CONFIRM: PendingWrite = { terms: { kind: 'confirm', within_ms: 60_000 }, by: 'admin', at: AT };
@@ -20,7 +23,7 @@ const end = (change: string, outcome: ChangeEnd['outcome']): ChangeEnd => ({
   by: 'weir',
   because: 'elapsed',
 });
-const open = (kv = createMemoryStore()) => loadPolicyStore(kv, noCopy, () => {});
+const open = (kv = createMemoryStore(), copy: LastGoodFile = noCopy) => loadPolicyStore(kv, copy, () => {});
 const text = (policy: Awaited<ReturnType<PolicyStore['active']>>) => policy && Buffer.from(policy.body).toString();
 const pendingOf = async (policies: PolicyStore) => (await firstValueFrom(policies.pending))?.id ?? '';
 async function stateOf(policies: PolicyStore) {
@@ -30,8 +33,8 @@ async function stateOf(policies: PolicyStore) {
 }
 
 /** A store whose policy `a` is at generation 1, with a change to generation 2 that must be confirmed. */
-async function changed(kv = createMemoryStore()) {
-  const policies = await open(kv);
+async function changed(kv = createMemoryStore(), copy: LastGoodFile = noCopy) {
+  const policies = await open(kv, copy);
   await policies.commit({ put: storedPolicy({ id: 'a', name: 'a', revision: 1 }, '{"n":1}'), generation: 1 });
   const put = storedPolicy({ id: 'a', name: 'a', revision: 2 }, '{"n":2}');
   await policies.commit({ put, pending: CONFIRM, generation: 2 });
@@ -62,6 +65,21 @@ describe('a policy change that must be confirmed', () => {
     await policies.settle(end(change, 'revert'));
     for (const store of [policies, await open(kv)])
       expect(await stateOf(store)).toEqual([3, '{"n":1}', 3, 3, '{"n":1}']);
+  });
+
+  test('goes back with its own text in the last-good copy, if a write of the same revision failed before', async () => {
+    const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
+    const kv = createMemoryStore();
+    const { policies, change } = await changed(kv, copy);
+    const { batch } = kv;
+    kv.batch = () => Promise.reject(new StoreError('store_no_space', 'write: No space left on device'));
+    const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');
+    await expect(policies.commit({ put, generation: 3 })).rejects.toMatchObject({ code: 'store_no_space' });
+    kv.batch = batch;
+    await policies.settle(end(change, 'revert'));
+    await expect.poll(async () => (await copy.read())?.head.generation).toBe(3);
+    const body = await (await copy.read())?.active?.body();
+    expect(body && Buffer.from(body).toString()).toBe('{"n":1}');
   });
 
   test('goes back with a new revision and the reserved generation', async () => {

@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Authority, createAuthority } from '#store/authority.js';
 import { SharedTokens } from '#store/shared-tokens.js';
+import { StoreError } from '#store/store-error.js';
 import { createTokenStore } from '#store/token-store.js';
 import { FakeSharedStore } from './fake-shared-store.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -122,6 +123,34 @@ describe('the tokens of a cluster', () => {
     expect(readFileSync(join(b.dataDir, 'token.revocations'), 'utf8')).toBe(`${record.id}\n`);
     for (const { authority } of [a, b]) authority.close();
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('stay revoked if the revocation is damaged on a node, until the node reads it from etcd again', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await b.authority.issue(REQUEST);
+    await settled(a, b);
+    await a.authority.revoke(record.id);
+    await settled(a, b);
+    b.authority.close();
+    b.node.disconnect();
+    rmSync(join(b.dataDir, 'token.revocations'));
+    const key = `cluster-token/${record.id}`;
+    const { iterate } = b.node.kv;
+    b.node.kv.iterate = async function* (range) {
+      for await (const entry of iterate(range)) {
+        if (entry[0] === key) throw new StoreError('store_damaged', `read ${key}`, { key });
+        yield entry;
+      }
+    };
+    const again = await opened(b.node, b.dataDir, 'b');
+    expect(await again.verify(token)).toEqual(revoked);
+    b.node.kv.iterate = iterate;
+    await b.node.kv.delete(key, { sync: true });
+    await b.node.connect();
+    await settled(a, b);
+    expect(await again.verify(token)).toEqual(revoked);
+    expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
   });
 
   it('issued without etcd are valid at once on their node, and later on each node', async () => {

@@ -1,6 +1,7 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { type Authority, createAuthority } from '#store/authority.js';
 import { RocksDb } from '#store/rocksdb.js';
 import { openStore, type Store } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
@@ -239,6 +240,37 @@ describe('the store of a node', () => {
       expect(await policies.get('b').catch((error: StoreError) => error.code)).toBe('store_damaged');
       await policies.commit({ remove: 'b', generation: 1 });
       expect(await policies.get('b')).toBeNull();
+    });
+  });
+
+  it('reports a damaged token, integration and setting, counts them as absent, and replaces them', async () => {
+    const dataDir = temporaryFolder();
+    const names = ['x', 'y'];
+    const integration = { kind: 'kubernetes', api_server_url: 'https://k', ca_cert_pem: '', service_account_token: 't' } as const;
+    const issue = async (authority: Authority) => authority.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
+    const [intact, damaged, revoked] = await withStore(dataDir, async ({ tokens, integrations, settings }) => {
+      for (const name of names) await integrations.put({ ...integration, name }, 'ops');
+      await settings.put('performance-mode', { enabled: false });
+      const authority = await createAuthority(tokens, dataDir);
+      const issued = [await issue(authority), await issue(authority), await issue(authority)] as const;
+      await authority.revoke(issued[2].record.id);
+      return issued;
+    });
+    for (const { record } of [damaged, revoked]) await damage(dataDir, `token/${record.id}`);
+    for (const key of ['integration/x', 'setting/performance-mode']) await damage(dataDir, key);
+
+    await withStore(dataDir, async ({ tokens, integrations, settings }, findings) => {
+      const authority = await createAuthority(tokens, dataDir);
+      const verdicts = [intact, damaged, revoked].map(async ({ token }) => (await authority.verify(token)).kind);
+      expect(await Promise.all(verdicts)).toEqual(['accepted', 'refused', 'refused']);
+      expect(findings).toEqual(['record_damaged', 'record_damaged']);
+      for (let time = 0; time < 2; time++) expect((await integrations.list()).map(({ name }) => name)).toEqual(['y']);
+      expect([await integrations.get('x'), await integrations.remove('x')]).toEqual([null, false]);
+      expect((await integrations.put({ ...integration, name: 'x' }, 'ops', 0)).revision).toBe(1);
+      expect((await integrations.list()).map(({ name }) => name)).toEqual(names);
+      expect(findings).toEqual(['record_damaged', 'record_damaged', 'record_damaged']);
+      expect(await settings.update('performance-mode', undefined, (stored) => stored ?? 'absent')).toBe('absent');
+      expect(await settings.get('performance-mode')).toBe('absent');
     });
   });
 

@@ -1,0 +1,60 @@
+import { StoreError } from './store-error.js';
+import type { KvRange, KvReads, KvStore } from './store-types.js';
+
+/**
+ * Iterates over the entries of a range in ascending order, without those whose value is damaged; `onDamaged`
+ * receives an error for each of these. Throws `store_damaged` if the database itself is damaged.
+ */
+export async function* intactEntries(
+  kv: Pick<KvStore, 'iterate'>,
+  range: KvRange,
+  onDamaged: (error: StoreError, key: string) => void,
+): AsyncGenerator<readonly [key: string, value: Uint8Array]> {
+  for (let { gte } = range; ; ) {
+    try {
+      yield* kv.iterate({ ...range, gte });
+      return;
+    } catch (error) {
+      const damaged = damagedValue(error);
+      onDamaged(damaged, damaged.key);
+      gte = `${damaged.key}\0`;
+    }
+  }
+}
+
+/** Returns the values in the order of `keys`, with null for a missing key, and for a damaged value. */
+export async function intactValues(
+  kv: KvReads,
+  keys: readonly string[],
+  onDamaged: (error: StoreError, key: string) => void = () => {},
+): Promise<(Uint8Array | null)[]> {
+  try {
+    return await kv.getMany(keys);
+  } catch (failure) {
+    damagedValue(failure);
+  }
+  return Promise.all(
+    keys.map((key) =>
+      kv.get(key).catch((failure: unknown) => {
+        onDamaged(damagedValue(failure), key);
+        return null;
+      }),
+    ),
+  );
+}
+
+/** Like `intactValues`, for one key. */
+export async function intactValue(
+  kv: KvReads,
+  key: string,
+  onDamaged?: (error: StoreError, key: string) => void,
+): Promise<Uint8Array | null> {
+  const [value] = await intactValues(kv, [key], onDamaged);
+  return value ?? null;
+}
+
+/** Returns the failure if it is the damage of a single value, and throws it otherwise. */
+function damagedValue(failure: unknown): StoreError & { readonly key: string } {
+  if (!(failure instanceof StoreError) || failure.code !== 'store_damaged' || failure.key === undefined) throw failure;
+  return failure as StoreError & { readonly key: string };
+}
