@@ -34,8 +34,10 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
   const etag = seen === null && target.by !== 'active' ? null : etagOf(seen);
   if (ifMatch !== undefined && !matchesTag(ifMatch, etag))
     return refusal('precondition_failed', etag === null ? 'there is none to match' : `the ETag is ${etag}`);
-  if (ifNoneMatch !== undefined && seen !== null && write.sourceGroup === undefined)
-    return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(seen)}`);
+  // Without an active record, `existing` is the inactive record that the write would replace.
+  const replaced = seen ?? existing;
+  if (ifNoneMatch !== undefined && replaced !== null && write.sourceGroup === undefined)
+    return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(replaced)}`);
   if (storesPolicy(write) && !write.activate && existing?.active === true)
     return refusal(
       'would_deactivate',
