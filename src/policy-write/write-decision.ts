@@ -37,8 +37,10 @@ export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Loc
       'precondition_failed',
       etag === null ? 'If-Match needs a stored object, and there is none' : `the ETag is ${etag}`,
     );
-  if (ifNoneMatch !== undefined && seen !== null && write.sourceGroup === undefined)
-    return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(seen)}`);
+  // Without an active record, `existing` is the inactive record that the write would replace.
+  const replaced = seen ?? existing;
+  if (ifNoneMatch !== undefined && replaced !== null && write.sourceGroup === undefined)
+    return refusal('precondition_failed', `the policy exists already; its ETag is ${etagOf(replaced)}`);
   if (storesPolicy(write) && !write.activate && existing?.active === true)
     return refusal(
       'would_deactivate',

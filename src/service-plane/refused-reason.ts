@@ -16,9 +16,9 @@ export type LinkFault =
 export type OverflowReason = 'too_many_connections' | 'too_many_connections_of_source';
 
 /**
- * Why a connection or request was not served. `request_unsendable` and `response_unsendable`: Node's HTTP/2 API
- * refused to send a head or trailers. The reasons are a fixed set that peers cannot extend, because
- * each reason is a label value of a metric.
+ * Why a connection or request was not served. `request_unsendable` and `response_unsendable`: Node's HTTP/2
+ * API refused to send a head or trailers. The reasons are a fixed set that peers cannot extend, because each
+ * reason is a label value of a metric.
  */
 export type RefusedReason =
   | LinkFault

@@ -490,6 +490,13 @@ describe('a policy write is refused', () => {
     );
   });
 
+  test('if If-None-Match is `*`, no record is active, and the record named default exists', async () => {
+    const { system, until } = await startSystem();
+    await until('policy_ready', 'never_activated');
+    written(await system.policies.write(write(envelope('idle', { name: 'default' }), { activate: false })));
+    expect(codes(await system.policies.write(singleton('lan', { ifNoneMatch: '*' })))).toEqual(['precondition_failed']);
+  });
+
   test('if no record has the given id', async () => {
     const { system } = await withPolicy();
     const target = { by: 'id', id: 'nowhere' } as const;

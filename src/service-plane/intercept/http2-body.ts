@@ -3,6 +3,7 @@ import type { Headers } from '#contracts/http-facts.js';
 import type { HttpFault } from '../http/fault.js';
 import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';
+import type { Http2Window } from './http2-window.js';
 
 /**
  * The rest of a stream after a message head. `endStream`: no body and no trailers follow. `waitForTrailers`:
@@ -18,6 +19,8 @@ export type Http2BodyPorts = {
   readonly head: Headers;
   /** True if the trailers of this message may be forwarded. */
   readonly trails: boolean;
+  /** The window of the connection on which the body arrives. */
+  readonly window: Http2Window;
   /**
    * Sends the message head on the target stream, and returns the target stream; null if the target stream is
    * closed.
@@ -49,6 +52,7 @@ export class Http2Body {
   #isWhole = false;
   /** True if the target stream could not be opened. Further body data are then dropped. */
   #isLost = false;
+  #isPaused = false;
   readonly #turn: NodeJS.Immediate;
 
   constructor(
@@ -60,15 +64,18 @@ export class Http2Body {
       this.#readTrailers(its, raw),
     );
     from.on('end', () => this.#end());
+    from.on('close', () => {
+      if (this.#isPaused) ports.window.closed();
+      this.#isPaused = false;
+    });
     this.#turn = setImmediate(() => this.#begin());
   }
 
   #take(chunk: Buffer): void {
-    const { from, ports } = this;
     const to = this.#to;
-    ports.moved();
+    this.ports.moved();
     if (to !== null) {
-      if (isOpen(to) && !to.write(chunk)) from.pause();
+      if (isOpen(to) && !to.write(chunk)) this.#pause();
       return;
     }
     if (this.#isLost) return;
@@ -99,9 +106,25 @@ export class Http2Body {
     }
     to.on('drain', () => {
       ports.moved();
-      from.resume();
+      this.#resume();
     });
-    if (held.length > 0 && !to.write(joined(held))) from.pause();
+    // Read and drop the remaining body. Otherwise it would stay in memory until `from` is closed.
+    to.on('close', () => this.#resume());
+    if (held.length > 0 && !to.write(joined(held))) this.#pause();
+  }
+
+  #pause(): void {
+    if (this.#isPaused) return;
+    this.#isPaused = true;
+    this.from.pause();
+    this.ports.window.paused();
+  }
+
+  #resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.from.resume();
+    this.ports.window.resumed(this.from);
   }
 
   #readTrailers(its: IncomingHttpHeaders, raw: readonly string[]): void {

@@ -17,6 +17,7 @@ import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemBody } from './answer.js';
 import { decideResponse, deniedProblem, faultProblem, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
 import { type Following, Http2Body, isOpen, withSecrets } from './http2-body.js';
+import type { Http2Window } from './http2-window.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
@@ -30,6 +31,11 @@ const {
 } = constants;
 
 export type Http2ExchangePorts = SessionPorts & {
+  /**
+   * The windows of the connection on which request bodies arrive, and of that on which response bodies
+   * arrive.
+   */
+  readonly windows: Readonly<Record<'request' | 'response', Http2Window>>;
   /** Called when the client's stream is closed. */
   closed(exchange: Http2Exchange): void;
 };
@@ -185,8 +191,8 @@ export class Http2Exchange {
   }
 
   /**
-   * Sends a head. If Node's HTTP/2 API refuses to send the head, resets both streams and returns null. Without
-   * this method, the error would end the service-plane thread and all its connections.
+   * Sends a head. If Node's HTTP/2 API refuses to send the head, resets both streams and returns null.
+   * Without this method, the error would end the service-plane thread and all its connections.
    */
   #trySend<T>(side: Carried['side'], send: () => T): T | null {
     try {
@@ -205,6 +211,7 @@ export class Http2Exchange {
     new Http2Body(from, {
       head,
       trails: mayTrail(step, side),
+      window: this.ports.windows[side],
       open,
       moved: () => this.#idleTimeout.moved(),
       broken: (fault) => this.#reset(NGHTTP2_PROTOCOL_ERROR, `${side}_${fault}`, side === 'request'),
@@ -252,7 +259,9 @@ export class Http2Exchange {
       'cache-control': 'no-store',
     });
     if (client.writable) client.end(body);
-    if (client.endAfterHeaders) client.resume();
+    // Discard the request body: a client that does not read the response could otherwise make the thread hold
+    // it.
+    client.resume();
   }
 
   /** Resets both streams. `isClientFault`: the reset counts towards the limit of resets of the client. */

@@ -7,6 +7,7 @@ import {
 } from 'node:http2';
 import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
 import { acceptHttp2, connectHttp2 } from './http2-sides.js';
+import { Http2Window } from './http2-window.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
 
@@ -38,9 +39,13 @@ export class Http2Session {
 
   constructor(private readonly ports: SessionPorts) {
     this.#idleTimeout = new IdleTimeout(ports.clock);
-    this.#exchangePorts = { ...ports, closed: (exchange) => this.#over(exchange) };
     this.#server = connectHttp2(ports.link.socket);
     this.#client = acceptHttp2(ports.client);
+    this.#exchangePorts = {
+      ...ports,
+      windows: { request: new Http2Window(this.#client), response: new Http2Window(this.#server) },
+      closed: (exchange) => this.#over(exchange),
+    };
     this.#listenToServer();
     this.#listenToClient();
   }

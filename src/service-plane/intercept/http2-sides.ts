@@ -1,19 +1,13 @@
 import { type ClientHttp2Session, connect, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { endAfterRead } from './http2-late-destroy.js';
+import { STREAM_WINDOW } from './http2-window.js';
 
 const STREAMS = 100;
 const HEADER_BYTES = 65_536;
 /** The maximum number of fields in a header block: 256 as in an HTTP/1.1 head, plus 4 pseudo-headers. */
 const HEADER_PAIRS = 260;
 const INVALID_FRAMES = 100;
-/** The maximum number of bytes that are buffered for one stream while the receiver does not read. */
-const STREAM_WINDOW = 262_144;
-/**
- * The flow-control window of a whole connection, in bytes. This window limits bytes in transit;
- * `STREAM_WINDOW` limits buffered bytes.
- */
-const CONNECTION_WINDOW = 4 * 1024 * 1024;
 
 const SETTINGS = { maxHeaderListSize: HEADER_BYTES, initialWindowSize: STREAM_WINDOW };
 const OPTIONS = { maxHeaderListPairs: HEADER_PAIRS, maxSessionInvalidFrames: INVALID_FRAMES };
@@ -27,7 +21,6 @@ export function acceptHttp2(socket: TLSSocket): ServerHttp2Session {
     ...OPTIONS,
     settings: { ...SETTINGS, maxConcurrentStreams: STREAMS },
   });
-  session.setLocalWindowSize(CONNECTION_WINDOW);
   endAfterRead(session);
   return session;
 }
@@ -39,7 +32,6 @@ export function connectHttp2(socket: TLSSocket): ClientHttp2Session {
     createConnection: () => socket,
     settings: { ...SETTINGS, enablePush: false },
   });
-  session.setLocalWindowSize(CONNECTION_WINDOW);
   endAfterRead(session);
   return session;
 }

@@ -6,6 +6,8 @@ import type { ServerLink } from './server-link.js';
  * dead peer.
  */
 const KEEP_ALIVE_MS = 60_000;
+/** The idle time that a client has to close its side after the server is gone, in milliseconds. */
+const HALF_CLOSED_MS = 60_000;
 
 /**
  * Forwards bytes between a client and a server after a response with status 101. The service plane does not
@@ -44,7 +46,8 @@ export class Tunnel {
   #serverGone(): void {
     if (this.#isOver) return;
     this.client.end();
-    this.client.setTimeout(KEEP_ALIVE_MS);
+    // Keepalive does not end the connection to a client that never closes its side.
+    this.client.setTimeout(HALF_CLOSED_MS, () => this.client.destroy());
     this.close();
   }
 }

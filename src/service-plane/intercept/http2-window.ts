@@ -1,0 +1,70 @@
+import type { Http2Session, Http2Stream } from 'node:http2';
+
+/** The maximum number of bytes that are buffered for one stream while the receiver does not read. */
+export const STREAM_WINDOW = 262_144;
+/** The flow-control window of a whole connection, in bytes. */
+const CONNECTION_WINDOW = 4 * 1024 * 1024;
+/**
+ * The number of paused streams without an effect on the window of the connection. A receiver that is slower
+ * than its sender pauses its stream after every few frames, and each change of the window costs a frame.
+ */
+const FREE_STREAMS = 4;
+
+/**
+ * Limits the bytes that one HTTP/2 connection can make the service plane buffer. Node returns the window of a
+ * connection to the sender as soon as data arrive (RFC 9113, 5.2), even if the stream is paused. So this
+ * class withholds from the connection the bytes that paused streams can hold: `STREAM_WINDOW` for each.
+ */
+export class Http2Window {
+  #paused = 0;
+  /**
+   * The window of the connection if no stream is paused. It grows by one byte at each increase, see `#set`.
+   */
+  #whole = CONNECTION_WINDOW;
+  #size = CONNECTION_WINDOW;
+  #isPinging = false;
+
+  constructor(private readonly session: Http2Session) {
+    session.setLocalWindowSize(CONNECTION_WINDOW);
+  }
+
+  paused(): void {
+    this.#paused++;
+    this.#set();
+  }
+
+  /** `stream`: the stream that is no longer paused. */
+  resumed(stream: Http2Stream): void {
+    this.#paused--;
+    // Node sends an increase only together with another frame, or when a stream starts to read.
+    if (this.#set() && !stream.destroyed) stream._read(0);
+  }
+
+  /** Replaces `resumed` for a stream that is closed. */
+  closed(): void {
+    this.#paused--;
+    // A PING frame makes Node send the increase. If a PING frame has no response yet, Node sends the increase
+    // when the response arrives. More PING frames could exceed a limit of the peer.
+    if (!this.#set() || this.#isPinging) return;
+    this.#isPinging = this.session.ping(() => {
+      this.#isPinging = false;
+    });
+  }
+
+  /** Returns true if the window increases. */
+  #set(): boolean {
+    const { session } = this;
+    if (session.destroyed) return false;
+    const withheld = this.#paused > FREE_STREAMS ? this.#paused * STREAM_WINDOW : 0;
+    const size = Math.max(0, CONNECTION_WINDOW - withheld);
+    const before = this.#size;
+    if (size === before) return false;
+    // nghttp2 returns withheld bytes only when it sends a WINDOW_UPDATE or receives data. A sender whose
+    // window is used up sends no data. So an increase first exceeds all earlier sizes by one byte: this sends
+    // a WINDOW_UPDATE of one byte, and then a second one with the bytes that are no longer withheld.
+    if (size > before) session.setLocalWindowSize(++this.#whole);
+    session.setLocalWindowSize(size);
+    this.#size = size;
+    return size > before;
+  }
+}
