@@ -37,11 +37,16 @@ export function listen({ name, server, at, sockets }: Listening, log: Logger, si
     ({ code, message }) => {
       if (code === 'EADDRNOTAVAIL')
         log.warn({ host }, `${name} cannot listen until the node has this address: ${message}`);
-      else
+      else {
+        const users = usersOf(port);
+        const advice = users.some(({ pid }) => pid === null)
+          ? `; \`ss -ltnp 'sport = :${port}'\` as root shows the process`
+          : '';
         log.error(
-          { host, port, used_by: usersOf(port) },
-          `${name} does not listen, because another process uses its address; the node enforces, and tries again each second`,
+          { host, port, used_by: users },
+          `${name} does not listen, because another process uses its address; the node enforces, and tries again each second${advice}`,
         );
+      }
     },
     signal,
   );

@@ -7,6 +7,9 @@ import { ConfigError, withPointer } from '#config/config-problem.js';
 import type { FollowedPolicyFile } from '#config/policy-file.js';
 import type { RunningConfig } from '#config/running-config.js';
 import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config-reload.js';
+import { matchesInterface } from '#contracts/datapath-options.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listed } from '#dataplane/review/listed-names.js';
 import { checkPolicyFile } from './node-policy-file.js';
 
 export type ReloadTargets = {
@@ -23,7 +26,8 @@ export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets):
   const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
   return {
     read: async () => planOf(running),
-    validate: async ({ parts }) => {
+    validate: async ({ parts }, { allowUnpoliced }) => {
+      if (parts.includes('dataplane') && !allowUnpoliced) refuseToUnpolice(configOf('running'), configOf('next'));
       const path = running.next.policy.file;
       if (path === null || !parts.includes('policy_file')) return;
       const refusal = await checkPolicyFile(path, targets.system()).catch((failure: Error) => {
@@ -60,9 +64,20 @@ export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets):
 /** Reloads the configuration. Logs a refusal only if the reload did not begin: others are logged already. */
 export async function reloadBySighup({ configuration }: Pick<System, 'configuration'>, log: Logger): Promise<void> {
   const before = configuration.lastReload();
-  const outcome = await configuration.reload({ dryRun: false, author: 'SIGHUP' });
+  const outcome = await configuration.reload({ dryRun: false, allowUnpoliced: false, author: 'SIGHUP' });
   if (outcome.kind === 'refused' && configuration.lastReload() === before)
     log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
+}
+
+/** Throws a `Refused` if an interface that exists is policed by `running`, and would not be by `next`. */
+function refuseToUnpolice(running: Config, next: Config): void {
+  const isIn = ({ dataplane }: Config, name: string): boolean => matchesInterface(dataplane?.interfaces ?? [], name);
+  const released = listInterfaces()
+    .map(({ name }) => name)
+    .filter((name) => isIn(running, name) && !isIn(next, name));
+  if (released.length === 0) return;
+  const detail = `${listed(released)} would no longer be policed: dataplane.interfaces of the file does not contain it`;
+  throw new Refused({ kind: 'refused', code: 'would_unpolice', detail });
 }
 
 function planOf(running: RunningConfig): ReloadPlan {

@@ -117,6 +117,7 @@ export async function runNode(
             divertsDns: config.dns?.transparent ?? false,
             reversePath: config.dataplane.reversePath,
             openFailed: givingUpToOther(giveUp),
+            warned: (warning: string) => log.warn(warning),
             found: datapath.found,
           };
     dataplane?.datapath.watch((change) => {

@@ -24,8 +24,8 @@ const reload = setup({
   actors: {
     /** Reads and validates the file, and compares it with the running configuration. */
     read: fromPromise<ReloadPlan>(notProvided('read')),
-    /** Checks what can be checked in advance: the policy of a new policy file. */
-    validate: fromPromise<void, { plan: ReloadPlan }>(notProvided('validate')),
+    /** Checks what can be checked in advance: the interfaces, and the policy of a new policy file. */
+    validate: fromPromise<void, { plan: ReloadPlan; request: ReloadRequest }>(notProvided('validate')),
     /** Gives a part its new settings. If this fails, the part has its former settings. */
     apply: fromPromise<void, { part: ReloadPart }>(notProvided('apply')),
     /** Gives a part its former settings. */
@@ -143,7 +143,7 @@ export const reloadChart = reload.createMachine({
       invoke: {
         id: 'validate',
         src: 'validate',
-        input: ({ context }) => ({ plan: present(context.plan) }),
+        input: ({ context }) => ({ plan: present(context.plan), request: present(context.queue[0]).request }),
         onDone: [{ guard: 'isDryRun', target: 'answering' }, { target: 'applying' }],
         onError: refusing,
       },

@@ -25,6 +25,8 @@ export type DataplanePorts = {
   readonly interfaces: readonly string[];
   /** Called with the error after each failure to open the datapath. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
+  /** Receives each warning of a review of the interfaces that the review before did not contain. */
+  readonly warned?: ((warning: string) => void) | undefined;
   /**
    * Closes the DNS proxy and the service plane. The actor calls `beforeClose` before it closes the datapath.
    * So the datapath thread can still add the last decisions of proxy and plane to the hits.
@@ -44,10 +46,13 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     return ports.datapath;
   };
   let interfaces = ports?.interfaces ?? [];
+  let known: readonly string[] = [];
   const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => {
     const { missing, unmatched } = withoutInterface(interfaces, attachments);
     const { faults, warnings } = await datapath().review();
     const noInterface = unmatched.map((pattern) => `no interface has a name like ${pattern} now`);
+    for (const warning of warnings) if (!known.includes(warning)) ports?.warned?.(warning);
+    known = warnings;
     return { missing, faults, warnings: [...warnings, ...noInterface] };
   };
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));

@@ -29,8 +29,8 @@ export type PartSnapshot = {
   readonly getMeta: () => Readonly<Record<string, unknown>>;
   readonly matches?: (value: never) => boolean;
   /**
-   * Sentences for the readiness report. `trouble`: why a check is not ready. `notices`: remarks on a ready
-   * check. `failure`: why a supervised part is down.
+   * Sentences for the readiness report. `trouble`: why a check is not ready. `notices`: remarks on a
+   * part in each state. `failure`: why a supervised part is down.
    */
   readonly context: { readonly trouble?: Troubles; readonly notices?: Troubles; readonly failure?: string | null };
   readonly children?: Readonly<Record<string, { getSnapshot(): unknown } | undefined>>;
@@ -102,13 +102,10 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
     throw new Error(`the statechart of ${name} has no state for this check`);
   const [path, meta] = description as [string, ReadinessMeta];
   const ok = condition === 'ready' || condition === 'disabled';
-  const more = ok ? snapshot.context.notices?.[name] : snapshot.context.trouble?.[name];
-  return {
-    name,
-    ok,
-    state: path.slice(path.lastIndexOf('.') + 1),
-    detail: more === undefined ? meta.detail : `${meta.detail}${ok ? '; ' : ': '}${more}`,
-  };
+  const { trouble, notices } = snapshot.context;
+  const reason = ok || trouble?.[name] === undefined ? '' : `: ${trouble[name]}`;
+  const notice = notices?.[name] === undefined ? '' : `; ${notices[name]}`;
+  return { name, ok, state: path.slice(path.lastIndexOf('.') + 1), detail: `${meta.detail}${reason}${notice}` };
 }
 
 function conditionNameOf(part: PartName, snapshot: PartSnapshot): ConditionName | undefined {

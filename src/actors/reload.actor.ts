@@ -3,7 +3,13 @@ import { ask } from '#bus/ask.js';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { accepted } from '#bus/refused.js';
-import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import type {
+  DnsSettings,
+  ReloadPart,
+  ReloadPlan,
+  ReloadRequest,
+  ServicePlaneSettings,
+} from '#contracts/config-reload.js';
 import { reloadChart } from '#statecharts/reload.chart.js';
 
 /** The time within which a part answers a change of its settings. */
@@ -19,7 +25,8 @@ export type PartSettings = {
 export type ReloadPorts = {
   /** Reads and validates the file, and compares it. Rejects with a `Refused` if the file is not valid. */
   read(): Promise<ReloadPlan>;
-  validate(plan: ReloadPlan): Promise<void>;
+  /** Rejects with a `Refused` if the request may not apply the plan. */
+  validate(plan: ReloadPlan, request: ReloadRequest): Promise<void>;
   /** The settings of the file that was read last, or those of the running configuration. */
   settings(which: 'next' | 'running'): PartSettings;
   /** Gives the settings to a part that is no actor. Rejects if the part keeps its former settings. */
@@ -55,7 +62,9 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
     actions: { publish: (_, { message }) => bus.publish(message), commit: () => configured().commit() },
     actors: {
       read: fromPromise(async () => configured().read()),
-      validate: fromPromise<void, { plan: ReloadPlan }>(async ({ input }) => configured().validate(input.plan)),
+      validate: fromPromise<void, { plan: ReloadPlan; request: ReloadRequest }>(async ({ input }) =>
+        configured().validate(input.plan, input.request),
+      ),
       apply: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'next')),
       restore: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'running')),
     },

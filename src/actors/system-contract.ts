@@ -64,6 +64,7 @@ export type SystemPorts = {
     readonly divertsDns?: boolean;
     readonly reversePath?: ExplainNode['reversePath'];
     readonly openFailed?: DataplanePorts['openFailed'];
+    readonly warned?: DataplanePorts['warned'];
     /** The policy that the kernel enforces when the process starts, see `BegunDatapath.found`. */
     readonly found?: Promise<Adoption['inForce']>;
   } | null;

@@ -4,7 +4,7 @@ import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
+import { dryRunMember, dryRunQuery, flag, noQuery } from './query-parameters.js';
 
 const PATH = '/api/v1/config/reload';
 const pointers = z.array(z.string());
@@ -12,6 +12,14 @@ const applied = pointers.describe('JSON pointers of the changed fields that are 
 const needsRestart = pointers.describe(
   'JSON pointers of the changed fields, and of added or removed sections, that take effect at the next start of the node.',
 );
+
+const reloadQuery = dryRunQuery.extend({
+  allow_unpoliced: flag
+    .optional()
+    .describe(
+      'Whether the reload may remove an interface that exists and is policed from `dataplane.interfaces`. Its packets then pass without a policy.',
+    ),
+});
 
 const ConfigReloadSchema = z
   .object({
@@ -75,17 +83,23 @@ export const configReloadResource: Resource = (api, { configuration }) => {
         tags: ['settings'],
         summary: 'Reload the configuration file of the node',
         description:
-          'Reads the file again, and puts the changes in force that need no restart: all of them, or none. The signal SIGHUP does the same.',
-        querystring: dryRunQuery,
+          'Reads the file again, and puts the changes in force that need no restart: all of them, or none. The signal SIGHUP does the same. A reload that would end the policing of an existing interface is refused, unless `allow_unpoliced` is given.',
+        querystring: reloadQuery,
         response: {
           200: ConfigReloadSchema,
-          ...errorAnswers(...errorsOf.write, 'invalid_config', 'reload_failed', 'feature_unavailable'),
+          ...errorAnswers(
+            ...errorsOf.write,
+            'invalid_config',
+            'would_unpolice',
+            'reload_failed',
+            'feature_unavailable',
+          ),
         },
       },
     },
     async (request) => {
-      const { dry_run: dryRun = false } = request.query;
-      const report = await configuration.reload({ dryRun, author: authorOf(request) });
+      const { dry_run: dryRun = false, allow_unpoliced: allowUnpoliced = false } = request.query;
+      const report = await configuration.reload({ dryRun, allowUnpoliced, author: authorOf(request) });
       if (report.kind === 'refused') throw refused(report);
       return {
         applied: [...report.applied],

@@ -234,6 +234,12 @@ export const ERRORS = {
     'The configuration file of the node is not valid, or its policy file is not; nothing was changed.',
     'Correct every problem in `problems` in the file on the node, and reload again. `weir config check` shows them too.',
   ),
+  would_unpolice: entry(
+    409,
+    'Would unpolice',
+    'The file no longer names an interface that exists and is policed, so that its packets would pass without a policy; nothing was changed.',
+    'Correct `dataplane.interfaces` in the file on the node, or add `allow_unpoliced=true` if the interface must be open.',
+  ),
   precondition_failed: entry(
     412,
     'Precondition failed',

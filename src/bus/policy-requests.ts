@@ -79,6 +79,7 @@ export type RefusalCode =
   | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
   | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node
   | 'invalid_config' // HTTP 409: the configuration file has errors; `problems` lists them
+  | 'would_unpolice' // HTTP 409: the reload would end the policing of an existing interface
   | 'reload_failed' // HTTP 503: a part could not apply the new configuration
   | 'write_conflict' // HTTP 409: another node changed the same objects at the same time
   | 'precondition_failed' // HTTP 412: the stored revision is not the expected revision

@@ -1,3 +1,5 @@
+import { networkInterfaces } from 'node:os';
+import { isLoopback } from '#config/value.js';
 import { processOfSocket, type TcpListener, tcpListeners } from '#libc/proc-sockets.js';
 import { CliError } from './command-error.js';
 
@@ -12,12 +14,17 @@ export type TokenFile = { readonly path: string; readonly uid: number };
  * the owner of the token file may listen there. Returns false if no socket listens there.
  */
 export function checkListener(server: URL, token: TokenFile): boolean {
-  const all = tcpListeners(Number(server.port || 80));
-  const reached = addressesOf(server.hostname).flatMap((address) => mostSpecific(all, address) ?? []);
+  const reached = listenersAt(server);
   const trusted = [ROOT, process.getuid?.(), token.uid];
   const other = reached.find(({ uid }) => !trusted.includes(uid));
   if (other !== undefined) throw otherListener(server, token, other);
   return reached.length > 0;
+}
+
+/** Returns the sockets of this network namespace that get connections to `server`. */
+export function listenersAt(server: URL): TcpListener[] {
+  const all = tcpListeners(portOf(server));
+  return addressesOf(server.hostname).flatMap((address) => mostSpecific(all, address) ?? []);
 }
 
 /** The error for a connection that a socket accepts of which /proc/net/tcp has no row. */
@@ -26,12 +33,41 @@ export function unknownListener(server: URL, { path }: TokenFile): CliError {
   return new CliError(message, { code: 'other_listener', fix: FIX });
 }
 
+/**
+ * The error for a response that no Weir node sends. Names the process that listens at the server, as far as
+ * this user may see it.
+ */
+export function foreignAnswer(url: URL, cause?: unknown): CliError {
+  const named = isOfThisMachine(url) ? listenersAt(url).map((listener) => nameOf(listener)) : [];
+  const [name] = named;
+  const message = `${url.href} did not answer as a Weir node${name === undefined ? '' : `: ${name} listens at ${url.host}`}`;
+  const others = 'give the address of the node with --server, WEIR_SERVER or --config';
+  const fix = name?.startsWith('a process')
+    ? `\`ss -ltnp 'sport = :${portOf(url)}'\` as root shows the process; end it if it should not listen there, or ${others}`
+    : name === undefined
+      ? others
+      : `end that process if it should not listen there, or ${others}`;
+  return new CliError(message, { cause, code: 'not_weir', fix });
+}
+
+/** Returns whether a server has an address of this machine. */
+export function isOfThisMachine({ hostname }: URL): boolean {
+  const host = hostname.replace(/^\[|\]$/g, '');
+  const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  return isLoopback(host) || own.some(({ address }) => address === host);
+}
+
+const portOf = ({ port, protocol }: URL): number => Number(port || (protocol === 'https:' ? 443 : 80));
+
+function nameOf({ uid, inode }: TcpListener): string {
+  const process = processOfSocket(inode);
+  return `${process === undefined ? 'a process' : `process ${process.pid} (${process.command})`} of user ${uid}`;
+}
+
 const FIX = 'give the token by WEIR_TOKEN if you trust the server, or use https';
 
-function otherListener({ host }: URL, { path }: TokenFile, { uid, inode }: TcpListener): CliError {
-  const process = processOfSocket(inode);
-  const name = process === undefined ? 'a process' : `process ${process.pid} (${process.command})`;
-  const message = `${name} of user ${uid} listens at ${host}, and not root, this user or the owner of ${path}: the token was not sent`;
+function otherListener({ host }: URL, { path }: TokenFile, listener: TcpListener): CliError {
+  const message = `${nameOf(listener)} listens at ${host}, and not root, this user or the owner of ${path}: the token was not sent`;
   return new CliError(message, { code: 'other_listener', fix: `end that process, or ${FIX}` });
 }
 

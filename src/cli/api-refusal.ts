@@ -42,6 +42,8 @@ const FIXES: Readonly<Record<string, string>> = {
     'correct the files as the message says; `openssl x509 -text` and `openssl pkey -text` show the content of the files',
   not_found: '`weir policy list` shows the stored policies',
   name_taken: 'give another --name; `weir policy list` shows the names',
+  would_unpolice:
+    'correct dataplane.interfaces in the file on the node, or give --allow-unpoliced if the interface must be open',
   already_exists: 'give --replace',
   integration_read_only: 'give another name, or change `kubernetes.in_cluster` in the configuration of the node',
   policy_not_active: 'name a source group of the active policy',

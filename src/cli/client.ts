@@ -4,9 +4,10 @@ import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
 import { MAX_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
-import { checkListener, type TokenFile, unknownListener } from './api-listener.js';
+import { checkListener, foreignAnswer, type TokenFile, unknownListener } from './api-listener.js';
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
+import { whileUnitRuns } from './stopped-unit.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
@@ -46,6 +47,8 @@ type Download = {
 export type Client = {
   /** Scheme, host and port of the server, for messages to the user. */
   readonly origin: string;
+  /** The error for a response at this path that no Weir node sends. */
+  foreignAnswer(path: string, cause?: unknown): CliError;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;
   /** Requests an endless response and returns its chunks. The response ends when `signal` aborts. */
@@ -71,7 +74,10 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
     const url = new URL(path, server);
     const headers = new Headers(init.headers);
     if (!WITHOUT_TOKEN.has(url.pathname)) headers.set('authorization', `Bearer ${await tokenFor(init.signal)}`);
-    return fetch(url, { ...init, headers, redirect: 'error' });
+    return whileUnitRuns(server, (stopped) => {
+      const signal = AbortSignal.any([stopped, ...(init.signal == null ? [] : [init.signal])]);
+      return fetch(url, { ...init, signal, headers, redirect: 'error' });
+    });
   };
   // Any local user can listen at the address of a node that does not run.
   const tokenFor = async (signal: RequestInit['signal']): Promise<string> => {
@@ -111,12 +117,12 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
     try {
       return JSON.parse(text) as unknown;
     } catch (cause) {
-      const { href } = new URL(path, server);
-      throw new CliError(`${href} did not answer with JSON; is it the address of a Weir node?`, { cause });
+      throw foreignAnswer(new URL(path, server), cause);
     }
   };
   return {
     origin: server.origin,
+    foreignAnswer: (path, cause) => foreignAnswer(new URL(path, server), cause),
     exchange,
     request: async (path, request) => (await exchange(path, request)).body,
     async stream(path, accept, signal) {

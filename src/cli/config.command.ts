@@ -40,9 +40,13 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
       'make a node read its configuration file again, and put the changes in force that need no restart: all of them, or none',
     )
     .option('--dry-run', 'show what would change, and change nothing')
-    .action(async (options: Output & { dryRun?: true }) => {
+    .option(
+      '--allow-unpoliced',
+      'also remove interfaces that exist and are policed: their packets pass without a policy afterwards',
+    )
+    .action(async (options: Output & { dryRun?: true; allowUnpoliced?: true }) => {
       const client = createClient(options, terminal, TIMEOUT_MS);
-      const path = withQuery(PATH, { dry_run: options.dryRun });
+      const path = withQuery(PATH, { dry_run: options.dryRun, allow_unpoliced: options.allowUnpoliced });
       const reload = parseReply(reloadSchema, await client.request(path, { method: 'POST' }));
       print(terminal, options.output, reload, () => text(reload));
     });

@@ -14,6 +14,8 @@ type ErrorForm = 'table' | 'json' | 'yaml';
 export const OWN_CODES = {
   usage: 'wrongly called',
   unreachable: 'no node answered',
+  not_running: 'weir.service does not run, and systemd keeps its listening socket',
+  not_weir: 'the server that answered is no Weir node',
   no_token: 'there is no token to send: the token file cannot be read, or contains no token',
   other_listener: 'a process of another user listens at the address of the node, so the token was not sent',
   invalid_config: 'the configuration file is not valid; `problems` has the key in `pointer`, the place in `where`',

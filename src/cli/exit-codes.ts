@@ -8,5 +8,5 @@ export const EXIT_CODES = {
   2: 'wrongly called',
   3:
     'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, ' +
-    '`weir dataplane status` found an interface that is not policed, or `weir dataplane check` a machine that cannot enforce',
+    '`weir dataplane status` found an interface that is not policed, or `weir dataplane check` a machine that cannot enforce the configuration',
 } as const;

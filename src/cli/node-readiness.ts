@@ -2,7 +2,6 @@ import { z } from 'zod';
 import type { Client } from './client.js';
 import { CliError, RefusedError } from './command-error.js';
 import { pause } from './pause.js';
-import { parseReply } from './remote.js';
 
 const readinessSchema = z.object({
   ready: z.boolean(),
@@ -24,12 +23,21 @@ const POLL_MS = 250;
 /** Reads the readiness report. `excluded`: names of checks, separated by commas, that `ready` must ignore. */
 export async function readReadiness(client: Client, excluded?: string): Promise<Readiness> {
   const query = excluded === undefined ? '' : `?exclude=${encodeURIComponent(excluded)}`;
-  return parseReply(readinessSchema, await client.request(`/ready${query}`, { accept: [503] }));
+  const path = `/ready${query}`;
+  const answer = await client.request(path, { accept: [503] }).catch((error: unknown) => {
+    // A 5xx without an error code can come from a proxy in front of a node that restarts.
+    const isForeign = error instanceof RefusedError && error.code === undefined && error.status < 500;
+    throw isForeign ? client.foreignAnswer(path, error) : error;
+  });
+  const parsed = readinessSchema.safeParse(answer);
+  if (!parsed.success) throw client.foreignAnswer(path, parsed.error);
+  return parsed.data;
 }
 
 /**
  * Requests readiness reports until the node is ready, `timeoutMs` has passed or `signal` aborts. Returns the
- * last report. Throws if the node does not respond by then, or refuses the request.
+ * last report. Throws if the node does not respond by then or refuses the request, and at once if a server that
+ * is no Weir node responds.
  */
 export async function waitUntilReady(
   client: Client,
@@ -44,7 +52,9 @@ export async function waitUntilReady(
       const report = await readReadiness(client, excluded);
       if (report.ready || isLast) return report;
     } catch (error) {
-      const isFinal = error instanceof RefusedError && error.status < 500;
+      const isFinal =
+        error instanceof CliError &&
+        (error.code === 'not_weir' || (error instanceof RefusedError && error.status < 500));
       if (isLast || isFinal || !(error instanceof CliError)) throw error;
     }
     await pause(POLL_MS, signal);

@@ -22,8 +22,11 @@ type ConfigChanges = {
 /** `parts`: the parts that have new settings, in the order of `RELOAD_PARTS`. */
 export type ReloadPlan = ConfigChanges & { readonly parts: readonly ReloadPart[] };
 
-/** A request to reload the configuration. `author`: the subject of the API token, or the name of a signal. */
-export type ReloadRequest = { readonly dryRun: boolean; readonly author: string };
+/**
+ * A request to reload the configuration. `allowUnpoliced`: the reload may end the policing of an existing
+ * interface. `author`: the subject of the API token, or the name of a signal.
+ */
+export type ReloadRequest = { readonly dryRun: boolean; readonly allowUnpoliced: boolean; readonly author: string };
 export type ReloadReport = ConfigChanges & { readonly kind: 'reloaded' };
 
 /**

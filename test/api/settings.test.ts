@@ -290,7 +290,13 @@ describe('a reload of the configuration', () => {
     expect((await ask('POST', `${PATH}?dry_run=true`)).json()).toEqual({ ...REPORT, dry_run: true });
     expect(node.changes).toEqual([]);
     expect((await ask('POST', PATH)).json()).toEqual(REPORT);
-    expect(node.changes).toEqual([{ call: 'configuration.reload', with: { dryRun: false, author: 'alice' } }]);
+    expect((await ask('POST', `${PATH}?allow_unpoliced=true`)).json()).toEqual(REPORT);
+    expect(node.changes).toEqual(
+      [false, true].map((allowUnpoliced) => ({
+        call: 'configuration.reload',
+        with: { dryRun: false, allowUnpoliced, author: 'alice' },
+      })),
+    );
   });
 
   test('that fails is answered with the problems of the file, or with the reason of the part', async () => {
@@ -299,6 +305,7 @@ describe('a reload of the configuration', () => {
     ] as const;
     const answers = [
       { kind: 'refused', code: 'invalid_config', detail: 'the file is not valid', problems },
+      { kind: 'refused', code: 'would_unpolice', detail: 'wan0 would no longer be policed' },
       { kind: 'refused', code: 'reload_failed', detail: 'listen on 10.0.0.1:53: EADDRINUSE' },
     ] as const;
     for (const answer of answers) {
@@ -307,7 +314,7 @@ describe('a reload of the configuration', () => {
       const reply = await ask('POST', PATH);
       const { type, detail, problems: told } = reply.json();
       expect([reply.statusCode, type, detail, told]).toEqual([
-        answer.code === 'invalid_config' ? 409 : 503,
+        answer.code === 'reload_failed' ? 503 : 409,
         `urn:weir:error:${answer.code}`,
         answer.detail,
         'problems' in answer ? answer.problems : undefined,

@@ -134,6 +134,24 @@ test('weir dataplane status exits with 3 while a configured interface has no BPF
   }
 });
 
+test('weir dataplane check exits with 3 and names each configured interface that does not exist', async () => {
+  const config = join(rig.node.folder, 'absent.yaml');
+  const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as { dataplane: object };
+  const checked = async (...interfaces: string[]) => {
+    await writeFile(config, JSON.stringify({ ...written, dataplane: { ...written.dataplane, interfaces } }));
+    const { code, stdout } = await rig.topology.node.run(...weirCommand, 'dataplane', 'check', '--config', config);
+    return { code, lines: stdout.split('\n').filter((line) => /^FAILS|without a policy/.test(line)) };
+  };
+  expect(await checked('lan0', 'wan7', 'dmz*')).toEqual({
+    code: 3,
+    lines: [
+      'FAILS    no interface has this name: wan7',
+      'warning  the node forwards packets from wan0 without a policy: dataplane.interfaces does not contain it',
+    ],
+  });
+  expect(await checked('lan0', 'wan0', 'dmz*')).toEqual({ code: 0, lines: [] });
+});
+
 test('a second `weir run` in the same network namespace exits with an error, and leaves hooks, policy, guard and maps unchanged', async () => {
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;

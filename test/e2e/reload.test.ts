@@ -111,7 +111,7 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   await write({});
-  expect((await reload()).status).toBe(200);
+  expect((await reload('?allow_unpoliced=true')).status).toBe(200);
 });
 
 const ADDED = { interfaces: ['lan0', 'wan0', 'guest0'] };
@@ -133,7 +133,8 @@ describe('a reload', () => {
     expect([await answered(), await guarded()]).toEqual([0, ['lan0', 'wan0', 'guest0']]);
 
     await write({});
-    expect(await hangUp()).toMatchObject({ result: 'applied', by: 'SIGHUP', applied: ['/dataplane/interfaces'] });
+    const released = await cli('config', 'reload', '--allow-unpoliced');
+    expect([released.status, released.stdout]).toMatchObject([0, expect.stringContaining('  /dataplane/interfaces\n')]);
     expect([await answered(), await guarded()]).toEqual([10, ['lan0', 'wan0']]);
     await rig.node.ready();
     expect(await rig.node.log()).not.toMatch(/interface_(appeared|vanished)/);
@@ -142,6 +143,34 @@ describe('a reload', () => {
     await vi.waitFor(() => expect(lines.split('\n').length).toBeGreaterThan(sent + 100), soon);
     flow.kill('SIGKILL');
     expect(lines.split('\n').filter((line) => line.startsWith('silent'))).toEqual([]);
+  });
+
+  test('that names an interface wrongly is refused, and the policed interface stays policed', async () => {
+    await write({ dataplane: ADDED });
+    expect(await hangUp()).toMatchObject({ result: 'applied', by: 'SIGHUP', applied: ['/dataplane/interfaces'] });
+    await write({ dataplane: { interfaces: ['lan0', 'wan0', 'guest7'] } });
+    const sentence = 'guest0 would no longer be policed: dataplane.interfaces of the file does not contain it';
+    const refusal = { type: 'urn:weir:error:would_unpolice', detail: sentence };
+    const replies = [await reload('?dry_run=true'), await reload()];
+    expect(replies.map(({ status, body }) => ({ status, ...(body as object) }))).toMatchObject([
+      { status: 409, ...refusal },
+      { status: 409, ...refusal },
+    ]);
+    const { status, stderr } = await cli('config', 'reload', '--dry-run');
+    expect([status, stderr]).toEqual([1, expect.stringMatching(`${sentence}[.]\\n.*--allow-unpoliced`)]);
+    expect(await hangUp()).toMatchObject({ result: 'refused', detail: sentence });
+    expect([await answered(), await guarded()]).toEqual([0, ['lan0', 'wan0', 'guest0']]);
+
+    expect((await reload('?allow_unpoliced=true')).status).toBe(200);
+    const open = 'the node forwards packets from guest0, lab0 without a policy';
+    await vi.waitFor(async () => {
+      const shown = (await cli('status')).stdout;
+      expect(shown).toContain(`no interface has this name: guest7; ${open}`);
+    }, soon);
+    const warned = (await rig.node.log())
+      .split('\n')
+      .filter((line) => line.includes('"level":40') && line.includes(open));
+    expect(warned.length).toBeGreaterThan(0);
   });
 
   test('changes the upstreams of the DNS proxy while lookups run, and no lookup fails', async () => {
@@ -254,6 +283,8 @@ describe('a reload', () => {
     expect((await reload()).body).toMatchObject({ applied: ['/dataplane/interfaces', '/policy/file'] });
     expect(await rig.udp(443)).toBe('silent 1');
     await write({});
-    expect((await reload()).body).toMatchObject({ applied: ['/dataplane/interfaces', '/policy/file'] });
+    expect((await reload('?allow_unpoliced=true')).body).toMatchObject({
+      applied: ['/dataplane/interfaces', '/policy/file'],
+    });
   });
 });

@@ -47,6 +47,8 @@ test('a node whose api.listen is used by a process of another user enforces, and
     // The user of an installed Weir may not see whose process has the socket.
     used_by: [{ uid: 65_534, ...(isInstalled ? {} : { pid: squatter.pid, command: expect.any(String) as string }) }],
   });
+  const advice = "; `ss -ltnp 'sport = :8080'` as root shows the process\"";
+  expect((await refused())[0]?.includes(advice)).toBe(isInstalled);
   // The guard and the hooks do not wait for the API.
   await expect
     .poll(async () => (await topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'guard')).code, {

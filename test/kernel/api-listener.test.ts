@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
+import { firstLine, weirCommand } from '#cli/node-process.js';
 import { createTopology, type Topology } from '#cli/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { enterNamespace } from './namespace.js';
@@ -15,7 +15,7 @@ const NOBODY = 65_534;
 const SERVER = `
   require('node:http').createServer((request, response) => {
     console.log(request.url + ' ' + (request.headers.authorization ?? 'no token'));
-    response.end('{"items":[]}');
+    new Function('response', process.argv[3])(response);
   }).listen(Number(process.argv[1]), process.argv[2], () => console.log('listens'));`;
 
 let topology: Topology;
@@ -42,9 +42,13 @@ afterAll(async () => {
 });
 
 /** Starts a server of another user. Returns the lines that it has printed. */
-async function listen(port: string, address = '127.0.0.1'): Promise<{ readonly said: () => string[]; pid: number }> {
+async function listen(
+  port: string,
+  address = '127.0.0.1',
+  answer = `response.end('{"items":[]}')`,
+): Promise<{ readonly said: () => string[]; pid: number }> {
   const words = ['--reuid', String(NOBODY), '--regid', String(NOBODY), '--clear-groups'];
-  const child = spawn('setpriv', [...words, process.execPath, '-e', SERVER, port, address]);
+  const child = spawn('setpriv', [...words, process.execPath, '-e', SERVER, port, address, answer]);
   children.push(child);
   let text = '';
   child.stdout.setEncoding('utf8').on('data', (part: string) => {
@@ -121,6 +125,92 @@ describe('a token of a file', () => {
     expect((JSON.parse(err) as { error: { code: string } }).error.code).toBe('unreachable');
   });
 });
+
+/** Prints the properties of the unit that a test sets in the environment. */
+const SYSTEMCTL =
+  '#!/bin/sh\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\n" $UNIT_STATE\n';
+
+describe('a server that accepts connections and does not answer', () => {
+  /** Runs `weir token list` as another user, which does not see the process of the socket. */
+  async function listAsNobody(port: number, state: string) {
+    const bin = join(folder, 'bin');
+    mkdirSync(bin, { recursive: true });
+    chmodSync(folder, 0o755);
+    writeFileSync(join(bin, 'systemctl'), SYSTEMCTL, { mode: 0o755 });
+    const words = ['--reuid', String(NOBODY), '--regid', String(NOBODY), '--clear-groups', ...weirCommand];
+    const env = { PATH: `${bin}:${process.env.PATH}`, WEIR_TOKEN: 'secret', UNIT_STATE: state };
+    const child = spawn('setpriv', [...words, 'token', 'list', '--server', `http://127.0.0.1:${port}`], { env });
+    children.push(child);
+    const from = performance.now();
+    let err = '';
+    child.stderr.setEncoding('utf8').on('data', (part: string) => {
+      err += part;
+    });
+    const [code] = (await once(child, 'close')) as [number];
+    children.pop();
+    return { code, err, tookMs: performance.now() - from };
+  }
+
+  test('ends a command at once if weir.service does not run and systemd holds the socket', async () => {
+    const silent = createServer(() => {}).listen(8087, '127.0.0.1');
+    await once(silent, 'listening');
+    try {
+      const { code, err, tookMs } = await listAsNobody(8087, 'activating auto-restart 0 3');
+      expect({ code, err }).toEqual({
+        code: 1,
+        err: [
+          'weir: weir.service does not run (activating, auto-restart), and systemd keeps its listening socket: the kernel continues to enforce the last policy',
+          '  → `journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces',
+          '',
+        ].join('\n'),
+      });
+      expect(tookMs).toBeLessThan(10_000);
+    } finally {
+      silent.closeAllConnections();
+      silent.close();
+    }
+  }, 40_000);
+
+  test.each([
+    ['runs', 'active running 7 3'],
+    ['starts', 'activating start 7 3'],
+    ['has no stored socket', 'inactive dead 0 0'],
+  ])(
+    'gets its time if weir.service %s',
+    async (_, state) => {
+      const slow = createServer((_request, response) => {
+        setTimeout(() => response.end('{"items":[]}'), 4_000);
+      }).listen(8088, '127.0.0.1');
+      await once(slow, 'listening');
+      try {
+        expect(await listAsNobody(8088, state)).toMatchObject({ code: 0, err: '' });
+      } finally {
+        slow.close();
+      }
+    },
+    40_000,
+  );
+});
+
+test.each([
+  ['<html>', 200],
+  ['<html>', 404],
+  ['{"hello":1}', 200],
+])(
+  'the foreign answer %s with status %d ends weir status --wait at once, and the error names the process',
+  async (body, status) => {
+    const { pid } = await listen('8089', '127.0.0.1', `response.statusCode = ${status}; response.end('${body}')`);
+    const { code, err } = await run(['status', '--wait', '--server', 'http://127.0.0.1:8089'], {
+      WEIR_TOKEN: 'secret',
+    });
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(
+        `^weir: http://127.0.0.1:8089/ready did not answer as a Weir node: process ${pid} \\(.*\\) of user ${NOBODY} listens at 127.0.0.1:8089\n`,
+      ) as string,
+    });
+  },
+);
 
 test('the readiness of a node is read without a token', async () => {
   const { said } = await listen('8086');

@@ -520,8 +520,18 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     {
       machine: reloadChart,
       events: [
-        { type: 'config.reload_requested', id: 'a', request: { dryRun: false, author: 'alice' }, until: 0 },
-        { type: 'config.reload_requested', id: 'b', request: { dryRun: true, author: 'SIGHUP' }, until: 0 },
+        {
+          type: 'config.reload_requested',
+          id: 'a',
+          request: { dryRun: false, allowUnpoliced: false, author: 'alice' },
+          until: 0,
+        },
+        {
+          type: 'config.reload_requested',
+          id: 'b',
+          request: { dryRun: true, allowUnpoliced: false, author: 'SIGHUP' },
+          until: 0,
+        },
       ],
       outputs: {
         read: [[], ['dns', 'log']].map((parts) => ({ applied: [], unchanged: [], needsRestart: [], parts })),

@@ -116,8 +116,11 @@ export class LocalDatapath {
       return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
     }
     const { faults, warnings } = this.review();
-    const unsupported = hooks.interfaces().policed.flatMap(({ name }) => (isEthernet(name) ? [] : notEthernet(name)));
-    return { missing, faults: [...unsupported, ...faults], warnings };
+    const { all, policed } = hooks.interfaces();
+    const absent = hooks.names.filter((name) => !name.endsWith('*') && !all.some((found) => found.name === name));
+    const noInterface = absent.length === 0 ? [] : [`no interface has this name: ${absent.join(', ')}`];
+    const unsupported = policed.flatMap(({ name }) => (isEthernet(name) ? [] : notEthernet(name)));
+    return { missing, faults: [...noInterface, ...unsupported, ...faults], warnings };
   }
 
   open(): Adoption {
