@@ -54,7 +54,9 @@ export type DatapathOptions = {
    * the first policy, so the file is empty. Undefined: no file is written.
    */
   readonly bootGuard?: { readonly path: string; readonly isOpen: boolean };
-  /** Whether packets pass until the first policy is in force (`policy.fallback: allow`). False if undefined. */
+  /**
+   * Whether packets pass until the first policy is in force (`policy.fallback: allow`). False if undefined.
+   */
   readonly passWithoutPolicy?: boolean;
   /** The maximum size of a compiled policy, in cache lines of 64 bytes. */
   readonly programCapacity: number;

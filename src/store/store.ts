@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
-import { createIntegrationStore } from './integration-store.js';
 import { intactEntries } from './intact-values.js';
+import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { decodeJson, under } from './json-value.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
@@ -132,9 +132,9 @@ const READ_AT_START = [
 ] as const;
 
 /**
- * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it, and
- * a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is newer
- * than the last-good copy: an older policy must not replace a newer one.
+ * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it,
+ * and a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is
+ * newer than the last-good copy: an older policy must not replace a newer one.
  */
 async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: FindingListener): Promise<KvStore> {
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));

@@ -194,34 +194,37 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)('reports store_no_space on a full disk, reads, and writes when the disk has space', async () => {
-    const folder = temporaryFolder();
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
-    let store: KvStore | undefined;
-    try {
-      const database = join(folder, 'store');
-      await filled(database);
-      store = await openRocksDbStore(database);
-      writeFileSync(join(folder, 'ballast'), Buffer.alloc(1024 * 1024));
-      const incompressible = Buffer.from(Array.from({ length: 1500 * 1024 }, (_, index) => (index * index) >> 3));
-      expect(await codeOf(store.put('b', incompressible, sync))).toBe('store_no_space');
-      await store.close();
+  it.runIf(process.getuid?.() === 0)(
+    'reports store_no_space on a full disk, reads, and writes when the disk has space',
+    async () => {
+      const folder = temporaryFolder();
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
+      let store: KvStore | undefined;
       try {
-        writeFileSync(join(folder, 'filler'), Buffer.alloc(2 * 1024 * 1024));
-      } catch {}
-      expect(await codeOf(openRocksDbStore(database))).toBe('store_no_space');
-      store = await openRocksDbStore(database, { readOnly: true });
-      expect(await store.get('a')).toEqual(Buffer.from('what was written'));
-      expect(await codeOf(store.put('a', bytes('second'), sync))).toBe('store_read_only');
-      expect(await store.get('a')).toEqual(Buffer.from('what was written'));
-      rmSync(join(folder, 'filler'));
-      await store.put('a', bytes('second'), sync);
-      expect(await store.get('a')).toEqual(Buffer.from('second'));
-    } finally {
-      await store?.close();
-      execFileSync('umount', [folder]);
-    }
-  });
+        const database = join(folder, 'store');
+        await filled(database);
+        store = await openRocksDbStore(database);
+        writeFileSync(join(folder, 'ballast'), Buffer.alloc(1024 * 1024));
+        const incompressible = Buffer.from(Array.from({ length: 1500 * 1024 }, (_, index) => (index * index) >> 3));
+        expect(await codeOf(store.put('b', incompressible, sync))).toBe('store_no_space');
+        await store.close();
+        try {
+          writeFileSync(join(folder, 'filler'), Buffer.alloc(2 * 1024 * 1024));
+        } catch {}
+        expect(await codeOf(openRocksDbStore(database))).toBe('store_no_space');
+        store = await openRocksDbStore(database, { readOnly: true });
+        expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+        expect(await codeOf(store.put('a', bytes('second'), sync))).toBe('store_read_only');
+        expect(await store.get('a')).toEqual(Buffer.from('what was written'));
+        rmSync(join(folder, 'filler'));
+        await store.put('a', bytes('second'), sync);
+        expect(await store.get('a')).toEqual(Buffer.from('second'));
+      } finally {
+        await store?.close();
+        execFileSync('umount', [folder]);
+      }
+    },
+  );
 });
 
 const entriesOf = async (folder: string, readOnly: boolean) => {

@@ -32,7 +32,8 @@ export class InterfacePolicing {
     upgrade.restorePins();
     // Make the guard (Weir's nftables rules) before the hooks are attached. Without the guard, the kernel
     // would forward unclassified packets from an interface until its BPF program is attached. If such packets
-    // are to pass until the first policy is in force, the guard must not drop them before the programs mark them.
+    // are to pass until the first policy is in force, the guard must not drop them before the programs mark
+    // them.
     const isOpen = this.options.passWithoutPolicy === true && upgrade.inForce() === null;
     if (!isOpen) guard.make();
     if (this.changes.diverts) makeDiversion(this.options.markMask);
