@@ -445,9 +445,7 @@ class KvPolicyStore implements PolicyStore {
         if (await this.#lastGood.append({ head, row, of: before.body_sha256, edit })) return;
       }
       const compressed =
-        isPut && 'compressed' in body
-          ? body.compressed
-          : await this.#bodies.compressed(row.body_sha256);
+        isPut && 'compressed' in body ? body.compressed : await this.#bodies.compressed(row.body_sha256);
       await this.#lastGood.write({ head, active: { row, compressed } });
     } catch (error) {
       this.#onFinding({

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { makeDataFolder } from './data-folder.js';
-import { createIntegrationStore } from './integration-store.js';
 import { intactEntries } from './intact-values.js';
+import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
 import { decodeJson, under } from './json-value.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';

@@ -176,11 +176,20 @@ describe('the store of a node', () => {
   async function withEachTableByteDamaged(use: (dataDir: string, table: number) => Promise<void>): Promise<void> {
     const origin = temporaryFolder();
     await committed(origin);
-    const token = { id: 't', subject: 'ci', role: 'admin', created_at: '', expires_at: null, revoked_at: null } as const;
+    const token = {
+      id: 't',
+      subject: 'ci',
+      role: 'admin',
+      created_at: '',
+      expires_at: null,
+      revoked_at: null,
+    } as const;
     // Each opening moves the log of the database to a table.
     await withStore(origin, ({ tokens }) => tokens.put(token));
     await withStore(origin, async () => {});
-    const tables = readdirSync(join(origin, 'store')).filter((name) => name.endsWith('.sst')).sort();
+    const tables = readdirSync(join(origin, 'store'))
+      .filter((name) => name.endsWith('.sst'))
+      .sort();
     expect(tables).toHaveLength(2);
     for (const [table, name] of tables.entries()) {
       const content = readFileSync(join(origin, 'store', name));
@@ -246,7 +255,12 @@ describe('the store of a node', () => {
   it('reports a damaged token, integration and setting, counts them as absent, and replaces them', async () => {
     const dataDir = temporaryFolder();
     const names = ['x', 'y'];
-    const integration = { kind: 'kubernetes', api_server_url: 'https://k', ca_cert_pem: '', service_account_token: 't' } as const;
+    const integration = {
+      kind: 'kubernetes',
+      api_server_url: 'https://k',
+      ca_cert_pem: '',
+      service_account_token: 't',
+    } as const;
     const issue = async (authority: Authority) => authority.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     const [intact, damaged, revoked] = await withStore(dataDir, async ({ tokens, integrations, settings }) => {
       for (const name of names) await integrations.put({ ...integration, name }, 'ops');
