@@ -22,9 +22,9 @@ const PLAIN: Envelope = {
 
 /**
  * Opens or creates the RocksDB store in `folder`. Throws `store_locked`, `store_damaged`, `store_no_space`,
- * `store_library_missing` or `store_unavailable`. With `readOnly`, opening writes nothing to the disk; the first
- * write opens the store again for writing. A `plain` store has no checksum for each value, and relies on the block checksums of RocksDB. Use it for many
- * small values that may be lost.
+ * `store_library_missing` or `store_unavailable`. With `readOnly`, opening writes nothing to the disk; the
+ * first write opens the store again for writing. A `plain` store has no checksum for each value, and relies
+ * on the block checksums of RocksDB. Use it for many small values that may be lost.
  */
 export async function openRocksDbStore(
   folder: string,

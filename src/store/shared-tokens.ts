@@ -70,8 +70,8 @@ export class SharedTokens {
   }
 
   /**
-   * Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it, or if
-   * it is unknown whether its node was removed.
+   * Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it, or
+   * if it is unknown whether its node was removed.
    */
   key(id: string): KeyObject | undefined {
     if ([...this.#damaged].some((key) => key.startsWith(REMOVED_NODE))) return undefined;

@@ -132,9 +132,9 @@ const READ_AT_START = [
 ] as const;
 
 /**
- * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it, and
- * a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is newer
- * than the last-good copy: an older policy must not replace a newer one.
+ * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it,
+ * and a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is
+ * newer than the last-good copy: an older policy must not replace a newer one.
  */
 async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: FindingListener): Promise<KvStore> {
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));
