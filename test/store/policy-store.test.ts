@@ -16,7 +16,7 @@ type Faults = { batch: 'applied' | 'lost' | null; get: boolean; sync: boolean };
 
 /**
  * Returns a store, and the faults of its disk. `batch`: the next batch with operations fails, and the disk
- * has applied it or not. `get`: reads fail. `sync`: empty batches fail.
+ * has applied it or not. `get`: reads of the head fail. `sync`: empty batches fail.
  */
 function faulty(): { readonly kv: KvStore; readonly faults: Faults } {
   const kv = createMemoryStore();
