@@ -3,7 +3,8 @@ import { ApiError } from './errors.js';
 
 /**
  * Limits the total memory of policy bodies that are received or processed at the same time. A body without a
- * `Content-Length` counts with the largest allowed size.
+ * `Content-Length` counts with the largest allowed size. Callers without the role admin can use only half of
+ * the memory, so that their dry runs cannot make the writes of admins fail.
  */
 export class BodyBudget {
   #inFlight = 0;
@@ -18,8 +19,9 @@ export class BodyBudget {
    * flight.
    */
   reserve(request: FastifyRequest, reply: FastifyReply): void {
+    const limit = request.caller?.role === 'admin' ? this.totalBytes : this.totalBytes / 2;
     const bytes = Math.min(Number(request.headers['content-length'] ?? this.largestBytes), this.largestBytes);
-    if (this.#inFlight > 0 && this.#inFlight + bytes > this.totalBytes) throw new ApiError('overloaded');
+    if (this.#inFlight > 0 && this.#inFlight + bytes > limit) throw new ApiError('overloaded');
     this.#inFlight += bytes;
     let isReserved = true;
     const release = () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policy-json.js';
 import type { CommitInCluster, PolicyOutcome } from '#bus/policy-requests.js';
-import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED } from './fake-management.js';
+import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const ENVELOPE = '{"mode":"enforce","name":"office","policy":{}}';
@@ -388,4 +388,17 @@ test('a policy write gets 503 while the bodies of concurrent policy writes excee
   await expect.poll(() => node.changes.length).toBe(2);
   release({ kind: 'written', created: false, stored: STORED, generation: 9, warnings: [], proof: PROOF });
   expect((await third).statusCode).toBe(200);
+});
+
+test('dry runs of readonly tokens take at most half of the total size of policy bodies', async () => {
+  const node = fakeManagement();
+  node.answer.policyWrite = () => new Promise<PolicyOutcome>(() => {});
+  const { ask } = await rig({ limits: { policyBytesInFlight: 40 } }, node);
+  const body = '{"a":"........"}';
+  const dryRun = () => ask('PUT', '/api/v1/policy?dry_run=true', { body, token: TOKENS.readonly });
+  void dryRun();
+  await expect.poll(() => node.changes.length).toBe(1);
+  expect((await dryRun()).statusCode).toBe(503);
+  void ask('PUT', '/api/v1/policy', { body });
+  await expect.poll(() => node.changes.length).toBe(2);
 });

@@ -470,6 +470,17 @@ describe('the active policy record', () => {
   });
 });
 
+test('a stored policy write begins before the dry runs that wait in the queue', async () => {
+  const { system } = await withPolicy();
+  const answered: string[] = [];
+  const ask = async (id: string, dryRun: boolean): Promise<void> => {
+    await system.policies.write(singleton(id, { dryRun }));
+    answered.push(id);
+  };
+  await Promise.all([ask('first-dry', true), ask('second-dry', true), ask('third-dry', true), ask('stored', false)]);
+  expect(answered).toEqual(['first-dry', 'stored', 'second-dry', 'third-dry']);
+});
+
 describe('a policy write is refused', () => {
   test('if another policy has the same name, ignoring case', async () => {
     const { system } = await withPolicy();
