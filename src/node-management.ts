@@ -97,6 +97,7 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     record: (event) => observer.record(auditDelta(event, Date.now())),
     readiness,
     inForceSince: () => system.inForceSince(),
+    enforcedInstead: () => system.enforcedInstead(),
     stats,
     metrics,
     debug: system.debug,

@@ -12,7 +12,7 @@ import type { KubernetesSource } from '#contracts/kubernetes-source.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import type { Explanation } from '#policy/explain/explain.js';
+import type { Explained } from '#policy/explain/explain.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
 import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
@@ -128,7 +128,7 @@ export type System = {
    * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
    * different subjects alternate in the queue.
    */
-  explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
+  explain(question: ExplainQuestion, subject: string): Promise<Explained | Refusal>;
   /**
    * Returns a description of the active policy; null if no policy is active. A separate thread reads and
    * compiles the policy again.
@@ -158,6 +158,11 @@ export type System = {
    * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
    */
   inForceSince(): string | null;
+  /**
+   * Returns the generation that the kernel enforces although the data folder contains no generation as new:
+   * the folder is an older or another one, and its active policy is not in force. Null otherwise.
+   */
+  enforcedInstead(): Promise<number | null>;
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
   /**

@@ -272,6 +272,8 @@ export function createSystem(ports: SystemPorts): System {
       translation: await translationOf(traffic, packet),
     };
   };
+  const enforcedInstead = async (): Promise<number | null> =>
+    adoptedGeneration > (await store.policies.reservedGeneration()) ? adoptedGeneration : null;
   // A draft is explained with the present selector resolution. The active policy is explained with the
   // resolution of its compilation.
   const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
@@ -311,7 +313,11 @@ export function createSystem(ports: SystemPorts): System {
     },
     pendingChange: changes,
     explain: (question, subject) =>
-      explainPolicy({ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor }, question, subject),
+      explainPolicy(
+        { ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
+        question,
+        subject,
+      ),
     describe: (signal) =>
       describePolicy(
         { policies: store.policies, createThread, surroundings, membership: kubernetes?.distribution.listed() },
@@ -384,6 +390,7 @@ export function createSystem(ports: SystemPorts): System {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
       return sinceMs === null ? null : new Date(sinceMs).toISOString();
     },
+    enforcedInstead,
     datapathStats,
     traffic,
     lookups,

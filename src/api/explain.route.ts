@@ -111,6 +111,12 @@ const ExplainedSchema = z
     mode: z.enum(['audit', 'enforce']),
     source_group: z.string().nullable(),
     rule: z.string().nullable(),
+    enforced_instead: z
+      .int()
+      .nullable()
+      .describe(
+        'The generation that the kernel enforces instead of the active policy, because the data folder is an older or another one. Null if the active policy is in force, and for a draft.',
+      ),
     reason: z.string(),
     owners: z
       .object({ source: OwnerSchema.nullable(), destination: OwnerSchema.nullable() })

@@ -16,7 +16,7 @@ import type { NodeStats, ReadinessReport } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
-import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
+import type { Explained, ExplainQuery } from '#policy/explain/explain.js';
 import type { Traffic } from './traffic-json.js';
 
 /**
@@ -46,7 +46,7 @@ export type Management = {
    * Explains a decision. `subject` is the subject of the client's token. The node answers questions of
    * different subjects in turns, so that one client cannot delay all other clients.
    */
-  explain(question: ExplainQuestion, subject: string): Promise<Explanation | Refusal>;
+  explain(question: ExplainQuestion, subject: string): Promise<Explained | Refusal>;
   readonly performanceMode: {
     /** Where a written performance mode is stored. */
     readonly source: 'local' | 'cluster';
@@ -154,6 +154,11 @@ export type Management = {
    * is in force, or if the time is not known.
    */
   inForceSince(): string | null;
+  /**
+   * Returns the generation that the kernel enforces although the data folder contains no generation as new:
+   * the folder is an older or another one, and its active policy is not in force. Null otherwise.
+   */
+  enforcedInstead(): Promise<number | null>;
   stats(): Promise<NodeStats>;
   readonly metrics: Metrics;
   readonly debug: Statecharts;

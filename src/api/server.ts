@@ -15,6 +15,7 @@ import { clusterNodesResource } from './cluster-nodes.route.js';
 import { configReloadResource } from './config-reload.route.js';
 import { debugResource } from './debug.route.js';
 import { dnsCacheResource } from './dns-cache.route.js';
+import { tellEnforcedInstead } from './enforced-instead.js';
 import { answerError } from './error-answer.js';
 import { ApiError } from './errors.js';
 import { explainResource } from './explain.route.js';
@@ -117,6 +118,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   guard(api, management, options, limits, notFound);
   keepAuditTrail(api, management);
   awaitMinGeneration(api, management);
+  tellEnforcedInstead(api, management);
   await registerWebSockets(api);
   await api.register(openapiResource(options.version));
   if (options.isPeerListener === true) await api.register(async (scope) => joinResource(scope, management));

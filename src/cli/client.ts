@@ -7,6 +7,7 @@ import { reasonOf } from '#files/system-failure.js';
 import { checkListener, foreignAnswer, type TokenFile, unknownListener } from './api-listener.js';
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
+import { notInForce } from './not-in-force.js';
 import { whileUnitRuns } from './stopped-unit.js';
 import type { Terminal } from './terminal.js';
 
@@ -66,7 +67,12 @@ export type Client = {
  * on this machine. The client reads the token file at each request, because a starting node may create the
  * file after this call.
  */
-export function createClient(options: ServerOptions, { environment }: Terminal, timeoutMs = TIMEOUT_MS): Client {
+export function createClient(
+  options: ServerOptions,
+  { environment, err }: Pick<Terminal, 'environment' | 'err'>,
+  timeoutMs = TIMEOUT_MS,
+): Client {
+  let isWarned = false;
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
 
@@ -111,6 +117,9 @@ export function createClient(options: ServerOptions, { environment }: Terminal, 
     }
     const { status } = response;
     if (!response.ok && !accept.includes(status)) throw refusalOf(status, text);
+    const instead = response.headers.get('weir-enforced-instead');
+    if (instead !== null && !isWarned) err(`warning: ${notInForce(Number(instead))}\n`);
+    isWarned ||= instead !== null;
     return { status, headers: response.headers, body: text === '' ? undefined : parsed(text, path) };
   };
   const parsed = (text: string, path: string): unknown => {

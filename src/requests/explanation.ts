@@ -5,7 +5,7 @@ import type { ListedMembership } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
-import type { ExplainQuery, Explanation, PacketQuery } from '#policy/explain/explain.js';
+import type { Explained, ExplainQuery, Explanation, PacketQuery } from '#policy/explain/explain.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
@@ -36,6 +36,8 @@ export type ExplainPorts = {
   /** Returns the selector resolution, and the set of selectors of a source. */
   readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
   readonly ownerOf: (address: number) => OwnerName | null;
+  /** See `System.enforcedInstead`. */
+  readonly enforcedInstead: () => Promise<number | null>;
 };
 
 /**
@@ -74,8 +76,8 @@ export async function explainPolicy(
   ports: ExplainPorts,
   { policy, query: asks }: ExplainQuestion,
   subject: string,
-): Promise<Explanation | Refusal> {
-  const { active, drafts, policies, surroundings } = ports;
+): Promise<Explained | Refusal> {
+  const { active, drafts, policies, surroundings, enforcedInstead } = ports;
   const { thread, queue, budgetMs } = policy === undefined ? active : drafts;
   let signal: AbortSignal | undefined;
   try {
@@ -88,7 +90,10 @@ export async function explainPolicy(
       const [source] = addresses;
       const membership = ports.membership(source, policy !== undefined);
       const context = { policies, surroundings, thread, membership, signal: own };
-      return policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
+      const explained =
+        policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
+      if ('kind' in explained) return explained;
+      return { ...explained, enforced_instead: policy === undefined ? await enforcedInstead() : null };
     });
   } catch (failure) {
     if (failure instanceof PolicyThreadFailed) {

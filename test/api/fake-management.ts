@@ -106,6 +106,7 @@ export type FakeManagement = Management & {
     performanceMode: PerformanceMode;
     readiness: ReadinessReport;
     inForceSince: string | null;
+    enforcedInstead: number | null;
     hits: Awaited<ReturnType<Traffic['hits']>>;
     flows: Awaited<ReturnType<Traffic['flows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
@@ -131,6 +132,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     performanceMode: { enabled: true, source: null, revision: 0 },
     readiness: READY,
     inForceSince: SINCE,
+    enforcedInstead: null,
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
@@ -199,6 +201,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
       walk_omitted: 0,
       unknown: [],
+      enforced_instead: reads.enforcedInstead,
     }),
     configuration: {
       reload: async (request) => {
@@ -371,6 +374,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     },
     readiness: () => reads.readiness,
     inForceSince: () => reads.inForceSince,
+    enforcedInstead: async () => reads.enforcedInstead,
     debug: { charts: () => [], actors: () => [], recent: () => [], watch: () => () => {} },
     support: { begin: () => 'closed' },
     stats: async () => STATS,

@@ -255,6 +255,7 @@ describe('explain route', () => {
     mode: 'enforce',
     source_group: null,
     rule: null,
+    enforced_instead: null,
     reason: 'default_policy is deny',
     owners: { source: OWNER, destination: null },
     selected_by: SELECTOR,
@@ -278,6 +279,19 @@ describe('explain route', () => {
     const answer = await ask('POST', '/api/v1/policy/explain', { body });
     return { status: answer.statusCode, body: answer.json(), questions };
   };
+
+  test('and reads of policies tell which generation the kernel enforces instead of the active policy', async () => {
+    const { ask, node } = await rig();
+    const body = { src: '10.0.0.7', query: 'a.example' };
+    const told = async () => {
+      const reads = await Promise.all(['/api/v1/policy', '/api/v1/policies'].map((path) => ask('GET', path)));
+      const explained = await ask('POST', '/api/v1/policy/explain', { body });
+      return [...reads.map(({ headers }) => headers['weir-enforced-instead']), explained.json().enforced_instead];
+    };
+    expect(await told()).toEqual([undefined, undefined, null]);
+    node.reads.enforcedInstead = 17;
+    expect(await told()).toEqual(['17', '17', 17]);
+  });
 
   test('passes a question about a packet to the node with numeric addresses, and returns the explanation', async () => {
     const packet = {

@@ -4,6 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
+import { ADDRESSES } from '#cli/topology.js';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
@@ -230,8 +231,20 @@ test('a node whose data folder was deleted still enforces the policy in the kern
   expect(check?.detail).toContain(
     'the kernel enforces generation 1, but the newest generation in the data folder is 0',
   );
+  const sentence =
+    'the active policy is not in force: the kernel enforces generation 1, and the data folder is an older or another one; see `weir status`';
+  const packet = ['--src', ADDRESSES.client, '--dst', ADDRESSES.server, '--dst-port', '80'];
+  const told = async (...words: string[]) => {
+    const to = ['--config', join(rig.node.folder, 'weir.yaml')];
+    const { stdout, stderr } = await rig.topology.node.run(...weirCommand, 'policy', ...words, ...to);
+    return { first: stdout.split('\n')[0], stderr };
+  };
+  expect((await told('explain', ...packet)).first).toBe(sentence);
+  for (const words of [['list'], ['get']]) expect((await told(...words)).stderr).toContain(`warning: ${sentence}\n`);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   await rig.node.ready();
+  expect((await told('explain', ...packet)).first).toMatch(/^deny/);
+  expect((await told('list')).stderr).toBe('');
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['refused ETIMEDOUT', 'open']);
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });

@@ -301,10 +301,10 @@ describe('`explain`', () => {
       {},
       undefined,
       dmz,
-      'deny',
-      'deny',
+      'allow',
+      'allow',
       ['interface'],
-      /dmz0, which is not policed/,
+      /dmz0, which is not policed: packets that arrive there pass without a policy/,
     ],
     [
       'a source to which the node has no route',

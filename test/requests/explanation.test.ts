@@ -26,6 +26,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     node: async () => NO_NODE,
     membership: () => NOTHING_LISTED,
     ownerOf: () => null,
+    enforcedInstead: async () => 17,
     surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
   };
 }

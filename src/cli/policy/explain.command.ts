@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
 import { ownerSchema, ownerText } from '../flow-words.js';
+import { notInForce } from '../not-in-force.js';
 import { numberUpTo } from '../number.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
 import { type Style, styleOf } from '../style.js';
@@ -17,6 +18,7 @@ const explainedSchema = z.looseObject({
   source_group: z.string().nullable(),
   rule: z.string().nullable(),
   reason: z.string(),
+  enforced_instead: z.number().nullish(),
   owners: z.object({ source: ownerSchema, destination: ownerSchema }).optional(),
   selected_by: z.looseObject({ integration: z.string() }).nullish(),
   walk: z.array(
@@ -156,6 +158,7 @@ function text(
   { decision, effective_action: action, mode, reason, walk, walk_omitted: omitted, unknown, ...by }: Explained,
   style: Style,
 ): string {
+  const instead = by.enforced_instead == null ? '' : `${style.warn(notInForce(by.enforced_instead))}\n`;
   const softened = decision !== action ? `, and passes: the mode is ${mode}` : '';
   const decider =
     by.source_group === null ? '' : ` by group ${by.source_group}${by.rule === null ? '' : `, rule ${by.rule}`}`;
@@ -169,7 +172,7 @@ function text(
   const ends = ownersOf({ owners: by.owners, selected_by: by.selected_by });
   // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
-  return `${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+  return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
 }
 
 /** Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`. */

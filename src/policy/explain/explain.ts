@@ -76,6 +76,12 @@ export type Explanation = {
   readonly unknown: readonly string[];
 };
 
+/**
+ * `enforced_instead`: the generation that the kernel enforces instead of the active policy; null if the active
+ * policy is in force, and for a draft.
+ */
+export type Explained = Explanation & { readonly enforced_instead: number | null };
+
 type WalkStep = {
   /** The id of the group in this step; null for the default of the policy. */
   readonly source_group: string | null;

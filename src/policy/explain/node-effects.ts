@@ -53,6 +53,11 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
     );
   const isSent = isOf(source) && ingress === undefined;
   if (!isSent && node.flow?.isCurrent === true) return ofFlow(node.flow);
+  const by = node.arrival?.by;
+  if (ingress === undefined && typeof by === 'object' && node.arrival?.policed.includes(by.interface) === false) {
+    const reason = `the route to the source leads through ${by.interface}, which is not policed: packets that arrive there pass without a policy`;
+    return { ...nodeDecision('allow', reason), unknown: ['interface'] };
+  }
   const spoofing = isSent ? null : spoofingReason(source, ingress, node);
   if (spoofing !== null) return nodeDecision('deny', `${spoofing}: the packet is dropped as spoofed_source`);
   if (!isSent && !isOf(destination) && isLookup(packet)) {
@@ -78,17 +83,11 @@ export function nodeEffects(packet: Packet, ingress: string | undefined, node: E
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);
   const by = arrival?.by ?? 'unknown';
-  const isElsewhere = typeof by === 'object' && arrival?.policed.includes(by.interface) === false;
   const isOpen = reversePath === 'strict' ? by === 'unknown' : reversePath === 'loose';
-  const lacksInterface = ingress === undefined && isForwarded && arrival !== null && (isElsewhere || isOpen);
+  const lacksInterface = ingress === undefined && isForwarded && arrival !== null && isOpen;
   const reasons = [
     ...(dataplane === 'absent'
       ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
-      : []),
-    ...(isElsewhere && ingress === undefined && typeof by === 'object'
-      ? [
-          `the route to the source leads through ${by.interface}, which is not policed: packets that arrive there are not classified`,
-        ]
       : []),
     ...(flow === null
       ? []
