@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
 import type { DataplaneStatus, MachineCheck } from '#main.js';
 import { CliError } from './command-error.js';
@@ -45,7 +46,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     )
     .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');
-      const status = await readDataplaneStatus(placeOf(options, terminal));
+      const status = await readDataplaneStatus(placeInSpiteOf(options, terminal));
       print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(status));
       if (unpolicedIn(status).length > 0) end(UNPOLICED);
     });
@@ -89,6 +90,24 @@ function local(command: Command): Command {
       '--pin-path <path>',
       `dataplane.pin_path of the node (default: that of --config, else ${DEFAULT_PIN_PATH})`,
     );
+}
+
+/**
+ * Returns the place as `placeOf` does. Prints the errors of a configuration file that is not valid as a
+ * warning, and then returns the place without this file: the kernel has a state all the same.
+ */
+function placeInSpiteOf(options: Options, terminal: Terminal): ReturnType<typeof placeOf> {
+  try {
+    return placeOf(options, terminal);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const { config: _, ...others } = options;
+    const place = placeOf(others, terminal);
+    terminal.err(
+      `warning: ${error.message}\nwarning: the kernel is shown without this file, with the pins in ${place.pinPath}\n`,
+    );
+    return place;
+  }
 }
 
 function placeOf({ config, pinPath }: Options, { environment }: Terminal) {

@@ -30,6 +30,12 @@ describe('difference of two policies', () => {
 `);
   });
 
+  it('lists the rules of an added and of a removed group', () => {
+    const lan = group('lan', [rule('web'), rule('dns')]);
+    expect(text([], [lan])).toBe('+ group lan\n  + rule web\n  + rule dns\n');
+    expect(text([lan], [])).toBe('- group lan\n  - rule web\n  - rule dns\n');
+  });
+
   it('ignores the order of list values, empty lists, and the difference between 443 and "443"', () => {
     const before = [group('lan', [rule('web', { dst_ports: [80, 443], src_ports: [] })])];
     const after = [group('lan', [rule('web', { dst_ports: ['443', 80] })])];

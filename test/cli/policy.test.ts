@@ -673,6 +673,27 @@ The rule matches.
     ]);
   });
 
+  it('prints first which generation the kernel enforces instead, and no table without steps', async () => {
+    const { url } = await serverThatAnswers(ok({ ...explained, walk: [], walk_omitted: 0, enforced_instead: 17 }));
+    const { out } = await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '--server', url], TOKEN);
+    expect(
+      out,
+    ).toBe(`the active policy is not in force: the kernel enforces generation 17, and the data folder is an older or another one; see \`weir status\`
+deny by group lan, rule web, and passes: the mode is audit
+The rule matches.
+`);
+  });
+
+  it.each([
+    [['icmp'], 8],
+    [['1', '--icmp-type', '0'], 0],
+  ])('asks about an echo request unless --proto %s has an ICMP type', async ([proto = '', ...more], type) => {
+    const { url, asked } = await serverThatAnswers(ok(explained));
+    const words = ['policy', 'explain', '--src', '10.0.0.7', '--dst', '192.0.2.1', '--proto', proto, ...more];
+    expect((await run([...words, '--server', url], TOKEN)).code).toBe(0);
+    expect(JSON.parse(asked[0]?.body ?? '')).toMatchObject({ icmp_type: type });
+  });
+
   it('names the objects that own the addresses, and the selector that selects the source', async () => {
     const owner = (kind: string, namespace: string | null, name: string) => ({
       integration: 'prod',

@@ -153,6 +153,19 @@ test('weir dataplane check exits with 3 and names each configured interface that
   expect(await checked('lan0', 'wan0', 'dmz*')).toEqual({ code: 0, lines: [] });
 });
 
+test('weir dataplane status shows the kernel in spite of a configuration file that is not valid', async () => {
+  const config = join(rig.node.folder, 'broken.yaml');
+  await writeFile(config, 'version: 1\nnod: {}\n');
+  const words = ['dataplane', 'status', '--config', config, '--pin-path', rig.topology.pinPath];
+  const { code, stdout, stderr } = await rig.topology.node.run(...weirCommand, ...words);
+  expect(code).toBe(0);
+  expect(stdout).toContain(`in force    generation 1,`);
+  expect(stderr).toContain('broken.yaml:2:1');
+  expect(stderr).toContain(
+    `warning: the kernel is shown without this file, with the pins in ${rig.topology.pinPath}\n`,
+  );
+});
+
 test('a second `weir run` in the same network namespace exits with an error, and leaves hooks, policy, guard and maps unchanged', async () => {
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;

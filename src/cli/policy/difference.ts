@@ -35,12 +35,9 @@ export function differenceOf(before: Item, after: Item): PolicyDifference {
   return {
     fields: compareFields(before, after, ['source_groups']),
     groups: groups.flatMap(({ was, is, ...change }) => {
-      const rules =
-        was === undefined || is === undefined
-          ? []
-          : compareItems(was.rules, is.rules, [])
-              .map(({ was: _, is: __, ...rule }) => rule)
-              .filter(isChange);
+      const rules = compareItems(was?.rules, is?.rules, [])
+        .map(({ was: _, is: __, ...rule }) => rule)
+        .filter(isChange);
       return isChange(change) || rules.length > 0 ? [{ ...change, rules }] : [];
     }),
   };

@@ -61,7 +61,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .option('--proto <protocol>', 'tcp, udp, icmp, or a number (default: tcp if a port is given)')
     .option('--src-port <port>', 'the source port of the packet', numberUpTo(65_535))
     .option('--dst-port <port>', 'the destination port of the packet', numberUpTo(65_535))
-    .option('--icmp-type <type>', 'the ICMP type of the packet', numberUpTo(255))
+    .option('--icmp-type <type>', 'the ICMP type of the packet (default: 8, echo request)', numberUpTo(255))
     .option('--icmp-code <code>', 'the ICMP code of the packet', numberUpTo(255))
     .option('--interface <name>', 'the interface on which the packet arrives')
     .option('--hostname <hostname>', 'assume that the destination was looked up by this name')
@@ -90,6 +90,8 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
       print(terminal, options.output, explained, () => text(explained, styleOf(terminal)));
     });
 }
+
+const ECHO_REQUEST = 8;
 
 /** Builds the request body of the explain operation: a question about a packet or a DNS lookup. */
 function questionOf({
@@ -127,7 +129,9 @@ function questionOf({
     throw new CliError('give --dst to explain a packet, or --query to explain a DNS lookup', { exitCode: 2 });
   const meant = proto ?? (dstPort === undefined ? undefined : 'tcp');
   if (meant === undefined) throw new CliError('give --proto: tcp, udp, icmp, or a number', { exitCode: 2 });
-  return { src, ...packet, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
+  const isIcmp = meant.toLowerCase() === 'icmp' || meant === '1';
+  const type = isIcmp ? (icmpType ?? ECHO_REQUEST) : icmpType;
+  return { src, ...packet, icmp_type: type, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
 }
 
 function requestOf({ method, path, header }: Pick<Question, 'method' | 'path' | 'header'>): object | undefined {
@@ -172,7 +176,7 @@ function text(
   const ends = ownersOf({ owners: by.owners, selected_by: by.selected_by });
   // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
-  return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`;
+  return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n${rows.length === 0 ? '' : `\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`}`;
 }
 
 /** Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`. */
