@@ -44,7 +44,7 @@ it('the intercept CA store keeps the CA after a restart, and decrypts the privat
 
 it('the intercept CA store replaces a damaged CA, and does not return it', async () => {
   const { store, kv } = sealed();
-  const { get, getMany } = kv;
+  const [get, getMany] = [kv.get.bind(kv), kv.getMany.bind(kv)];
   const damaged = async () => {
     throw new StoreError('store_damaged', `read ${KEY}`, { key: KEY });
   };

@@ -136,7 +136,7 @@ describe('the tokens of a cluster', () => {
     b.node.disconnect();
     rmSync(join(b.dataDir, 'token.revocations'));
     const key = `cluster-token/${record.id}`;
-    const { iterate } = b.node.kv;
+    const iterate = b.node.kv.iterate.bind(b.node.kv);
     b.node.kv.iterate = async function* (range) {
       for await (const entry of iterate(range)) {
         if (entry[0] === key) throw new StoreError('store_damaged', `read ${key}`, { key });

@@ -97,13 +97,14 @@ function isServed(stream: number): boolean | null {
 
 test.each(Object.entries(PLACES))(
   'a field name twice in one %s ends at most its own HTTP/2 stream, for each field name',
-  async (_place, { request, response, refused }) => {
-    answerFrames(rig.server, (stream) => response(stream, NAMES[(stream - 1) / 2] ?? ''));
+  async (_place, place) => {
+    const { refused } = place;
+    answerFrames(rig.server, (stream) => place.response(stream, NAMES[(stream - 1) / 2] ?? ''));
     client = new RawClient(await rig.dial());
     const found: string[] = [];
     for (const [index, name] of NAMES.entries()) {
       const stream = 2 * index + 1;
-      client.send(...request(stream, name));
+      client.send(...place.request(stream, name));
       await expect.poll(() => isServed(stream), { interval: 2 }).not.toBeNull();
       if (isServed(stream) === false) found.push(name);
     }
