@@ -57,9 +57,9 @@ describe('a policy change that must be confirmed', () => {
 
   test('goes back, now and after the next start, if the disk stored its end although the batch failed', async () => {
     const { policies, change, kv } = await changed();
-    const batch = kv.batch.bind(kv);
+    const intact = { ...kv };
     kv.batch = async (operations, options) => {
-      await batch(operations, options);
+      await intact.batch(operations, options);
       if (operations.length > 0) throw new StoreError('store_unavailable', 'fdatasync: Input/output error');
     };
     await policies.settle(end(change, 'revert'));
@@ -71,11 +71,11 @@ describe('a policy change that must be confirmed', () => {
     const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
     const kv = createMemoryStore();
     const { policies, change } = await changed(kv, copy);
-    const batch = kv.batch.bind(kv);
+    const intact = { ...kv };
     kv.batch = () => Promise.reject(new StoreError('store_no_space', 'write: No space left on device'));
     const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');
     await expect(policies.commit({ put, generation: 3 })).rejects.toMatchObject({ code: 'store_no_space' });
-    kv.batch = batch;
+    Object.assign(kv, intact);
     await policies.settle(end(change, 'revert'));
     await expect.poll(async () => (await copy.read())?.head.generation).toBe(3);
     const body = await (await copy.read())?.active?.body();
