@@ -70,8 +70,8 @@ function datapathOptions({ dataplane, dns, metrics, servicePlane }: Config): Dat
 
 /**
  * Returns the reasons why this machine cannot enforce a configuration: missing features, interfaces that do
- * not exist, and faults of interfaces and of NAT rules. Loads the BPF programs to see whether the kernel accepts them, and changes
- * nothing. The units of the guard are not checked, because they are enabled later.
+ * not exist, and faults of interfaces and of NAT rules. Loads the BPF programs to see whether the kernel
+ * accepts them, and changes nothing. The units of the guard are not checked, because they are enabled later.
  */
 export async function checkMachine(config: Config): Promise<MachineCheck> {
   const options = datapathOptions(config);

@@ -36,8 +36,8 @@ export async function readReadiness(client: Client, excluded?: string): Promise<
 
 /**
  * Requests readiness reports until the node is ready, `timeoutMs` has passed or `signal` aborts. Returns the
- * last report. Throws if the node does not respond by then or refuses the request, and at once if a server that
- * is no Weir node responds.
+ * last report. Throws if the node does not respond by then or refuses the request, and at once if a server
+ * that is no Weir node responds.
  */
 export async function waitUntilReady(
   client: Client,
