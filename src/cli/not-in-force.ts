@@ -1,5 +1,3 @@
-/**
- * The sentence about stored policies while the kernel enforces another generation instead of the active one.
- */
+/** The sentence about stored policies while the kernel enforces another generation. */
 export const notInForce = (generation: number): string =>
   `the active policy is not in force: the kernel enforces generation ${generation}, and the data folder is an older or another one; see \`weir status\``;

@@ -77,7 +77,7 @@ export type Explanation = {
 };
 
 /**
- * `enforced_instead`: the generation that the kernel enforces instead of the active policy; null if the
+ * `enforced_instead`: the generation that the kernel enforces instead of the active policy. Null if the
  * active policy is in force, and for a draft.
  */
 export type Explained = Explanation & { readonly enforced_instead: number | null };
