@@ -31,6 +31,14 @@ type Place = { readonly line: number; readonly column: number };
 export class PolicyTextError extends Error {
   override readonly name = 'PolicyTextError';
   readonly code = 'policy_unreadable';
+  /** `place`: the position of a syntax error; null for other errors. */
+  constructor(
+    message: string,
+    readonly place: Place | null = null,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
 }
 
 const MAX_ALIASES = 100;
@@ -82,14 +90,19 @@ function asJson(text: string): Record<string, unknown> | undefined {
 }
 
 function asYaml(text: string): Record<string, unknown> {
-  const document = parseDocument(text, { uniqueKeys: true, stringKeys: true });
+  const lines = new LineCounter();
+  const options = { uniqueKeys: true, stringKeys: true, lineCounter: lines, prettyErrors: false };
+  const document = parseDocument(text, options);
   const [first] = document.errors;
-  if (first !== undefined) throw new PolicyTextError(first.message, { cause: first });
+  if (first !== undefined) {
+    const { line, col } = lines.linePos(first.pos[0]);
+    throw new PolicyTextError(first.message, { line, column: col }, { cause: first });
+  }
   let value: unknown;
   try {
     value = document.toJS({ maxAliasCount: MAX_ALIASES });
   } catch (cause) {
-    throw new PolicyTextError(cause instanceof Error ? cause.message : String(cause), { cause });
+    throw new PolicyTextError(cause instanceof Error ? cause.message : String(cause), null, { cause });
   }
   if (value === null || value === undefined) return {};
   if (typeof value !== 'object' || Array.isArray(value))

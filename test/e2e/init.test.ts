@@ -87,7 +87,7 @@ describe('weir init', () => {
     expect(refused).toEqual({
       code: 1,
       stdout: '',
-      stderr: `weir: ${file()} exists already: --force changes its keys, and keeps the others\n`,
+      stderr: `weir: ${file()} exists already: add --force to change its interfaces, and with --mode the keys of the mode; all others stay\n`,
     });
     expect([readFileSync(file(), 'utf8'), readdirSync(folder)]).toEqual([text, ['weir.yaml']]);
 
@@ -193,7 +193,7 @@ describe('weir init', () => {
         `weir: ${policy} is no policy for weir init, which has the keys name, mode and policy\n`,
       ],
       ['name: a\nmode: audit\npolicy:\n  default_policy: maybe\n', `${policy}:4:19: `],
-      ['name: a\nname: b\n', `weir: ${policy} is neither YAML nor JSON: Map keys must be unique`],
+      ['name: a\nname: b\n', `weir: ${policy}:2:1: neither YAML nor JSON: Map keys must be unique\n`],
     ] as const) {
       writeFileSync(policy, text);
       const { code, stderr } = await init('lan0,wan0', '--mode', 'enforce');

@@ -96,7 +96,7 @@ export function policyText({ interfaces, mode, config }: InitSettings): string {
 #   weir policy apply -f ${policyPath({ config })}
 # ${DOCS}/policy.md explains every field.
 name: ${POLICY_NAME}
-# audit: the policy denies nothing, and \`weir findings\` shows the packets that it would deny.
+# enforce: the policy is in force. audit: it denies nothing, and \`weir findings\` shows what it would deny.
 mode: ${mode}
 policy:
   default_policy: deny

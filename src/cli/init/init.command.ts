@@ -130,7 +130,9 @@ async function check(
   const isOther = config !== DEFAULT_CONFIG || dataDir !== undefined;
   const problems = [
     ...(force !== true && existing !== null
-      ? [`${config} exists already: --force changes its keys, and keeps the others.`]
+      ? [
+          `${config} exists already: add --force to change its interfaces, and with --mode the keys of the mode; all others stay.`,
+        ]
       : []),
     ...(force === true && dropped.length > 0
       ? [

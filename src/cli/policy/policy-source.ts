@@ -28,7 +28,9 @@ export function sourceOf(text: string, label: string): Source {
     return { ...readPolicyText(text), label };
   } catch (cause) {
     if (!(cause instanceof PolicyTextError)) throw cause;
-    throw new CliError(`${label} is neither YAML nor JSON: ${cause.message}`, { cause });
+    const { place, message } = cause;
+    const at = place === null ? `${label} is` : `${label}:${place.line}:${place.column}:`;
+    throw new CliError(`${at} neither YAML nor JSON: ${message}`, { cause });
   }
 }
 
