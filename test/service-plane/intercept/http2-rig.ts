@@ -98,6 +98,9 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     },
     client: () => {
       const client = connect(`https://${SERVER_NAME}`, {
+        // Node counts the bodies that wait to be sent, and from Node 22 on resets streams above its default
+        // of 10 MB.
+        maxSessionMemory: 100,
         createConnection: () => tlsConnect({ port, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] }),
       });
       client.on('error', () => {});
