@@ -298,8 +298,8 @@ describe('reflector', () => {
       if (isWatch(asked)) setTimeout(() => response.end(), 60);
       else sendList(response, 5, []);
     });
-    const recording = record(server, { relistMs: 100 });
-    await vi.waitFor(() => expect(recording.lists).toBe(3), 5_000);
+    const recording = record(server, { relistMs: 500 });
+    await vi.waitFor(() => expect(recording.lists).toBe(3), 15_000);
     expect(server.watches.length).toBeGreaterThanOrEqual(4);
     expect(recording.phases).not.toContain('backing_off');
   });
