@@ -1,12 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { ERRORS } from '#api/error-table.js';
 import { EXIT_CODES } from '#cli/exit-codes.js';
-import { processTerminal } from '#cli/terminal.js';
-import { weir } from '#cli/weir.js';
 import { openStore } from '#store/store.js';
 import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -495,20 +492,6 @@ describe('weir command line', () => {
       out: '',
       err: `weir: another weir process uses the data folder ${folder}\n`,
     });
-  });
-
-  it('run prints its failure at once, and ends 5 s later if a service manager would start it again', async () => {
-    const words = ['run', '--config', join(temporaryFolder(), 'missing.yaml')];
-    const begun = performance.now();
-    const direct = await run(words);
-    expect(performance.now() - begun).toBeLessThan(2_000);
-    const printed: string[] = [];
-    const environment = { NOTIFY_SOCKET: '/run/systemd/notify' };
-    const failing = weir(words, { ...processTerminal, environment, err: (text) => void printed.push(text) });
-    await pause(1_000);
-    expect(printed.join('')).toBe(direct.err);
-    expect(await failing).toBe(direct.code);
-    expect(performance.now() - begun).toBeGreaterThan(5_000);
   });
 
   it('--help lists the commands and the exit codes', async () => {
