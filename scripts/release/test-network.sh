@@ -56,15 +56,15 @@ reaches() { in_namespace client ping -q -n -c 3 -i 0.1 -W 1 "$1"; }
 is_enforced() { reaches 10.77.2.2 && ! reaches 10.77.2.3; }
 is_open() { reaches 10.77.2.2 && reaches 10.77.2.3; }
 
-# Usage: start_node COMMAND…: starts a node, and waits until its policy is in force.
+# Usage: start_node COMMAND…: starts a node, and waits until it is ready: the policy of its file is in force.
 start_node() {
   local begin=${EPOCHREALTIME/./} ready
   nsenter --net=/run/netns/node "$@" >"$work/node.log" 2>&1 &
   node=$!
   for _ in {1..600}; do
     ready=$(in_namespace node curl -s --max-time 5 http://127.0.0.1:8080/ready || true)
-    if [[ $ready == *'"in_force_since":"'* ]]; then
-      echo "in force after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms" >"$work/start"
+    if [[ $ready == *'"ready":true'* ]]; then
+      echo "ready after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms" >"$work/start"
       return 0
     fi
     sleep 0.05

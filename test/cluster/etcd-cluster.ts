@@ -25,6 +25,9 @@ export const NO_PEERS = {
   },
 };
 
+/** A folder in memory, for tests that measure delays: other programs can delay each write to a disk by a second. */
+export const IN_MEMORY = '/dev/shm';
+
 type Member = {
   readonly name: string;
   readonly namespace: string;
@@ -40,7 +43,7 @@ type Member = {
  *     clients 10.79.0.254 ── bridge ── 10.79.0.1 m1, 10.79.0.2 m2, 10.79.0.3 m3
  */
 export class EtcdCluster {
-  readonly folder = mkdtempSync(join(tmpdir(), 'weir-etcd-'));
+  readonly folder: string;
   readonly members: readonly Member[];
   readonly #log: string;
   #electedAt = Number.NaN;
@@ -51,7 +54,9 @@ export class EtcdCluster {
     size: number,
     /** Further arguments of each etcd process. */
     readonly more: readonly string[],
+    parent: string,
   ) {
+    this.folder = mkdtempSync(join(parent, 'weir-etcd-'));
     this.members = Array.from({ length: size }, (_, index) => ({
       name: `m${index + 1}`,
       namespace: `${namespace}-m${index + 1}`,
@@ -63,10 +68,15 @@ export class EtcdCluster {
 
   /**
    * Starts the members, creates the user `weir` with access to the keys below `/weir/`, and enables
-   * authentication.
+   * authentication. Makes the folder of the cluster in `parent`.
    */
-  static async start(name: string, size = 3, more: readonly string[] = []): Promise<EtcdCluster> {
-    const cluster = new EtcdCluster(`weir-${name}`, size, more);
+  static async start(
+    name: string,
+    size = 3,
+    more: readonly string[] = [],
+    parent: string = tmpdir(),
+  ): Promise<EtcdCluster> {
+    const cluster = new EtcdCluster(`weir-${name}`, size, more, parent);
     try {
       cluster.#makeNamespaces();
       cluster.#makeCertificates();

@@ -8,6 +8,8 @@ export class CutProxy {
   readonly #to: number;
   /** New connections break after so many bytes of the server; null for no limit. */
   cutAfter: number | null = null;
+  /** The bytes that all clients have been sent. */
+  forwarded = 0;
 
   private constructor(to: number) {
     this.#to = to;
@@ -58,6 +60,7 @@ export class CutProxy {
       left.bytes -= sent.length;
       if (left.bytes > 0) client.write(sent);
       else client.end(sent, () => client.destroy());
+      this.forwarded += sent.length;
     });
   }
 }

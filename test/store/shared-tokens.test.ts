@@ -90,6 +90,7 @@ describe('the tokens of a cluster', () => {
     await settled(a, b);
     const key = `cluster-token/${record.id}`;
     const valid = Buffer.from(JSON.stringify({ ...record, revoked_at: null }));
+    await expect.poll(() => existsSync(join(b.dataDir, 'token.revocations'))).toBe(true);
     for (const each of [a, b]) each.authority.close();
     await a.node.put(key, valid);
     await settled(a, b);
