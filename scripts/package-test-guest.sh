@@ -189,6 +189,7 @@ removal() {
   say "with the policy: $(counts); start to enforcing: $(start_time)"
   [ "$(count server denied)" = 0 ] || fail 'denied packets were forwarded'
 
+  refuse_configuration
   local main watched=$SECONDS
   main=$(systemctl show -P MainPID weir.service)
   kill -STOP "$main"
@@ -210,6 +211,26 @@ removal() {
   [ ! -e /etc/weir ] && [ ! -e /var/lib/weir ] || fail 'files are left'
   until_true 20 passes_denied || fail 'packets do not pass after apt purge'
   say 'purged: nothing is attached, and packets pass'
+}
+
+# Restarts the node with a configuration that is not valid, and then with the valid one.
+refuse_configuration() {
+  local asked said
+  cp -a /etc/weir/weir.yaml /run/weir.yaml
+  echo 'surprise: 1' >>/etc/weir/weir.yaml
+  if systemctl restart weir.service 2>/dev/null; then fail 'a node starts with an unknown key'; fi
+  sleep 2
+  said=$(systemctl show -P ActiveState -P ExecMainStatus -P NRestarts weir.service | xargs)
+  [ "$said" = 'failed 78 0' ] || fail "the unit with a configuration that is not valid: $said"
+  asked=$SECONDS
+  if said=$(weir status 2>&1); then fail 'weir status succeeds without a node'; fi
+  ((SECONDS - asked <= 3)) || fail "weir status took $((SECONDS - asked)) s without a node"
+  say "an unknown key stops the unit: $(head -1 <<<"$said")"
+  pings || fail 'allowed packets do not pass while the node is stopped'
+  expect_closed 9
+  cp -a /run/weir.yaml /etc/weir/weir.yaml
+  systemctl start weir.service || fail 'the node does not start with the valid configuration'
+  is_ready || fail 'the node is not ready with the valid configuration'
 }
 replaced() { local now; now=$(systemctl show -P MainPID weir.service) && [ "$now" != 0 ] && [ "$now" != "$1" ]; }
 passes_denied() { [ "$(count server denied)" -gt 0 ]; }

@@ -1,8 +1,8 @@
 /**
  * The exit code of a command. 0: success. 1: failure. 2: wrong usage. 3: a check or comparison has a negative
- * result; see `EXIT_CODES`.
+ * result. 78 (EX_CONFIG of sysexits.h): the node cannot start with its configuration. See `EXIT_CODES`.
  */
-export type ExitCode = 0 | 1 | 2 | 3;
+export type ExitCode = 0 | 1 | 2 | 3 | 78;
 
 /** An error that ends a command with `exitCode`. The message is one sentence; `fix` is advice to the user. */
 export class CliError extends Error {

@@ -66,6 +66,8 @@ function described(error: unknown, terminal: Terminal): Described {
   if (error instanceof CommanderError) return { exitCode: 2, text: '', document: usageOf(error) };
   if (error instanceof ConfigError) return { exitCode: 1, text: `${error.message}\n`, document: configOf(error) };
   if (error instanceof CliError) {
+    // The form of configuration problems is the same in each command.
+    if (error.cause instanceof ConfigError) return { ...described(error.cause, terminal), exitCode: error.exitCode };
     const { message, fix, exitCode, problems } = error;
     const advice = fix === undefined ? '' : `  ${styleOf(terminal).dim(`→ ${fix}`)}\n`;
     const document = {

@@ -9,4 +9,5 @@ export const EXIT_CODES = {
   3:
     'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, ' +
     '`weir dataplane status` found an interface that is not policed, or `weir dataplane check` a machine that cannot enforce the configuration',
+  78: '`weir run`: the text of the configuration is not valid, and each start with it fails',
 } as const;

@@ -1,6 +1,8 @@
 import type { Command } from 'commander';
 import type { Config } from '#config/config.js';
-import { readConfig } from '#config/load.js';
+import { ConfigError } from '#config/config-problem.js';
+import type { Environment } from '#config/config-source.js';
+import { type ReadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
@@ -13,7 +15,7 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     .description('run a node in the foreground until SIGTERM')
     .requiredOption('--config <file>', 'the configuration file')
     .action(async ({ config }: { config: string }) => {
-      const read = readConfig(config, terminal.environment);
+      const read = configToStart(config, terminal.environment);
       const { run } = await import('#main.js');
       end(
         await run(read, () => readConfig(config, terminal.environment)).catch((failure: unknown) => {
@@ -31,6 +33,19 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
       const { clusterTour } = await import('./cluster-tour.js');
       end(await (cluster === true ? clusterTour() : quickStart()));
     });
+}
+
+/**
+ * Reads the configuration of a node that starts. The exit code of a problem in its text is 78, with which
+ * weir.service does not start again.
+ */
+function configToStart(file: string, environment: Environment): ReadConfig {
+  try {
+    return readConfig(file, environment);
+  } catch (failure) {
+    if (!(failure instanceof ConfigError && failure.isInText)) throw failure;
+    throw new CliError(failure.message, { cause: failure, exitCode: 78 });
+  }
 }
 
 const listenAddress = ({ listen: { host, port } }: Config['api']): string =>

@@ -15,11 +15,18 @@ export type ConfigProblem = {
   readonly message: string;
 };
 
-/** Thrown for an invalid configuration. The error contains all problems. */
+/**
+ * Thrown for an invalid configuration. The error contains all problems. `isInText`: whether one of them is in
+ * the text of the configuration, so that each later start with this text fails too. Otherwise all problems
+ * are in other files or mounts, which can change while nobody changes the configuration.
+ */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly code = 'invalid_config';
-  constructor(readonly problems: readonly ConfigProblem[]) {
+  constructor(
+    readonly problems: readonly ConfigProblem[],
+    readonly isInText: boolean,
+  ) {
     super(problems.map(sentence).join('\n'));
   }
 }

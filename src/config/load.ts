@@ -34,7 +34,7 @@ export function readConfig(file: string, environment: Environment = process.env)
   try {
     yaml = readBoundedSync(file, MAX_BYTES.config).toString();
   } catch (cause) {
-    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }]);
+    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }], false);
   }
   return parseConfig(yaml, file, environment);
 }
@@ -43,24 +43,21 @@ export function readConfig(file: string, environment: Environment = process.env)
 export function parseConfig(yaml: string, name: string, environment: Environment): ReadConfig {
   const source = readSource(yaml, name, environment);
   const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
-  if (unset) throw new ConfigError(source.problems);
+  if (unset) throw new ConfigError(source.problems, true);
 
   const parsed = configSchema.safeParse(source.value, { reportInput: true });
   const problems = [...source.problems];
   if (!parsed.success) {
     problems.push(...parsed.error.issues.flatMap((issue) => problemsOf(issue, source)));
-    throw new ConfigError(problems);
+    throw new ConfigError(problems, true);
   }
   const config = configOf(parsed.data);
   const missing = missingFiles(config, source);
-  problems.push(
-    ...contradictions(config, source),
-    ...etcdContradictions(parsed.data, source),
-    ...missing,
-    ...notPinnable(config, source),
-  );
+  problems.push(...contradictions(config, source), ...etcdContradictions(parsed.data, source));
+  const isInText = problems.length > 0;
+  problems.push(...missing, ...notPinnable(config, source));
   if (missing.length === 0) problems.push(...unusableFiles(config, source));
-  if (problems.length > 0) throw new ConfigError(problems);
+  if (problems.length > 0) throw new ConfigError(problems, isInText);
   return { config, disclosed: disclose(source, parsed.data), parsed: parsed.data };
 }
 

@@ -494,6 +494,30 @@ describe('weir command line', () => {
     });
   });
 
+  it.each([
+    ['an unknown key', 'surprise: 1', 78, 'surprise: there is no such key'],
+    ['a missing file', 'api: { tls: { cert: /no/cert, key: /no/key } }', 1, '/no/cert'],
+    [
+      'an unknown key and a missing file',
+      'surprise: 1\napi: { tls: { cert: /no/cert, key: /no/key } }',
+      78,
+      'surprise',
+    ],
+    [
+      'a folder that may become a mount of the BPF file system',
+      'dataplane: { interfaces: [lo], pin_path: /tmp }',
+      1,
+      'BPF',
+    ],
+  ])('run with %s in the configuration prints what config check prints', async (_, line, exit, part) => {
+    const file = join(temporaryFolder(), 'weir.yaml');
+    writeFileSync(file, `version: 1\nnode: { data_dir: /tmp/none }\n${line}\n`);
+    const { code, out, err } = await run(['run', '--config', file]);
+    expect({ code, out }).toEqual({ code: exit, out: '' });
+    expect(err).toContain(part);
+    expect(await run(['config', 'check', file])).toEqual({ code: 1, out: '', err });
+  });
+
   it('--help lists the commands and the exit codes', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
