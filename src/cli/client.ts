@@ -8,7 +8,7 @@ import { checkListener, foreignAnswer, type TokenFile, unknownListener } from '.
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
 import { notInForce } from './not-in-force.js';
-import { whileUnitRuns } from './stopped-unit.js';
+import { adviceOnUnit, whileUnitRuns } from './stopped-unit.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
@@ -94,13 +94,13 @@ export function createClient(
     if (!checkListener(server, file)) throw unknownListener(server, file);
     return token;
   };
-  const unreachable = (cause: unknown): CliError =>
-    cause instanceof CliError
-      ? cause
-      : new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, {
-          cause,
-          fix: 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address',
-        });
+  const unreachable = async (cause: unknown): Promise<CliError> => {
+    if (cause instanceof CliError) return cause;
+    const fix =
+      (await adviceOnUnit(server)) ??
+      'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
+    return new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, { cause, fix });
+  };
   const exchange: Client['exchange'] = async (path, { method = 'GET', body, headers = {}, accept = [] } = {}) => {
     let response: Response;
     let text: string;
@@ -113,7 +113,7 @@ export function createClient(
       });
       text = await response.text();
     } catch (cause) {
-      throw unreachable(cause);
+      throw await unreachable(cause);
     }
     const { status } = response;
     if (!response.ok && !accept.includes(status)) throw refusalOf(status, text);
@@ -140,7 +140,7 @@ export function createClient(
         response = await send(path, { headers: { accept }, signal });
         if (!response.ok) throw refusalOf(response.status, await response.text());
       } catch (cause) {
-        throw unreachable(cause);
+        throw await unreachable(cause);
       }
       const { body } = response;
       if (body === null) throw new CliError(`${server.origin} sent an empty response`);
@@ -153,7 +153,7 @@ export function createClient(
         response = await send(path, { method: 'POST', signal: given.signal });
         if (!response.ok) throw refusalOf(response.status, await response.text());
       } catch (cause) {
-        throw unreachable(cause);
+        throw await unreachable(cause);
       }
       const named = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
       return {

@@ -5,6 +5,7 @@ import { CliError } from './command-error.js';
 import { pause } from './pause.js';
 
 const UNIT = 'weir.service';
+const ADVICE = '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
 const FIRST_LOOK_MS = 2_000;
 const NEXT_LOOK_MS = 1_000;
 const SYSTEMCTL_TIMEOUT_MS = 2_000;
@@ -37,8 +38,14 @@ export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSigna
 
 function stopped(state: string): CliError {
   const message = `${UNIT} does not run (${state}), and systemd keeps its listening socket: the kernel continues to enforce the last policy`;
-  const fix = '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
-  return new CliError(message, { code: 'not_running', fix });
+  return new CliError(message, { code: 'not_running', fix: ADVICE });
+}
+
+/** Returns advice for a server that cannot be reached: null if it is not on this machine, or its unit runs. */
+export async function adviceOnUnit(server: URL): Promise<string | null> {
+  if (!isOfThisMachine(server)) return null;
+  const { LoadState: load, ActiveState: active, SubState: sub } = await propertiesOfUnit();
+  return load === 'loaded' && active !== 'active' ? `${UNIT} does not run (${active}, ${sub}): ${ADVICE}` : null;
 }
 
 /**
@@ -58,7 +65,7 @@ async function stateOfStoppedUnit(server: URL): Promise<string | null> {
 
 /** Returns an empty object if there is no systemctl, or if it fails. */
 function propertiesOfUnit(): Promise<Readonly<Record<string, string>>> {
-  const words = ['show', UNIT, '--property=ActiveState,SubState,MainPID,NFileDescriptorStore'];
+  const words = ['show', UNIT, '--property=LoadState,ActiveState,SubState,MainPID,NFileDescriptorStore'];
   return new Promise((resolve) => {
     execFile('systemctl', words, { timeout: SYSTEMCTL_TIMEOUT_MS }, (failure, stdout) => {
       const lines = failure === null ? stdout.split('\n') : [];

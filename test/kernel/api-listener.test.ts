@@ -128,9 +128,9 @@ describe('a token of a file', () => {
 
 /** Prints the properties of the unit that a test sets in the environment. */
 const SYSTEMCTL =
-  '#!/bin/sh\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\n" $UNIT_STATE\n';
+  '#!/bin/sh\nprintf "LoadState=loaded\\nActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\n" $UNIT_STATE\n';
 
-describe('a server that accepts connections and does not answer', () => {
+describe('a server that accepts no connection, or does not answer', () => {
   /** Runs `weir token list` as another user, which does not see the process of the socket. */
   async function listAsNobody(port: number, state: string) {
     const bin = join(folder, 'bin');
@@ -170,6 +170,19 @@ describe('a server that accepts connections and does not answer', () => {
       silent.close();
     }
   }, 40_000);
+
+  test.each([
+    ['failed failed 0 0', 'weir.service does not run (failed, failed): `journalctl -u weir` shows why'],
+    ['active running 7 0', 'check that the node runs at this address;'],
+  ])('that cannot be reached gives advice on weir.service in the state %s', async (state, advice) => {
+    const { code, err } = await listAsNobody(8090, state);
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(
+        `^weir: http://127.0.0.1:8090 cannot be reached: connection refused\n  → ${advice.replace(/[()]/g, '\\$&')}`,
+      ) as string,
+    });
+  });
 
   test.each([
     ['runs', 'active running 7 3'],
