@@ -83,11 +83,31 @@ purge_elsewhere() {
   check 'a purge refuses while a process of the user weir runs' contains "$(purge_with /sys/fs/bpf /srv/weir)" 'of the user weir still runs'
   kill $!
   wait $! 2>/dev/null || true
+  chroot "$debian" unshare --pid --fork --kill-child setpriv --reuid weir --clear-groups sleep 30 &
+  sleep 1
+  check 'a purge ignores a process with the number of the user weir in a container' is "$(purge_with /sys/fs/bpf /srv/weir)" 'weir: the kernel enforces no policy of Weir any more.'
+  kill $!
+  wait $! 2>/dev/null || true
+  purge_without_bpf
   said=$(purge_with '${PINS}' '${DATA}')
   check 'a purge names a pin path that it cannot read' contains "$said" 'dataplane.pin_path in /etc/weir/weir.yaml is no plain path'
   check 'a purge names a data folder that it cannot read' contains "$said" 'node.data_dir in /etc/weir/weir.yaml is no plain path'
   check 'a purge removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
   rmdir "$bpf/other"
+}
+
+# Purges where no BPF file system is mounted, as in a container, beside the guard of another node.
+purge_without_bpf() {
+  local said
+  in_namespace node nft 'add table inet weir'
+  umount "$debian/sys/fs/bpf"
+  said=$(purge_with /sys/fs/bpf /srv/weir || echo failed)
+  mount -t bpf -o mode=700 bpf "$debian/sys/fs/bpf"
+  mkdir "$debian/sys/fs/bpf/other"
+  check 'a purge without a BPF file system says that it has changed nothing' is "$said" 'weir: there is no BPF file system here, so that the purge has changed nothing in the kernel.'
+  check 'a purge without a BPF file system keeps the guard of another node' is "$(tables)" 'table inet weir'
+  check 'a purge without a BPF file system removes the configuration' is "$(ls -d "$debian/etc/weir" 2>/dev/null)" ''
+  in_namespace node nft 'delete table inet weir'
 }
 
 tables() { in_namespace node nft list tables; }
