@@ -8,7 +8,7 @@ import { checkListener, foreignAnswer, type TokenFile, unknownListener } from '.
 import { refusalOf } from './api-refusal.js';
 import { CliError, UnreachableError } from './command-error.js';
 import { notInForce } from './not-in-force.js';
-import { adviceOnUnit, whileUnitRuns } from './stopped-unit.js';
+import { ADVICE_ON_UNIT, hasUnitFailed, whileUnitRuns } from './stopped-unit.js';
 import type { Terminal } from './terminal.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
@@ -96,9 +96,8 @@ export function createClient(
   };
   const unreachable = async (cause: unknown): Promise<CliError> => {
     if (cause instanceof CliError) return cause;
-    const fix =
-      (await adviceOnUnit(server)) ??
-      'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
+    const address = 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
+    const fix = (await hasUnitFailed(server)) ? `weir.service has failed: ${ADVICE_ON_UNIT}; or ${address}` : address;
     return new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, { cause, fix });
   };
   const exchange: Client['exchange'] = async (path, { method = 'GET', body, headers = {}, accept = [] } = {}) => {

@@ -5,7 +5,8 @@ import { CliError } from './command-error.js';
 import { pause } from './pause.js';
 
 const UNIT = 'weir.service';
-const ADVICE = '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
+export const ADVICE_ON_UNIT =
+  '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
 const FIRST_LOOK_MS = 2_000;
 const NEXT_LOOK_MS = 1_000;
 const SYSTEMCTL_TIMEOUT_MS = 2_000;
@@ -21,11 +22,14 @@ export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSigna
   const given = new AbortController();
   const ended = new AbortController();
   const look = async (): Promise<void> => {
+    let before: string | null = null;
     for (let wait = FIRST_LOOK_MS; ; wait = NEXT_LOOK_MS) {
       await pause(wait, ended.signal);
+      const state = ended.signal.aborted ? null : await stateOfStoppedUnit(server);
       if (ended.signal.aborted) return;
-      const state = await stateOfStoppedUnit(server);
-      if (state !== null) return given.abort(stopped(state));
+      // A unit has no process for some time while it restarts.
+      if (state !== null && before !== null) return given.abort(stopped(state));
+      before = state;
     }
   };
   if (isOfThisMachine(server)) void look();
@@ -38,14 +42,12 @@ export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSigna
 
 function stopped(state: string): CliError {
   const message = `${UNIT} does not run (${state}), and systemd keeps its listening socket: the kernel continues to enforce the last policy`;
-  return new CliError(message, { code: 'not_running', fix: ADVICE });
+  return new CliError(message, { code: 'not_running', fix: ADVICE_ON_UNIT });
 }
 
-/** Returns advice for a server that cannot be reached: null if it is not on this machine, or its unit runs. */
-export async function adviceOnUnit(server: URL): Promise<string | null> {
-  if (!isOfThisMachine(server)) return null;
-  const { LoadState: load, ActiveState: active, SubState: sub } = await propertiesOfUnit();
-  return load === 'loaded' && active !== 'active' ? `${UNIT} does not run (${active}, ${sub}): ${ADVICE}` : null;
+/** Returns whether a server is on this machine, and the unit has failed. */
+export async function hasUnitFailed(server: URL): Promise<boolean> {
+  return isOfThisMachine(server) && (await propertiesOfUnit()).ActiveState === 'failed';
 }
 
 /**
@@ -65,7 +67,7 @@ async function stateOfStoppedUnit(server: URL): Promise<string | null> {
 
 /** Returns an empty object if there is no systemctl, or if it fails. */
 function propertiesOfUnit(): Promise<Readonly<Record<string, string>>> {
-  const words = ['show', UNIT, '--property=LoadState,ActiveState,SubState,MainPID,NFileDescriptorStore'];
+  const words = ['show', UNIT, '--property=ActiveState,SubState,MainPID,NFileDescriptorStore'];
   return new Promise((resolve) => {
     execFile('systemctl', words, { timeout: SYSTEMCTL_TIMEOUT_MS }, (failure, stdout) => {
       const lines = failure === null ? stdout.split('\n') : [];

@@ -43,13 +43,13 @@ export function readConfig(file: string, environment: Environment = process.env)
 export function parseConfig(yaml: string, name: string, environment: Environment): ReadConfig {
   const source = readSource(yaml, name, environment);
   const unset = source.problems.some(({ code }) => code === 'syntax' || code === 'unset_variable');
-  if (unset) throw new ConfigError(source.problems, true);
+  if (unset) throw new ConfigError(source.problems, areInText(source.problems));
 
   const parsed = configSchema.safeParse(source.value, { reportInput: true });
   const problems = [...source.problems];
   if (!parsed.success) {
     problems.push(...parsed.error.issues.flatMap((issue) => problemsOf(issue, source)));
-    throw new ConfigError(problems, true);
+    throw new ConfigError(problems, areInText(problems));
   }
   const config = configOf(parsed.data);
   const missing = missingFiles(config, source);
@@ -60,6 +60,10 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   if (problems.length > 0) throw new ConfigError(problems, isInText);
   return { config, disclosed: disclose(source, parsed.data), parsed: parsed.data };
 }
+
+/** A variable that is not set can also be the reason of a key that is missing. */
+const areInText = (problems: readonly ConfigProblem[]): boolean =>
+  problems.some(({ code }) => code !== 'unset_variable' && code !== 'missing_key');
 
 function problemsOf(issue: z.core.$ZodIssue, source: Source): ConfigProblem[] {
   if (issue.code === 'unrecognized_keys') {
