@@ -142,19 +142,22 @@ export async function createAuthority(
 
   const subscription = new Subscription();
   let retry: NodeJS.Timeout | undefined;
-  /** Writes `revoked` to the file, if the file lacks a revocation. After a failure, tries again later. */
+  /** Stores the revocations that the file and the own records lack. After a failure, tries again later. */
   const storeRevoked = async (): Promise<void> => {
     clearTimeout(retry);
     const ids = [...revoked];
-    if (ids.every((id) => stored.has(id))) return;
     try {
-      await revocations.write(ids);
+      if (ids.some((id) => !stored.has(id))) await revocations.write(ids);
+      stored = new Set(ids);
+      for (const id of ids) {
+        const own = records.get(id);
+        if (own?.revoked_at === null) await keep({ ...own, revoked_at: revokedAt(own) });
+      }
     } catch (failure) {
       // After `close`, the file belongs to the next process.
       if (!subscription.closed) retry = setTimeout(storeRevokedLater, RETRY_MS).unref();
       throw failure;
     }
-    stored = new Set(ids);
   };
   const storeRevokedLater = (): void => {
     void inTurn(storeRevoked).catch(ignoreStoreError);
@@ -162,17 +165,16 @@ export async function createAuthority(
 
   /**
    * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
-   * token even if the disk fails to store the revocation.
+   * token even if the disk fails to store the revocation, and so do the other nodes.
    */
   const revoke = async (id: string): Promise<boolean> => {
     if (recordOf(id) === undefined) return false;
     revoked.add(id);
-    await inTurn(async () => {
-      await storeRevoked();
-      const own = records.get(id);
-      if (own?.revoked_at === null) await keep({ ...own, revoked_at: now().toISOString() });
-    });
-    push();
+    try {
+      await inTurn(storeRevoked);
+    } finally {
+      push();
+    }
     return true;
   };
 

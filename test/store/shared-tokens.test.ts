@@ -126,6 +126,30 @@ describe('the tokens of a cluster', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it('that are revoked on a full disk are refused by the other nodes too, and the record is stored later', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const draft = join(a.dataDir, 'token.revocations.new');
+    mkdirSync(draft);
+    await expect(a.authority.revoke(record.id)).rejects.toThrow();
+    await expect.poll(() => b.authority.verify(token)).toEqual(revoked);
+    const stored = async () => (await createTokenStore(a.node.kv).list()).find(({ id }) => id === record.id);
+    expect(await stored()).toMatchObject({ revoked_at: null });
+    rmdirSync(draft);
+    await expect
+      .poll(async () => {
+        await vi.advanceTimersByTimeAsync(5_000);
+        return (await stored())?.revoked_at;
+      })
+      .not.toBeNull();
+    for (const { authority } of [a, b]) authority.close();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
   it('stay revoked if the revocation is damaged on a node, until the node reads it from etcd again', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
