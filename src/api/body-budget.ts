@@ -4,7 +4,7 @@ import { ApiError } from './errors.js';
 /**
  * Limits the total memory of policy bodies that are received or processed at the same time. A body without a
  * `Content-Length` counts with the largest allowed size. Callers without the role admin can use only half of
- * the memory, so that their dry runs cannot make the writes of admins fail.
+ * the memory, so that their dry runs leave memory for the writes of admins. A single body is always accepted.
  */
 export class BodyBudget {
   #inFlight = 0;

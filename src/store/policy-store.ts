@@ -61,6 +61,9 @@ export async function loadPolicyStore(
   return store;
 }
 
+/** The pause before a store reads again whether it contains a commit. */
+const SETTLE_MS = 5_000;
+
 class KvPolicyStore implements PolicyStore {
   readonly #kv: KvStore;
   readonly #bodies: Bodies;
@@ -319,10 +322,24 @@ class KvPolicyStore implements PolicyStore {
       await this.#kv.batch(plan.operations, { sync: true });
     } catch (failure) {
       this.#unknown = plan;
-      const isStored = await this.#isStored(plan);
+      const isStored = await this.#isStored(plan).catch((unknown: unknown) => {
+        this.#settleLater();
+        throw unknown;
+      });
       this.#unknown = null;
       if (!isStored) throw failure;
     }
+  }
+
+  /** Reads the outcome of the last commit again and again, so that reads of policies show it without a write. */
+  #settleLater(): void {
+    const settle = (): void => {
+      void this.#inTurn(() => this.#settleUnknown()).catch((failure: unknown) => {
+        if (this.#unknown === null) throw failure;
+        this.#settleLater();
+      });
+    };
+    setTimeout(settle, SETTLE_MS).unref();
   }
 
   /** Takes over the last commit if its outcome is unknown, and the store contains it. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { loadPolicyStore } from '#store/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
@@ -214,6 +214,25 @@ describe('the policy store', () => {
       for (const store of [policies, await open(kv)])
         expect([await store.active(), await store.generation()]).toEqual([isStored ? second : third, 2]);
     }
+  });
+
+  it('shows a commit with outcome_unknown as soon as the disk works again, without another write', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { kv, faults } = faulty();
+    const policies = await open(kv);
+    const followed: number[] = [];
+    policies.followed.subscribe((generation) => followed.push(generation));
+    faults.batch = 'applied';
+    faults.get = true;
+    const put = storedPolicy({ id: 'a' }, '{}');
+    expect(await codeOf(policies.commit({ put, generation: 1 }))).toBe('outcome_unknown');
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect([await policies.active(), followed]).toEqual([null, []]);
+    faults.get = false;
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect([await policies.active(), followed]).toEqual([put, [1]]);
+    expect(vi.getTimerCount()).toBe(0);
   });
 
   it('refuses a commit with outcome_unknown while the disk may lose what the log of the database contains', async () => {
