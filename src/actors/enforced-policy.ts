@@ -1,6 +1,6 @@
 import type { Adoption } from '#contracts/datapath.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
-import type { ToEnforce } from '#policy-write/in-force.js';
+import type { UnsampledPolicy } from '#policy-write/compiled-policy.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 
 /**
@@ -12,7 +12,7 @@ import type { ServicePlane } from '#service-plane/service-plane.js';
 export function acceptingByEnforced(
   plane: Pick<ServicePlane, 'accept'>,
   found: Promise<Adoption['inForce']>,
-): (stored: ToEnforce) => Promise<void> {
+): (stored: UnsampledPolicy) => Promise<void> {
   let isFirst = true;
   return async ({ program, inForce: { generation, inspection } }) => {
     if (!isFirst) return;

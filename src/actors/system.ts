@@ -122,7 +122,7 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
       repeats: cluster !== null,
-      compiled: (stored) => void acceptByEnforced(stored),
+      onCompiled: (policy) => void acceptByEnforced(policy),
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane:
