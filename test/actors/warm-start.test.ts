@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { acceptingByEnforced } from '#actors/enforced-policy.js';
+import { createWarmStart } from '#actors/warm-start.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { fallbackPolicy } from '#policy-write/compiled-policy.js';
@@ -9,7 +9,7 @@ const enforced = { generation: 7, imageSha256: imageSha256(stored.program), sinc
 
 async function accepted(found: typeof enforced | null): Promise<InspectionImage[]> {
   const seen: InspectionImage[] = [];
-  await acceptingByEnforced({ accept: (inspection) => seen.push(inspection) }, Promise.resolve(found))(stored);
+  await createWarmStart({ accept: (inspection) => seen.push(inspection) }, Promise.resolve(found))(stored);
   return seen;
 }
 
