@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { givingUpToOther } from '#actors/other-process.js';
+import { otherProcessTimeout } from '#actors/other-process-timeout.js';
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
 import type { Api } from '#api/api.js';
@@ -116,7 +116,7 @@ export async function runNode(
             policeLocal: config.dataplane.policeLocal,
             divertsDns: config.dns?.transparent ?? false,
             reversePath: config.dataplane.reversePath,
-            openFailed: givingUpToOther(giveUp),
+            openFailed: otherProcessTimeout(giveUp),
             warned: (warning: string) => log.warn(warning),
             found: datapath.found,
           };

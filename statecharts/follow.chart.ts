@@ -4,10 +4,13 @@ import type { Refusal } from '#bus/policy-requests.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
-import type { Activation, PolicyInForce } from './write.chart.js';
+import type { CompiledPolicy, PolicyInForce } from './write.chart.js';
 
-/** The policy of another node in compiled form. */
-export type Followed = Activation & { readonly sample: ProofSample; readonly everActivated: boolean };
+/**
+ * The active policy of the store, or a policy that another node proposes, in compiled form. `everActivated`:
+ * whether any policy was ever active on this node (D27).
+ */
+export type CompiledStoredPolicy = CompiledPolicy & { readonly sample: ProofSample; readonly everActivated: boolean };
 
 export type FollowInput = {
   /** The write of another node that this node rehearses; null to follow the newest commit in the store. */
@@ -37,7 +40,7 @@ export type FollowEvent =
   | { readonly type: 'proposal.ended' };
 
 type FollowContext = FollowInput & {
-  readonly followed: Followed | null;
+  readonly compiled: CompiledStoredPolicy | null;
   /** Whether the policy is in the store of the cluster: always without a proposal. */
   readonly committed: boolean;
   readonly withdrawn: boolean;
@@ -53,23 +56,23 @@ const follow = setup({
   },
   actors: {
     /** Reads and compiles the policy of the proposal, or the active policy of the store. */
-    prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(notProvided('prepare')),
+    prepare: fromPromise<CompiledStoredPolicy, { proposal: PolicyProposal | null }>(notProvided('prepare')),
     /**
      * Writes the program to the idle slot of the datapath, and proves it. Compiles a policy that is too large
      * without rules for former members. Resolves with the policy that is staged.
      */
-    stage: fromPromise<Followed, Followed>(notProvided('stage')),
+    stage: fromPromise<CompiledStoredPolicy, CompiledStoredPolicy>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
   },
   actions: {
     /** Tells the node that proposes whether this node can hold the policy. */
     vote: (_, _params: { vote: Vote | null }) => {},
-    noteFollowed: assign((_, { output }: { output: Followed }) => ({ followed: output })),
+    noteCompiled: assign((_, { output }: { output: CompiledStoredPolicy }) => ({ compiled: output })),
     noteCommitted: assign({ committed: true }),
     noteWithdrawn: assign({ withdrawn: true }),
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => {
-      const { inForce, everActivated } = present(context.followed);
+      const { inForce, everActivated } = present(context.compiled);
       return { output: { kind: 'activated' as const, inForce, epoch, everActivated } };
     }),
     noteFailure: assign(({ context }, { error }: { error: unknown }) => ({
@@ -93,7 +96,7 @@ function present<T>(value: T | null): T {
   return value;
 }
 
-const generationOf = ({ context }: InContext) => ({ generation: present(context.followed).inForce.generation });
+const generationOf = ({ context }: InContext) => ({ generation: present(context.compiled).inForce.generation });
 const votes =
   (staged: boolean) =>
   ({ context: { proposal } }: InContext) => ({
@@ -111,7 +114,7 @@ export const followChart = follow.createMachine({
   id: 'follow',
   context: ({ input }) => ({
     ...input,
-    followed: null,
+    compiled: null,
     committed: input.proposal === null,
     withdrawn: false,
     output: { kind: 'ended' },
@@ -133,9 +136,9 @@ export const followChart = follow.createMachine({
           {
             guard: 'isEnforced',
             target: 'staging',
-            actions: { type: 'noteFollowed', params: ({ event }) => event },
+            actions: { type: 'noteCompiled', params: ({ event }) => event },
           },
-          { target: 'staged', actions: { type: 'noteFollowed', params: ({ event }) => event } },
+          { target: 'staged', actions: { type: 'noteCompiled', params: ({ event }) => event } },
         ],
         onError: {
           target: 'ended',
@@ -151,8 +154,8 @@ export const followChart = follow.createMachine({
       invoke: {
         id: 'stage',
         src: 'stage',
-        input: ({ context }) => present(context.followed),
-        onDone: { target: 'staged', actions: { type: 'noteFollowed', params: ({ event }) => event } },
+        input: ({ context }) => present(context.compiled),
+        onDone: { target: 'staged', actions: { type: 'noteCompiled', params: ({ event }) => event } },
         onError: {
           target: 'unstaging',
           actions: [

@@ -3,15 +3,9 @@ import type { Fact, Message, PolicyProposal, RequestMessage } from '#bus/bus-mes
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
 import { backoffMs } from '#contracts/backoff.js';
 import { notProvided } from './failure.js';
-import { type FollowEvent, type Followed, type FollowOutput, followChart } from './follow.chart.js';
+import { type CompiledStoredPolicy, type FollowEvent, type FollowOutput, followChart } from './follow.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } from './write.chart.js';
-
-/**
- * The stored policy in compiled form. It must be put in force after the start of the process and after a
- * loss of the datapath.
- */
-export type Replay = Followed;
 
 export type PolicyInput = {
   /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
@@ -32,7 +26,11 @@ export type PolicyContext = PolicyInput & {
   readonly inForce: PolicyInForce | null;
   readonly epoch: number | null;
   readonly everActivated: boolean;
-  readonly replay: Replay | null;
+  /**
+   * The stored policy that must be put in force: after the start of the process, and after a loss of the
+   * datapath.
+   */
+  readonly replay: CompiledStoredPolicy | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
   /** Whether the activation timeout of the current write has passed. */
@@ -101,7 +99,7 @@ export const policySetup = setup({
   },
   actors: {
     /** Reads the active policy record from the store and compiles it. */
-    replay: fromPromise<Replay>(notProvided('replay')),
+    replay: fromPromise<CompiledStoredPolicy>(notProvided('replay')),
     write: writeChart,
     /** Puts a policy of another node in force. */
     follow: followChart,
@@ -111,7 +109,7 @@ export const policySetup = setup({
   actions: {
     releaseTurn: () => {},
     publish: (_, _params: { message: Message | null }) => {},
-    noteReplay: assign((_, { output }: { output: Replay }) => ({
+    noteReplay: assign((_, { output }: { output: CompiledStoredPolicy }) => ({
       replay: output,
       everActivated: output.everActivated,
     })),

@@ -50,8 +50,8 @@ export type PolicyChange = {
   readonly generation: number;
 };
 
-/** A compiled policy, and what is in force with it. */
-export type Activation = {
+/** A policy in compiled form, with what the flip of its program puts in force. */
+export type CompiledPolicy = {
   readonly program: Program;
   readonly sample: SampleOrPromise;
   /** Whether the program has rules for former members of selectors. They can make it too large. */
@@ -67,7 +67,7 @@ export type PreparedWrite = {
   readonly kind: 'prepared_write';
   readonly change: PolicyChange;
   /** Null if the write does not change the policy in force. */
-  readonly activation: Activation | null;
+  readonly compiled: CompiledPolicy | null;
   readonly outcome: PolicyWritten | PolicyDeleted | PolicyChecked;
 };
 
@@ -99,17 +99,17 @@ export type WriteOutput =
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
 /**
- * The result of the stage. `activation`: the one that is staged. It differs from the prepared one if that was
- * too large. `proof` is null on a node without a dataplane.
+ * The result of the stage. `compiled`: the policy that is staged. It differs from the prepared one if that
+ * was too large. `proof` is null on a node without a dataplane.
  */
 export type Staged = {
-  readonly activation: Activation;
+  readonly compiled: CompiledPolicy;
   readonly lines: number;
   readonly proof: Proof | null;
   readonly rehearsed: Rehearsed | null;
 };
 export type StageInput = {
-  readonly activation: Activation;
+  readonly compiled: CompiledPolicy;
   readonly change: PolicyChange;
   readonly write: PolicyWrite;
 };
@@ -157,26 +157,26 @@ const write = setup({
     notePrepared: assign((_, { output }: { output: PreparedWrite | Refusal }) => ({
       prepared: output.kind === 'prepared_write' ? output : null,
     })),
-    noteStaged: assign(({ context }, { activation, lines, proof, rehearsed }: Staged) => ({
-      prepared: { ...present(context.prepared), activation },
+    noteStaged: assign(({ context }, { compiled, lines, proof, rehearsed }: Staged) => ({
+      prepared: { ...present(context.prepared), compiled },
       lines,
       proof,
       rehearsed,
     })),
     noteCommitted: assign((_, { output }: { output: number | null }) => ({ revision: output })),
     noteActivated: assign(({ context }, { epoch }: { epoch: number | null }) => ({
-      output: { kind: 'activated' as const, inForce: activationOf(context).inForce, epoch },
+      output: { kind: 'activated' as const, inForce: compiledPolicyOf(context).inForce, epoch },
     })),
     noteLostRace: assign({ output: { kind: 'lost_race' as const } }),
     noteUnflipped: assign(({ context }) => ({
-      output: { kind: 'unflipped' as const, inForce: activationOf(context).inForce, outcome: outcomeOf(context) },
+      output: { kind: 'unflipped' as const, inForce: compiledPolicyOf(context).inForce, outcome: outcomeOf(context) },
     })),
   },
   guards: {
     isRefused: (_, { output }: { output: PreparedWrite | Refusal }) => output.kind === 'refused',
-    activates: ({ context }) => context.prepared?.activation != null,
-    mustStage: ({ context }) => (context.enforced || context.shared) && context.prepared?.activation != null,
-    mustFlip: ({ context }) => context.enforced && context.prepared?.activation != null,
+    activates: ({ context }) => context.prepared?.compiled != null,
+    mustStage: ({ context }) => (context.enforced || context.shared) && context.prepared?.compiled != null,
+    mustFlip: ({ context }) => context.enforced && context.prepared?.compiled != null,
     isDryRun: ({ context }) => context.write.dryRun,
     hasLostRace: ({ context }, { error }: { error: unknown }) =>
       context.mayRepeat && refusalOf(error, 'store_unavailable').code === 'write_conflict',
@@ -224,7 +224,7 @@ function behindWarnings(rehearsed: Rehearsed | null): readonly Warning[] {
   return [{ pointer: '', code: 'nodes_behind', message }];
 }
 
-const activationOf = ({ prepared }: WriteContext) => present(prepared?.activation);
+const compiledPolicyOf = ({ prepared }: WriteContext) => present(prepared?.compiled);
 const generationOf = ({ context }: InContext) => ({ generation: present(context.prepared).change.generation });
 
 function present<T>(value: T | null | undefined): T {
@@ -295,7 +295,7 @@ export const writeChart = write.createMachine({
         id: 'stage',
         src: 'stage',
         input: ({ context }): StageInput => ({
-          activation: activationOf(context),
+          compiled: compiledPolicyOf(context),
           change: present(context.prepared).change,
           write: context.write,
         }),

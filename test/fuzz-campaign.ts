@@ -2,11 +2,11 @@ import { parseArgs } from 'node:util';
 import { Random } from './seed.js';
 
 /**
- * A fuzz target: `make` creates one input, and `judge` throws an error if the result for this input is wrong.
+ * A fuzz target: `make` creates one input, and `check` throws an error if the result for this input is wrong.
  */
 export type Target = {
   readonly make: (random: Random) => Uint8Array;
-  readonly judge: (bytes: Uint8Array, random: Random) => void;
+  readonly check: (bytes: Uint8Array, random: Random) => void;
 };
 type Told = { readonly inputs: number; readonly slowestMs: number; readonly failure: string | undefined };
 
@@ -52,7 +52,7 @@ function play(target: Target, random: Random, inputs: number, untilMs: number): 
     const bytes = target.make(random);
     const started = usedMs();
     try {
-      target.judge(bytes, random);
+      target.check(bytes, random);
     } catch (error) {
       return told(done, `${String(error)}\n${Buffer.from(bytes).toString('hex')}`);
     }

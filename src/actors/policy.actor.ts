@@ -6,14 +6,20 @@ import type { PolicyWrite, RefusalCode } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { MemberRefused } from '#cluster/rehearsals.js';
+import {
+  compileActive,
+  compileFromCache,
+  compileProposedGroup,
+  compileStored,
+  PROPOSAL_MEMBER_WAIT_MS,
+} from '#policy-write/compile-stored.js';
 import { type PrepareWritePorts, prepareWrite } from '#policy-write/prepare-write.js';
-import { compileGroup, compileKnown, compileStored, PROPOSAL_MEMBER_WAIT_MS, replay } from '#policy-write/replay.js';
 import { writtenGroup } from '#policy-write/written-group.js';
-import { type Followed, followChart } from '#statecharts/follow.chart.js';
+import { type CompiledStoredPolicy, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
 import { refusal } from '#statecharts/refusal.js';
 import {
-  type Activation,
+  type CompiledPolicy,
   type PolicyChange,
   type Staged,
   type StageInput,
@@ -35,7 +41,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
   };
   const isEnforced = ports.enforced;
   /** Proposes a write to the other members of the cluster. Null on a single node, and for a dry run. */
-  const rehearse = async ({ change, activation: { inForce }, write }: StageInput) => {
+  const rehearse = async ({ change, compiled: { inForce }, write }: StageInput) => {
     const { dryRun, rehearse: wanted = true } = write;
     if (cluster === null || dryRun || !wanted) return null;
     const { record, generation } = inForce;
@@ -58,23 +64,23 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
    * Stages a program. If it is too large, compiles the policy without rules for former members: they only
    * spare a later compilation, so they must not refuse a policy.
    */
-  const stage = async <A extends Activation>(activation: A, signal: AbortSignal) => {
-    const request = async <B extends Activation>(of: B) => {
+  const stage = async <A extends CompiledPolicy>(compiled: A, signal: AbortSignal) => {
+    const request = async <B extends CompiledPolicy>(of: B) => {
       const { program, sample, inForce } = of;
       const parameters = { program, sample, generation: inForce.generation };
-      return { ...accepted(await ask(bus, 'program.stage', parameters, STAGE_TIMEOUT_MS)), activation: of };
+      return { ...accepted(await ask(bus, 'program.stage', parameters, STAGE_TIMEOUT_MS)), compiled: of };
     };
     try {
-      return await request(activation);
+      return await request(compiled);
     } catch (failure) {
       const isTooLarge = failure instanceof Refused && failure.refusal.code === 'capacity_exceeded';
       // The dataplane actor has told `MemberDistribution`, so this compilation gets no former members.
       const smaller =
-        activation.hasFormer && isTooLarge
-          ? await compileKnown(ports, { ...activation.inForce, everActivated: true }, { signal })
+        compiled.hasFormer && isTooLarge
+          ? await compileFromCache(ports, { ...compiled.inForce, everActivated: true }, { signal })
           : null;
       if (smaller === null) throw failure;
-      return request({ ...activation, ...smaller });
+      return request({ ...compiled, ...smaller });
     }
   };
   const unstage = fromPromise<void, { generation: number }>(async ({ input }) => {
@@ -106,12 +112,12 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
         },
       ),
       stage: fromPromise<Staged, StageInput>(async ({ input, signal }) => {
-        const { activation } = input;
+        const { compiled } = input;
         const [staged, rehearsed] = await Promise.all([
-          isEnforced ? stage(activation, signal) : { activation, lines: 0, proof: null },
+          isEnforced ? stage(compiled, signal) : { compiled, lines: 0, proof: null },
           rehearse(input),
         ]);
-        return { activation: staged.activation, lines: staged.lines, proof: staged.proof, rehearsed };
+        return { compiled: staged.compiled, lines: staged.lines, proof: staged.proof, rehearsed };
       }),
       unstage,
       commit: fromPromise<number | null, { change: PolicyChange }>(async ({ input }) => {
@@ -130,21 +136,25 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
       },
     },
     actors: {
-      prepare: fromPromise<Followed, { proposal: PolicyProposal | null }>(async ({ input: { proposal }, signal }) => {
-        if (proposal === null || cluster === null) return replay(ports, signal);
-        const { record, generation, group } = proposal;
-        if (record !== null && group !== undefined) {
-          const text = await cluster.bodyOf(proposal, group);
-          const write = { record, generation, group: group.id, body: text.length === 0 ? null : text };
-          const followed = await compileGroup(ports, write, signal);
-          if (followed !== null) return followed;
-        }
-        const stored = record === null ? null : { record, body: await cluster.bodyOf(proposal) };
-        const everActivated = stored !== null || (await ports.policies.everActivated());
-        const memberWaitMs = PROPOSAL_MEMBER_WAIT_MS;
-        return compileStored(ports, { stored, generation, everActivated }, { signal, memberWaitMs });
-      }),
-      stage: fromPromise<Followed, Followed>(async ({ input, signal }) => (await stage(input, signal)).activation),
+      prepare: fromPromise<CompiledStoredPolicy, { proposal: PolicyProposal | null }>(
+        async ({ input: { proposal }, signal }) => {
+          if (proposal === null || cluster === null) return compileActive(ports, signal);
+          const { record, generation, group } = proposal;
+          if (record !== null && group !== undefined) {
+            const text = await cluster.bodyOf(proposal, group);
+            const write = { record, generation, group: group.id, body: text.length === 0 ? null : text };
+            const compiled = await compileProposedGroup(ports, write, signal);
+            if (compiled !== null) return compiled;
+          }
+          const stored = record === null ? null : { record, body: await cluster.bodyOf(proposal) };
+          const everActivated = stored !== null || (await ports.policies.everActivated());
+          const memberWaitMs = PROPOSAL_MEMBER_WAIT_MS;
+          return compileStored(ports, { stored, generation, everActivated }, { signal, memberWaitMs });
+        },
+      ),
+      stage: fromPromise<CompiledStoredPolicy, CompiledStoredPolicy>(
+        async ({ input, signal }) => (await stage(input, signal)).compiled,
+      ),
       unstage,
       flip,
     },
@@ -154,7 +164,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     actors: {
       write,
       follow,
-      replay: fromPromise(({ signal }) => replay(ports, signal)),
+      replay: fromPromise(({ signal }) => compileActive(ports, signal)),
       takeTurn: fromPromise<void>(async ({ signal }) => {
         if (cluster === null) throw new Error('the configuration has no cluster section');
         await cluster.takeTurn(signal).catch((failure: unknown) => {

@@ -41,15 +41,14 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.setup.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
-import { acceptingByEnforced } from './enforced-policy.js';
 import { EventSwitch } from './event-switch.js';
 import { kubernetesMembers, NO_OWNERS } from './kubernetes-members.js';
 import { nodeActor } from './node.actor.js';
 import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
 import { createStateTimes } from './state-times.js';
-
 import type { System, SystemPorts } from './system-contract.js';
+import { createWarmStart } from './warm-start.js';
 
 /**
  * The time for which a policy write waits for its response, in addition to the activation timeout. A commit
@@ -104,10 +103,10 @@ export function createSystem(ports: SystemPorts): System {
   const kubernetes =
     ports.kubernetes == null ? null : kubernetesMembers(ports.kubernetes, ports, () => snapshotOf('policy'));
   const owners = kubernetes?.distribution ?? NO_OWNERS;
-  const acceptByEnforced =
+  const warmStart =
     servicePlane === null || dataplane?.found === undefined
       ? async () => {}
-      : acceptingByEnforced(servicePlane.plane, dataplane.found);
+      : createWarmStart(servicePlane.plane, dataplane.found);
   const logic = nodeActor(bus, {
     policyWrites: {
       ...store,
@@ -122,7 +121,7 @@ export function createSystem(ports: SystemPorts): System {
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
       repeats: cluster !== null,
-      compiled: (stored) => void acceptByEnforced(stored),
+      onCompiled: (policy) => void warmStart(policy),
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane:

@@ -179,7 +179,7 @@ export class Rehearsals {
       const reports = new Map<string, number>();
       const staged = new Set<string>();
       let others: readonly string[] | null = null;
-      const judge = (): void => {
+      const endIfAllStaged = (): void => {
         const missing = others?.filter((id) => !staged.has(id));
         const silent = missing?.filter((id) => performance.now() - (reports.get(id) ?? began) >= SILENCE_MS);
         if (silent !== undefined && silent.length === missing?.length) end(() => resolve(silent));
@@ -192,20 +192,20 @@ export class Rehearsals {
       );
       const watching = merge(votes, timer(SILENCE_MS, 200)).subscribe({
         next: (vote) => {
-          if (typeof vote === 'number') return judge();
+          if (typeof vote === 'number') return endIfAllStaged();
           const { node, refusal } = vote;
           if (refusal !== null && !FOR_NOW.includes(refusal.code))
             return end(() => reject(new MemberRefused(node, refusal)));
           reports.set(node, refusal === null ? performance.now() : Number.NEGATIVE_INFINITY);
           if (vote.staged) staged.add(node);
-          judge();
+          endIfAllStaged();
         },
         error: (failure: Error) => end(() => reject(failure)),
       });
       listing.then(
         (ids) => {
           others = ids.filter((id) => id !== this.#node);
-          judge();
+          endIfAllStaged();
         },
         (failure: Error) => end(() => reject(failure)),
       );

@@ -1,7 +1,7 @@
 import { BehaviorSubject, type Observable } from 'rxjs';
+import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
-import { createTurns } from '#store/write-queue.js';
 
 /** How often a write that the disk refused is tried again. */
 const RETRY_MS = 5_000;
@@ -16,7 +16,7 @@ const MAX_UNKEPT_BYTES = 256 * 1024 * 1024;
  */
 export class ReplicaStore implements KvStore {
   readonly #kv: KvStore;
-  readonly #inTurn = createTurns();
+  readonly #runExclusive = createMutex();
   readonly #fault = new BehaviorSubject<string | null>(null);
   /** The values that the disk has not stored; null for a removed key. */
   readonly #unkept = new Map<string, Uint8Array | null>();
@@ -36,7 +36,7 @@ export class ReplicaStore implements KvStore {
    * disk if too many changes wait in memory.
    */
   keep(operations: readonly KvOperation[]): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#runExclusive(async () => {
       try {
         await this.#write(operations);
       } catch (failure) {
@@ -74,7 +74,7 @@ export class ReplicaStore implements KvStore {
   /** Writes what waits in memory as well. Throws if the disk refuses the write. */
   batch(operations: readonly KvOperation[], options: { readonly sync: boolean }): Promise<void> {
     if (this.#unkept.size === 0) return this.#kv.batch(operations, options);
-    return this.#inTurn(() => this.#write(operations));
+    return this.#runExclusive(() => this.#write(operations));
   }
 
   iterate(range: KvRange): AsyncIterable<readonly [string, Uint8Array]> {

@@ -14,7 +14,7 @@ export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors
 export type ToDnsThread =
   | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly lookups: Lookups }
-  | { readonly kind: 'grant_by'; readonly port: MessagePort | null }
+  | { readonly kind: 'set_grant_port'; readonly port: MessagePort | null }
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to the DNS thread. The DNS thread sends a response to each request. */
 export type DnsRequests = {

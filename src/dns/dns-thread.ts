@@ -85,7 +85,7 @@ class DnsThread implements DnsProxy {
       port?.close();
       return;
     }
-    this.#thread.send({ kind: 'grant_by', port }, port === null ? [] : [port]);
+    this.#thread.send({ kind: 'set_grant_port', port }, port === null ? [] : [port]);
   }
 
   stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().request('stats', []);

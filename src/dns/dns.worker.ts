@@ -22,7 +22,7 @@ function handle(message: ToDnsThread): void {
     case 'use':
       proxy.resolver.use(message.lookups);
       return;
-    case 'grant_by':
+    case 'set_grant_port':
       proxy.setGrantPort(message.port);
       return;
     case 'lookups_wanted':

@@ -59,7 +59,7 @@ export class LocalDnsProxy {
   #listeners: ReadonlyMap<string, Listeners>;
   /** Listeners on removed addresses, which still answer for a short time. The key is `keyOf` the address. */
   readonly #removed = new Map<string, Listeners & { readonly closeAt: number }>();
-  #turn: Promise<unknown> = Promise.resolve();
+  #lastTask: Promise<unknown> = Promise.resolve();
   /** Begins to serve queries, while these still wait in the sockets; null afterwards. */
   #begin: (() => void) | null = null;
   #isProbing = false;
@@ -102,7 +102,7 @@ export class LocalDnsProxy {
    * thread answers a grant request in time, for at most `waitMs`.
    */
   open(descriptors: SocketDescriptors, waitMs = 0): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#runExclusive(async () => {
       this.#upstreams.open();
       const begin = async (): Promise<void> => {
         for (const { at, udp, tcp } of this.#listeners.values()) {
@@ -116,7 +116,7 @@ export class LocalDnsProxy {
       this.#begin = () => {
         clearTimeout(late);
         this.#begin = null;
-        void this.#inTurn(begin);
+        void this.#runExclusive(begin);
       };
     });
   }
@@ -127,7 +127,7 @@ export class LocalDnsProxy {
    */
   change(settings: DnsSettings, descriptors: SocketDescriptors): Promise<void> {
     this.#begin?.();
-    return this.#inTurn(async () => {
+    return this.#runExclusive(async () => {
       const before = this.#options;
       const wanted = listensAt({ ...before, ...settings });
       const opened: Listeners[] = [];
@@ -184,10 +184,10 @@ export class LocalDnsProxy {
     this.#listeners = next;
   }
 
-  /** Runs `open` and `change` one after the other. */
-  #inTurn(act: () => Promise<void>): Promise<void> {
-    const done = this.#turn.then(act);
-    this.#turn = done.catch(() => {});
+  /** Mutex for `open` and `change`. */
+  #runExclusive(act: () => Promise<void>): Promise<void> {
+    const done = this.#lastTask.then(act);
+    this.#lastTask = done.catch(() => {});
     return done;
   }
 

@@ -36,11 +36,11 @@ export function nodeMetrics({ gauge, counter }: Families) {
     'Bytes of packets of inspected connections, by `way` as above.',
     'way',
   );
-  const passedUnjudged = counter(
+  const passedUnclassified = counter(
     'weir_dataplane_non_ipv4_packets_total',
     'Packets of forwarded IPv6, and of protocols other than IP and ARP, that passed because of `dataplane.non_ipv4`.',
   );
-  const passedUnjudgedBytes = counter(
+  const passedUnclassifiedBytes = counter(
     'weir_dataplane_non_ipv4_bytes_total',
     'Bytes of packets that passed because of `dataplane.non_ipv4`.',
   );
@@ -67,8 +67,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
     bytes,
     inspected,
     inspectedBytes,
-    passedUnjudged,
-    passedUnjudgedBytes,
+    passedUnclassified,
+    passedUnclassifiedBytes,
     drops,
     dropBytes,
     eventsSent,
@@ -106,8 +106,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
         inspected.inc({ way }, Number(counted.packets));
         inspectedBytes.inc({ way }, Number(counted.bytes));
       }
-      passedUnjudged.inc(Number(dataplane.nonIpv4Passed.packets));
-      passedUnjudgedBytes.inc(Number(dataplane.nonIpv4Passed.bytes));
+      passedUnclassified.inc(Number(dataplane.nonIpv4Passed.packets));
+      passedUnclassifiedBytes.inc(Number(dataplane.nonIpv4Passed.bytes));
       for (const [reason, counted] of Object.entries(dataplane.drops)) {
         drops.inc({ reason }, Number(counted.packets));
         dropBytes.inc({ reason }, Number(counted.bytes));

@@ -53,7 +53,7 @@ export async function withTerms(
   terms: WriteTerms,
   written: Omit<PendingWrite, 'terms'>,
 ): Promise<PreparedWrite | Refusal> {
-  if (prepared.activation === null)
+  if (prepared.compiled === null)
     return refusal('nothing_activated', 'the write does not change the policy in force, so that nothing could go back');
   const stored = await storedTerms(ports, terms);
   if (stored === null) return NO_CLUSTER;

@@ -7,7 +7,7 @@ import { inRecord, storedText, textKey } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
-import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
+import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
 import { prepareIn, type ThreadPorts } from './prepare-in-thread.js';
 import {
@@ -46,8 +46,8 @@ export type PrepareWritePorts = PendingWritePorts &
     readonly hasInterceptCa: () => boolean;
     /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
     readonly repeats: boolean;
-    /** `replay` calls it with the stored policy after the compilation, before it makes the proof sample. */
-    readonly compiled?: (stored: ToEnforce) => void;
+    /** `compileActive` calls it after the compilation, before it makes the proof sample. */
+    readonly onCompiled?: (policy: UnsampledPolicy) => void;
   };
 
 /**
@@ -268,7 +268,7 @@ function preparedWrite(
 ): PreparedWrite {
   const { change, created, stored } = decision;
   const { generation } = change;
-  const activation = activationOf(decision, prepared, surroundings.fallback);
+  const compiled = policyToActivate(decision, prepared, surroundings.fallback);
   const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
   const intercepts = decision.decides === 'this' && prepared?.inspected?.intercepts === true;
   const unsigned = intercepts && !hasInterceptCa() ? [NO_INTERCEPT_CA] : [];
@@ -278,25 +278,25 @@ function preparedWrite(
     : storesPolicy(write)
       ? { kind: 'written', created, stored, generation, warnings, proof: null }
       : { kind: 'deleted', generation, warnings };
-  return { kind: 'prepared_write', change, activation, outcome };
+  return { kind: 'prepared_write', change, compiled, outcome };
 }
 
-function activationOf(
+function policyToActivate(
   { change, stored, decides }: Decision,
   prepared: Prepared | null,
   fallback: Action,
-): PreparedWrite['activation'] {
+): PreparedWrite['compiled'] {
   const { generation } = change;
   switch (decides) {
     case 'unchanged':
       return null;
     case 'none':
-      return withoutPolicy(fallback, generation);
+      return fallbackPolicy(fallback, generation);
     case 'this': {
       if (prepared?.program == null || prepared.sample === null)
         throw new Error('a policy that is activated was not compiled');
       const { sample } = prepared;
-      return { sample, ...inForceBy(stored.record, generation, prepared, prepared.program) };
+      return { sample, ...compiledPolicyOf(stored.record, generation, prepared, prepared.program) };
     }
   }
 }

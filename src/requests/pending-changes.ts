@@ -1,6 +1,6 @@
 import { firstValueFrom } from 'rxjs';
 import type { Refusal } from '#bus/policy-requests.js';
-import type { NodeHealth } from '#cluster/rollout/rollout-judge.js';
+import type { NodeHealth } from '#cluster/rollout/rollout-health.js';
 import type { Rollouts } from '#cluster/rollout/rollouts.js';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import { refusal } from '#statecharts/refusal.js';

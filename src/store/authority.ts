@@ -6,10 +6,10 @@ import { Subscription } from 'rxjs';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { writeDurably } from './durable-file.js';
+import { createMutex } from './mutex.js';
 import type { SharedTokens } from './shared-tokens.js';
 import { StoreError } from './store-error.js';
 import type { Role, TokenRecord, TokenStore } from './store-types.js';
-import { createTurns } from './write-queue.js';
 
 const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';
@@ -84,9 +84,9 @@ export async function createAuthority(
   const revoked = new Set(stored);
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
-  const inTurn = createTurns();
+  const runExclusive = createMutex();
   // Writes to etcd can take seconds. Revocations do not wait for them.
-  const sharing = createTurns();
+  const runShareExclusive = createMutex();
   const recordOf = (id: string): TokenRecord | undefined => records.get(id) ?? shared?.records.get(id);
   const isRevoked = (id: string): boolean =>
     revoked.has(id) ||
@@ -160,7 +160,7 @@ export async function createAuthority(
     }
   };
   const storeRevokedLater = (): void => {
-    void inTurn(storeRevoked).catch(ignoreStoreError);
+    void runExclusive(storeRevoked).catch(ignoreStoreError);
   };
 
   /**
@@ -171,7 +171,7 @@ export async function createAuthority(
     if (recordOf(id) === undefined) return false;
     revoked.add(id);
     try {
-      await inTurn(storeRevoked);
+      await runExclusive(storeRevoked);
     } finally {
       push();
     }
@@ -201,7 +201,7 @@ export async function createAuthority(
   };
   /** Shares without waiting. Without etcd, the next connect shares again. */
   const push = (): void => {
-    void sharing(share).catch(ignoreStoreError);
+    void runShareExclusive(share).catch(ignoreStoreError);
   };
 
   const adminTokenPath = join(dataDir, 'admin.token');

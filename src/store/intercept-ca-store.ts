@@ -2,11 +2,11 @@ import { createPrivateKey } from 'node:crypto';
 import { NEVER } from 'rxjs';
 import { intactValue } from './intact-values.js';
 import { decodeJson, encodeJson } from './json-value.js';
+import { createMutex } from './mutex.js';
 import type { Seal } from './seal.js';
 import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
 import type { InterceptCaRecord, InterceptCaStore, KvStore, SharedStore } from './store-types.js';
-import { createTurns } from './write-queue.js';
 
 /**
  * The store key of the intercept CA. After a removal, the entry under this key contains only the revision of
@@ -26,7 +26,7 @@ export function createInterceptCaStore(
   seal: Seal,
   { shared = null, now = () => new Date() }: InterceptCaStoreOptions = {},
 ): InterceptCaStore {
-  const inTurn = createTurns();
+  const runExclusive = createMutex();
   const read = async (): Promise<Stored> => {
     const bytes = await kv.get(KEY);
     return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
@@ -58,7 +58,7 @@ export function createInterceptCaStore(
       }
     },
     put: ({ certPem, chainPem, fingerprint, key }, author, expected) =>
-      inTurn(async () => {
+      runExclusive(async () => {
         const stored = await readToWrite();
         requireRevision(recordOf(stored), expected);
         const der = key.export({ type: 'pkcs8', format: 'der' });
@@ -76,7 +76,7 @@ export function createInterceptCaStore(
         return record;
       }),
     remove: (expected) =>
-      inTurn(async () => {
+      runExclusive(async () => {
         const record = recordOf(await readToWrite());
         requireRevision(record, expected);
         if (record === null) return false;

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import type { TextEdit } from '#contracts/policy-record.js';
 import { edited, inflated } from './bodies.js';
+import { decodeFirstChecksummed, encodeChecksummed } from './checksummed-value.js';
 import { appendDurably, writeDurably } from './durable-file.js';
-import { seal, unsealFirst } from './envelope.js';
 import { decodeJson, encodeJson } from './json-value.js';
 import type { PolicyHead, PolicyRow } from './policy-row.js';
 
@@ -82,7 +82,7 @@ export function lastGoodFile(path: string): LastGoodFile {
     async write({ head, active }) {
       tail = null;
       const line: Line = { head, row: active?.row ?? null };
-      await writeDurably(path, await sealed(line, active?.compressed ?? new Uint8Array(0)));
+      await writeDurably(path, await encodeEntry(line, active?.compressed ?? new Uint8Array(0)));
       tail = active === null ? null : { body: active.row.body_sha256, edits: 0, bytes: 0 };
     },
     async append({ head, row, of, edit: { from, to, text } }) {
@@ -90,22 +90,22 @@ export function lastGoodFile(path: string): LastGoodFile {
         return false;
       const { edits, bytes } = tail;
       tail = null;
-      await appendDurably(path, await sealed({ head, row, edit: { of, from, to } }, text));
+      await appendDurably(path, await encodeEntry({ head, row, edit: { of, from, to } }, text));
       tail = { body: row.body_sha256, edits: edits + 1, bytes: bytes + text.length };
       return true;
     },
   };
 }
 
-function sealed(line: Line, bytes: Uint8Array): Promise<Buffer> {
-  return seal(NAME, Buffer.concat([encodeJson(line), Uint8Array.of(NEWLINE), bytes]));
+function encodeEntry(line: Line, bytes: Uint8Array): Promise<Buffer> {
+  return encodeChecksummed(NAME, Buffer.concat([encodeJson(line), Uint8Array.of(NEWLINE), bytes]));
 }
 
 async function entriesOf(path: string): Promise<readonly Entry[]> {
   const entries: Entry[] = [];
   try {
     for (let rest: Uint8Array = await readFile(path); rest.length > 0; ) {
-      const first = await unsealFirst(NAME, rest);
+      const first = await decodeFirstChecksummed(NAME, rest);
       const end = first.payload.indexOf(NEWLINE);
       const line = decodeJson<Line>(first.payload.subarray(0, end));
       const before = entries.at(-1);

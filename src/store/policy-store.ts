@@ -5,6 +5,7 @@ import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js
 import { intactEntries } from './intact-values.js';
 import { decodeJson, putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
+import { createMutex } from './mutex.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
 import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
@@ -20,7 +21,6 @@ import type {
   SharedStore,
   StoredPolicyToEnforce,
 } from './store-types.js';
-import { createTurns } from './write-queue.js';
 
 /** A commit of this node: the policy that it writes, the stored policy before it, and the body. */
 type Written = {
@@ -70,7 +70,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #lastGood: LastGoodFile;
   readonly #onFinding: FindingListener;
   readonly #shared: SharedCommits | null;
-  readonly #inTurn = createTurns();
+  readonly #runExclusive = createMutex();
   /** The plans of changes that were planned before their commit. */
   readonly #plans = new WeakMap<PolicyCommit, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
@@ -217,7 +217,7 @@ class KvPolicyStore implements PolicyStore {
   }
 
   async settle(end: ChangeEnd): Promise<void> {
-    await this.#inTurn(async () => {
+    await this.#runExclusive(async () => {
       await this.#settleUnknown();
       const { pending } = this.#state.head;
       if (pending?.id !== end.change)
@@ -247,7 +247,7 @@ class KvPolicyStore implements PolicyStore {
   }
 
   commit(change: PolicyCommit): Promise<void> {
-    return this.#inTurn(() => this.#commit(change));
+    return this.#runExclusive(() => this.#commit(change));
   }
 
   async bodySha256(id: string, { operations }: PolicyPlan): Promise<string> {
@@ -334,7 +334,7 @@ class KvPolicyStore implements PolicyStore {
   /** Reads the outcome of the last commit again and again, so that reads of policies show it without a write. */
   #settleLater(): void {
     const settle = (): void => {
-      void this.#inTurn(() => this.#settleUnknown()).catch((failure: unknown) => {
+      void this.#runExclusive(() => this.#settleUnknown()).catch((failure: unknown) => {
         if (this.#unknown === null) throw failure;
         this.#settleLater();
       });
@@ -390,7 +390,7 @@ class KvPolicyStore implements PolicyStore {
     this.#adopt(operations);
     if (operations.some(({ key }) => key === HEAD)) this.#followed.next(this.#enforced.generation);
     if (this.#copyIsOld) {
-      void this.#inTurn(async () => {
+      void this.#runExclusive(async () => {
         if (this.#copyIsOld) await this.#copyActive();
       });
     }

@@ -1,8 +1,8 @@
 import { firstValueFrom, race, timer } from 'rxjs';
+import { createMutex } from './mutex.js';
 import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
 import type { KvStore, SharedStore } from './store-types.js';
-import { createTurns } from './write-queue.js';
 
 type Writes = Pick<KvStore, 'put' | 'delete'>;
 
@@ -22,11 +22,11 @@ const CHANGE_WAIT_MS = 1_000;
 
 /** `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. */
 export function createRevisedWrites(kv: KvStore, shared: Pick<SharedStore, 'applied'> | null): RevisedWrite {
-  const inTurn = createTurns();
-  if (shared === null) return (_key, _expected, write) => inTurn(() => write(kv));
+  const runExclusive = createMutex();
+  if (shared === null) return (_key, _expected, write) => runExclusive(() => write(kv));
 
   return (key, expected, write) =>
-    inTurn(async () => {
+    runExclusive(async () => {
       const changes = changesOf(shared, (changed) => changed === key);
       let count = 0;
       const counting = changes.subscribe(() => {

@@ -1,5 +1,5 @@
 import { mkdir } from 'node:fs/promises';
-import { seal, unseal } from './envelope.js';
+import { decodeChecksummed, encodeChecksummed } from './checksummed-value.js';
 import { type Page, RocksDb } from './rocksdb.js';
 import { StoreError, type StoreErrorCode } from './store-error.js';
 import type { KvOperation, KvRange, KvStore } from './store-types.js';
@@ -7,17 +7,17 @@ import type { KvOperation, KvRange, KvStore } from './store-types.js';
 const PAGE_ENTRIES = 256;
 
 /**
- * The functions that encode values for the database, and decode values from the database. `SEALED` adds a
- * checksum to each value, and `PLAIN` does not change the values.
+ * The form of the values in the database. `CHECKSUMMED` adds a checksum to each value, and `PLAIN` does not
+ * change the values.
  */
-type Envelope = {
-  readonly seal: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
-  readonly unseal: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
+type ValueCodec = {
+  readonly encode: (key: string, value: Uint8Array) => Buffer | Promise<Buffer>;
+  readonly decode: (key: string, stored: Buffer) => Uint8Array | Promise<Uint8Array>;
 };
-const SEALED: Envelope = { seal, unseal };
-const PLAIN: Envelope = {
-  seal: (_, value) => Buffer.from(value.buffer, value.byteOffset, value.byteLength),
-  unseal: (_, stored) => stored,
+const CHECKSUMMED: ValueCodec = { encode: encodeChecksummed, decode: decodeChecksummed };
+const PLAIN: ValueCodec = {
+  encode: (_, value) => Buffer.from(value.buffer, value.byteOffset, value.byteLength),
+  decode: (_, stored) => stored,
 };
 
 /**
@@ -34,7 +34,7 @@ export async function openRocksDbStore(
   try {
     if (!readOnly) await mkdir(folder, { recursive: true, mode: 0o700 });
     const database = await RocksDb.open(folder, readOnly);
-    return new RocksDbStore(folder, database, readOnly, options.plain === true ? PLAIN : SEALED);
+    return new RocksDbStore(folder, database, readOnly, options.plain === true ? PLAIN : CHECKSUMMED);
   } catch (error) {
     throw failure(`open the store in ${folder}`, error);
   }
@@ -49,15 +49,15 @@ class RocksDbStore implements KvStore {
   /** Whether the next write must open the database again: a write failed, or the database is read-only. */
   #mustReopen: boolean;
   #reopening: Promise<StoreError | null> | undefined;
-  readonly #envelope: Envelope;
+  readonly #codec: ValueCodec;
   readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  constructor(folder: string, database: RocksDb, readOnly: boolean, envelope: Envelope) {
+  constructor(folder: string, database: RocksDb, readOnly: boolean, codec: ValueCodec) {
     this.#folder = folder;
     this.#database = database;
     this.#mustReopen = readOnly;
-    this.#envelope = envelope;
+    this.#codec = codec;
   }
 
   async get(key: string): Promise<Uint8Array | null> {
@@ -70,7 +70,7 @@ class RocksDbStore implements KvStore {
     return Promise.all(
       keys.map(async (key, index) => {
         const value = values[index] ?? null;
-        return value === null ? null : this.#envelope.unseal(key, value);
+        return value === null ? null : this.#codec.decode(key, value);
       }),
     );
   }
@@ -84,16 +84,16 @@ class RocksDbStore implements KvStore {
   }
 
   async batch(operations: readonly KvOperation[], { sync }: { readonly sync: boolean }): Promise<void> {
-    const sealed = await Promise.all(
+    const encoded = await Promise.all(
       operations.map(async (operation) => ({
         key: bytesOf(operation.key),
-        value: operation.type === 'put' ? await this.#envelope.seal(operation.key, operation.value) : null,
+        value: operation.type === 'put' ? await this.#codec.encode(operation.key, operation.value) : null,
       })),
     );
     const refused = this.#mustReopen && this.#closed === undefined ? await this.#reopen() : null;
     if (refused !== null) throw refused;
     try {
-      await this.#run('write', (database) => database.write(sealed, sync));
+      await this.#run('write', (database) => database.write(encoded, sync));
     } catch (error) {
       this.#mustReopen ||= !(error instanceof StoreError && error.code === 'store_closed');
       throw error;
@@ -111,7 +111,7 @@ class RocksDbStore implements KvStore {
       let last: string | undefined;
       for (const [bytes, value] of entries) {
         last = bytes.toString();
-        yield [last, await this.#envelope.unseal(last, value)] as const;
+        yield [last, await this.#codec.decode(last, value)] as const;
       }
       if (last === undefined || !more) return;
       left -= entries.length;

@@ -14,7 +14,7 @@ const allowed = compile(policy([group(['10.0.0.0/8'], [rule({ id: 'web', protoco
 
 let before: Loaded;
 let after: Loaded;
-let carrier: FlowMigration;
+let migration: FlowMigration;
 beforeEach(() => {
   // The datapath `before` has no flow limit per source, like builds with a map layout version of at most 5.
   // The datapath `after` has the limit.
@@ -22,7 +22,7 @@ beforeEach(() => {
   for (const kernel of [before, after]) kernel.activate(allowed);
   const [flow, tally] = (['flows', 'tallies'] as const).map((name) => describeMap(after.object.mapFd(name)).value);
   if (flow === undefined || tally === undefined) throw new Error('there is no table of flows');
-  carrier = new FlowMigration(after.object, withTally(flow, tally));
+  migration = new FlowMigration(after.object, withTally(flow, tally));
 });
 afterEach(() => {
   before.close();
@@ -47,25 +47,25 @@ function establish(kernel: Loaded): void {
   }
 }
 
-function establishAndCarry(): void {
+function establishAndMigrate(): void {
   establish(before);
-  read(carrier.flow);
-  expect(carrier.carry('flows')).toBe(true);
+  read(migration.flow);
+  expect(migration.migrate('flows')).toBe(true);
 }
 
-test('a second copy of a flow takes over the state and the packet counts that changed in the earlier datapath', () => {
-  establishAndCarry();
+test('the delta of a migrated flow is the state and the packet counts that changed in the earlier datapath', () => {
+  establishAndMigrate();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
-  carrier.carryAgain(read);
+  migration.migrateDelta(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
 });
 
-test('a second copy of a flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {
-  establishAndCarry();
+test('migrating the delta of a flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {
+  establishAndMigrate();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   after.runPacket(back(web), { tcpFlags: TCP.rst });
-  carrier.carryAgain(read);
+  migration.migrateDelta(read);
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_reset', packets: [3n, 2n] }]);
 });
 
@@ -77,14 +77,14 @@ test.each([
   (_, exists, first, second) => {
     establish(before);
     if (exists) establish(after);
-    read(carrier.flow);
-    const counters = new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset, FLOW_STRUCT_BYTES).slice();
+    read(migration.flow);
+    const counters = new Uint8Array(migration.flow.buffer, migration.flow.byteOffset, FLOW_STRUCT_BYTES).slice();
     before.runPacket(web, { tcpFlags: TCP.ack });
-    read(carrier.flow);
-    new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset).set(counters);
-    expect(carrier.carry('flows')).toBe(!exists);
+    read(migration.flow);
+    new Uint8Array(migration.flow.buffer, migration.flow.byteOffset).set(counters);
+    expect(migration.migrate('flows')).toBe(!exists);
     expect(after.flowsIn('flows')).toMatchObject([{ packets: first }]);
-    carrier.carryAgain(read);
+    migration.migrateDelta(read);
     expect(after.flowsIn('flows')).toMatchObject([{ packets: second }]);
     // `before` has counted its packets as hits in its own map, so `after` counts only its own packets.
     after.sweep();
@@ -101,8 +101,8 @@ test('migrated flows count towards the flow limit of their source', () => {
     );
   for (let port = 1; port <= 600; port++) establish(before, from(port));
   for (const record of before.records()) {
-    new Uint8Array(carrier.flow.buffer, carrier.flow.byteOffset, FLOW_BYTES).set(record);
-    expect(carrier.carry('flows')).toBe(true);
+    new Uint8Array(migration.flow.buffer, migration.flow.byteOffset, FLOW_BYTES).set(record);
+    expect(migration.migrate('flows')).toBe(true);
   }
   expect(after.flowsIn('flows')).toHaveLength(600);
   expect(after.runPacket(from(1), { tcpFlags: TCP.ack }).returned).toBe(PASSED);
@@ -111,12 +111,12 @@ test('migrated flows count towards the flow limit of their source', () => {
   expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
-test('a flow that was copied while its flush bit was set can be flushed in the new datapath', () => {
+test('a flow that was migrated while its flush bit was set can be flushed in the new datapath', () => {
   before.runPacket(web);
-  read(carrier.flow);
+  read(migration.flow);
   const FOLDING = 128;
-  carrier.flow.setUint8(FLOW_OFFSETS.flags, carrier.flow.getUint8(FLOW_OFFSETS.flags) | FOLDING);
-  expect(carrier.carry('half_open')).toBe(true);
+  migration.flow.setUint8(FLOW_OFFSETS.flags, migration.flow.getUint8(FLOW_OFFSETS.flags) | FOLDING);
+  expect(migration.migrate('half_open')).toBe(true);
   after.runPacket(web);
   expect(after.flowIn('half_open')).toMatchObject({ packets: [2n, 0n] });
   const words = new Uint32Array(after.records()[0]?.slice().buffer ?? new ArrayBuffer(0));

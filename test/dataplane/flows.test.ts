@@ -19,7 +19,7 @@ beforeEach(() => {
   kernel.activate(onlyClient);
 });
 
-const judge = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
+const classify = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
 describe('a reply passes if the first packet opened a flow', () => {
@@ -29,10 +29,10 @@ describe('a reply passes if the first packet opened a flow', () => {
     ['ICMP echo', 'icmp_replied', echo, 0, 0],
     ['a protocol without ports', 'other_replied', gre, 0, 0],
   ] as const)('protocol: %s', (_, state, packet, flags, replyFlags) => {
-    expect(judge(back(packet), replyFlags)).toBe(DROPPED);
-    expect(judge(packet, flags)).toBe(PASSED);
-    expect(judge(back(packet), replyFlags)).toBe(PASSED);
-    expect(judge(packet, TCP.ack)).toBe(PASSED);
+    expect(classify(back(packet), replyFlags)).toBe(DROPPED);
+    expect(classify(packet, flags)).toBe(PASSED);
+    expect(classify(back(packet), replyFlags)).toBe(PASSED);
+    expect(classify(packet, TCP.ack)).toBe(PASSED);
     expect(kernel.flowIn('half_open')).toBeUndefined();
     expect(kernel.flowIn('flows')).toMatchObject({
       word: VERDICT_NUMBER.allow,
@@ -46,30 +46,30 @@ describe('a reply passes if the first packet opened a flow', () => {
 
 describe('ICMP', () => {
   test('an echo request from the destination of an echo flow does not belong to that flow, even with the same identifier', () => {
-    expect(judge(echo)).toBe(PASSED);
-    expect(judge({ ...back(echo), icmpType: 8 })).toBe(DROPPED);
+    expect(classify(echo)).toBe(PASSED);
+    expect(classify({ ...back(echo), icmpType: 8 })).toBe(DROPPED);
   });
 
   test('a reply with another identifier, another type or a code other than 0 does not belong to the echo flow', () => {
-    expect(judge(echo)).toBe(PASSED);
-    expect(judge(back(echo), 0, 2)).toBe(DROPPED);
-    expect(judge({ ...back(echo), icmpType: 14 })).toBe(DROPPED);
-    expect(judge({ ...back(echo), icmpCode: 1 })).toBe(DROPPED);
+    expect(classify(echo)).toBe(PASSED);
+    expect(classify(back(echo), 0, 2)).toBe(DROPPED);
+    expect(classify({ ...back(echo), icmpType: 14 })).toBe(DROPPED);
+    expect(classify({ ...back(echo), icmpCode: 1 })).toBe(DROPPED);
   });
 
   test('errors and replies without a flow are classified by the policy and open no flow', () => {
-    expect(judge({ ...echo, icmpType: 3 })).toBe(PASSED);
-    expect(judge({ ...echo, icmpType: 0 })).toBe(PASSED);
+    expect(classify({ ...echo, icmpType: 3 })).toBe(PASSED);
+    expect(classify({ ...echo, icmpType: 0 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 2 });
   });
 });
 
 describe('after a change of the policy', () => {
   test('the next packet of a flow is classified again, with the source and destination of the packet that opened the flow', () => {
-    expect([judge(opening), judge(back(opening))]).toEqual([PASSED, PASSED]);
+    expect([classify(opening), classify(back(opening))]).toEqual([PASSED, PASSED]);
     const policy = onlyFrom(CLIENT);
     const epoch = kernel.activate(compile({ ...policy, default: { ...policy.default, mode: 'audit' } }));
-    expect(judge(back(opening))).toBe(PASSED);
+    expect(classify(back(opening))).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 3, half_opened: 1, flows_opened: 1, flows_rejudged: 1 });
     expect(kernel.flowIn('flows')?.epoch).toBe(epoch);
   });
@@ -79,18 +79,18 @@ describe('after a change of the policy', () => {
     ['TCP', tcp, TCP.syn],
     ['UDP', opening, 0],
   ] as const)('a %s flow that the new policy denies ends with the next packet of either side', (_, packet, flags) => {
-    expect(judge(packet, flags)).toBe(PASSED);
+    expect(classify(packet, flags)).toBe(PASSED);
     kernel.activate(denyAll);
-    expect(judge(back(packet), TCP.ack)).toBe(DROPPED);
+    expect(classify(back(packet), TCP.ack)).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
     kernel.activate(allowAll);
-    if (packet.protocol === IPPROTO.tcp) expect(judge(packet, TCP.ack)).toBe(DROPPED);
+    if (packet.protocol === IPPROTO.tcp) expect(classify(packet, TCP.ack)).toBe(DROPPED);
   });
 
   test('a packet of an open flow passes and counts as audited if the new policy denies the flow in audit mode', () => {
-    expect(judge(opening)).toBe(PASSED);
+    expect(classify(opening)).toBe(PASSED);
     kernel.activate(auditAll);
-    expect(judge(opening)).toBe(PASSED);
+    expect(classify(opening)).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 1, audit: 1, half_opened: 1, flows_rejudged: 1 });
   });
 });
@@ -98,10 +98,10 @@ describe('after a change of the policy', () => {
 test('a full flow table refuses and counts new flows, and keeps the established flows', () => {
   kernel.narrow(4);
   const opened = [1, 2, 3, 4, 5, 6].map((sourcePort) => {
-    const asked = judge({ ...opening, sourcePort });
-    return asked === PASSED ? judge(back({ ...opening, sourcePort })) : asked;
+    const asked = classify({ ...opening, sourcePort });
+    return asked === PASSED ? classify(back({ ...opening, sourcePort })) : asked;
   });
   expect(opened).toEqual([PASSED, PASSED, PASSED, PASSED, DROPPED, DROPPED]);
-  expect(judge(back({ ...opening, sourcePort: 1 }))).toBe(PASSED);
+  expect(classify(back({ ...opening, sourcePort: 1 }))).toBe(PASSED);
   expect(kernel.counted()).toEqual({ allow: 9, half_opened: 4, flows_opened: 4, drop_flow_table_full: 2 });
 });

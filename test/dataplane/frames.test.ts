@@ -28,7 +28,7 @@ beforeEach(() => {
 });
 
 /** Runs the ingress hook on the frame of this packet without its last `cut` bytes. Returns the TC action. */
-function judge(packet: Packet, options: FrameOptions = {}, cut = 0): number {
+function classify(packet: Packet, options: FrameOptions = {}, cut = 0): number {
   return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
 }
 
@@ -45,7 +45,7 @@ describe('a frame is dropped as malformed', () => {
     ['it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
     ['it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
   ])('when %s', (_, packet, options, cut) => {
-    expect(judge(packet, options, cut)).toBe(DROPPED);
+    expect(classify(packet, options, cut)).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ drop_malformed: 1 });
   });
 
@@ -64,7 +64,7 @@ test.each([
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
 ])('the EtherType decides whether a frame with %s passes; the frame is counted', (_, etherType, returned, counted) => {
-  expect(judge(udp, { etherType, payloadBytes: 60 })).toBe(returned);
+  expect(classify(udp, { etherType, payloadBytes: 60 })).toBe(returned);
   expect(kernel.counted()).toEqual(counted);
 });
 
@@ -107,7 +107,7 @@ test.each<Ipv6Case>([
 
 test('the datapath reads the ports behind IPv4 options of any length', () => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
-    for (const protocol of PORT_PROTOCOLS) expect(judge({ ...udp, protocol }, { optionBytes })).toBe(PASSED);
+    for (const protocol of PORT_PROTOCOLS) expect(classify({ ...udp, protocol }, { optionBytes })).toBe(PASSED);
   }
   expect(kernel.counted()).toEqual({ allow: 55, half_opened: 5 });
 });
@@ -120,7 +120,7 @@ test.each([
 ])('a frame of merged segments counts as its number of packets on the wire: %s', (_, segments, bytes, packets) => {
   kernel.context.setUint32(SKB.gsoSegments, segments, true);
   kernel.context.setUint32(SKB.gsoSize, bytes, true);
-  judge(tcp, { payloadBytes: 1_500 });
+  classify(tcp, { payloadBytes: 1_500 });
   expect(kernel.counted()).toMatchObject({ allow: packets });
 });
 
@@ -134,7 +134,7 @@ test('every packet is dropped with the reason no_policy before a policy is activ
 
 test('the datapath drops packets with the reason program_damaged if the compiled policy in its BPF map is damaged', () => {
   kernel.activate({ ...allowAll, lists: { ...allowAll.lists, defaults: new Uint32Array(1) } });
-  expect(judge(udp)).toBe(DROPPED);
+  expect(classify(udp)).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_program_damaged: 1 });
 });
 

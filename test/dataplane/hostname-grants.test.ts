@@ -28,16 +28,16 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
   return kernel.grants.add([{ pattern, addresses, expiresAtNs: now + forNs }], now);
 }
 
-const judge = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
+const classify = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
   test('matches an address as soon as the address is granted for the pattern of the rule', () => {
     kernel.activate(compile(ofNames(named('a.test'), named('b.test', { action: 'deny' }))));
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
     grant('a.test');
-    expect(judge()).toBe(PASSED);
-    expect(judge(packet({ ...UDP, destination: '192.0.2.2' }))).toBe(DROPPED);
-    expect(judge(packet({ ...UDP, source: '172.16.0.1' }))).toBe(DROPPED);
+    expect(classify()).toBe(PASSED);
+    expect(classify(packet({ ...UDP, destination: '192.0.2.2' }))).toBe(DROPPED);
+    expect(classify(packet({ ...UDP, source: '172.16.0.1' }))).toBe(DROPPED);
   });
 
   test('matches a granted address only on the ports and destinations of the rule', () => {
@@ -45,7 +45,7 @@ describe('a hostname rule', () => {
     kernel.activate(compile(ofNames(...rules)));
     const outside = packet({ ...UDP, destination: '192.0.2.4' });
     grant('a.test', [opening.destination, outside.destination]);
-    expect([judge(), judge(outside), judge(packet({ ...UDP, destinationPort: 80 }))]).toEqual([
+    expect([classify(), classify(outside), classify(packet({ ...UDP, destinationPort: 80 }))]).toEqual([
       PASSED,
       DROPPED,
       DROPPED,
@@ -56,7 +56,7 @@ describe('a hostname rule', () => {
     const before = rule({ action: 'deny', protocol: IPPROTO.udp, ports: ['443'] });
     kernel.activate(compile(ofNames(before, named('a.test'))));
     grant('a.test');
-    expect([judge(), judge(packet({ ...UDP, destinationPort: 80 }))]).toEqual([DROPPED, PASSED]);
+    expect([classify(), classify(packet({ ...UDP, destinationPort: 80 }))]).toEqual([DROPPED, PASSED]);
   });
 
   test('matches an address with the maximum number of grants; a grant for one more hostname is refused', () => {
@@ -65,7 +65,7 @@ describe('a hostname rule', () => {
     kernel.activate(compile(ofNames(...rules)));
     const refused = texts.map((text) => grant(text));
     expect(refused).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(0), 1]);
-    const judged = texts.map((_, index) => judge(packet({ ...UDP, destinationPort: 1_000 + index })));
+    const judged = texts.map((_, index) => classify(packet({ ...UDP, destinationPort: 1_000 + index })));
     expect(judged).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(PASSED), DROPPED]);
   });
 });
@@ -75,31 +75,31 @@ describe('an expired grant', () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);
-    expect(judge()).toBe(PASSED);
+    expect(classify()).toBe(PASSED);
     let sourcePort = 1;
     await expect
-      .poll(() => judge(packet({ ...UDP, sourcePort: sourcePort++ })), { timeout: 10_000, interval: 100 })
+      .poll(() => classify(packet({ ...UDP, sourcePort: sourcePort++ })), { timeout: 10_000, interval: 100 })
       .toBe(DROPPED);
-    expect(judge()).toBe(PASSED);
+    expect(classify()).toBe(PASSED);
     kernel.activate(compile(ofNames(...(given.groups[0]?.rules ?? []), named('b.test'))));
-    expect([judge(), judge(packet({ ...UDP, sourcePort }))]).toEqual([PASSED, DROPPED]);
+    expect([classify(), classify(packet({ ...UDP, sourcePort }))]).toEqual([PASSED, DROPPED]);
     kernel.activate(compile(ofNames(named('b.test'))));
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
   });
 
   test('admits no packet, even if its expiry is before the boot time of the machine', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -process.hrtime.bigint() - SECOND_NS);
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
   });
 
   test('becomes valid if the address is granted again with a later expiry, and a further grant with an earlier expiry does not shorten it', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
     grant('a.test');
     grant('a.test', undefined, SECOND_NS / 100n);
-    expect(judge()).toBe(PASSED);
+    expect(classify()).toBe(PASSED);
   });
 });
 
@@ -108,10 +108,10 @@ describe('when the policy changes', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('c.test'), named('b.test'), named('a.test'))));
-    expect(judge()).toBe(PASSED);
+    expect(classify()).toBe(PASSED);
     kernel.activate(compile(policy([group([], [named('a.test')])])));
     kernel.activate(compile(ofNames(named('a.test'))));
-    expect(judge(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
+    expect(classify(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
   });
 
   test('a grant is removed with its pattern, and does not return when the pattern returns', () => {
@@ -119,16 +119,16 @@ describe('when the policy changes', () => {
     grant('a.test');
     kernel.activate(compile(ofNames(named('b.test'))));
     kernel.activate(compile(ofNames(named('a.test'))));
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
   });
 
   test('a grant for a pattern of the staged policy is valid as soon as that policy is in force', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     kernel.stage(compile(ofNames(named('b.test'))));
     grant('b.test');
-    expect(judge()).toBe(DROPPED);
+    expect(classify()).toBe(DROPPED);
     kernel.flip();
-    expect(judge()).toBe(PASSED);
+    expect(classify()).toBe(PASSED);
   });
 });
 
@@ -138,7 +138,7 @@ test('addresses beyond the capacity of the grant table stay denied, and the refu
   kernel.activate(compile(ofNames(named('a.test'))));
   const addresses = Array.from({ length: 20 }, (_, index) => opening.destination + index);
   expect(grant('a.test', addresses)).toBe(4);
-  const passed = addresses.filter((destination) => judge({ ...opening, destination }) === PASSED);
+  const passed = addresses.filter((destination) => classify({ ...opening, destination }) === PASSED);
   expect(passed).toEqual(addresses.slice(0, 16));
   expect(kernel.grants.refused).toBe(4);
 });

@@ -246,7 +246,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     flowIn(which: 'flows' | 'half_open'): Flow | undefined {
       return this.flowsIn(which)[0];
     },
-    judgedPackets(): number {
+    classifiedPackets(): number {
       const counters = readCounters(loaded.object.mapFd('counters'));
       return counters.reduce((sum, { packets }) => sum + Number(packets), 0);
     },

@@ -56,7 +56,7 @@ describe('a change of members', () => {
   test.each([
     ['by itself', () => {}],
     ['during other work', () => changes.finishNow()],
-  ])('fails if it cannot judge the flows %s, and the next list judges them', async (_when, meanwhile) => {
+  ])('fails if it cannot reclassify the flows %s, and the next list reclassifies them', async (_when, meanwhile) => {
     vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
       throw new Error('no flow table');
     });

@@ -89,17 +89,17 @@ function load(): Load {
   const run = new TestRun(kernel.object.programFd('weir_ingress'), frame, new Uint8Array(192), undefined);
   const batch = 20_000;
   let stopped = false;
-  let before = kernel.judgedPackets();
+  let before = kernel.classifiedPackets();
   const ended = (async () => {
     let count = 0;
     for (; !stopped; count += batch) {
-      before = kernel.judgedPackets();
+      before = kernel.classifiedPackets();
       await run.runBeside(length, batch);
     }
     return count;
   })();
   const isUnderWay = (): boolean => {
-    const now = kernel.judgedPackets();
+    const now = kernel.classifiedPackets();
     return now > before && now < before + batch;
   };
   return {

@@ -105,8 +105,10 @@ test.runIf(hasNetfilterPrograms())(
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
     node.open({ flowCapacity: 2_048 });
-    const original: (this: StateMigration) => void = Reflect.get(StateMigration.prototype, 'copy');
-    const copy = vi.spyOn(StateMigration.prototype, 'copy').mockImplementation(function (this: StateMigration) {
+    const original: (this: StateMigration) => void = Reflect.get(StateMigration.prototype, 'migrateEntries');
+    const migrate = vi.spyOn(StateMigration.prototype, 'migrateEntries').mockImplementation(function (
+      this: StateMigration,
+    ) {
       original.call(this);
       node.send('server', tcp([server, port], [nodeWan, PUBLIC], TCP.syn));
       const until = performance.now() + 3_000;
@@ -115,8 +117,8 @@ test.runIf(hasNetfilterPrograms())(
       expect(received).toEqual([`tcp ${server}:${port} > ${client}:${PORT} syn`]);
     });
     node.enforce(inwards);
-    expect(copy).toHaveBeenCalledTimes(1);
-    copy.mockRestore();
+    expect(migrate).toHaveBeenCalledTimes(1);
+    migrate.mockRestore();
     const answer = tcp([client, PORT], [server, port], TCP.syn | TCP.ack);
     await node.passes('client', answer, 'server', `tcp ${nodeWan}:${PUBLIC} > ${server}:${port} syn+ack`);
   },

@@ -508,8 +508,8 @@ describe('`explain`', () => {
         const isHost = (one: number) => one >>> 24 !== 127 && one < 0xe000_0000;
         if (!isHost(tried.source) || tried.destination >>> 24 === 127) continue;
         const { verdict, place } = evaluate(given, tried, grants);
-        const judging = place.kind === 'rule' ? given.groups[place.group]?.rules[place.rule] : undefined;
-        const decided = verdict === 'redirect' ? judging?.action : verdict;
+        const decidingRule = place.kind === 'rule' ? given.groups[place.group]?.rules[place.rule] : undefined;
+        const decided = verdict === 'redirect' ? decidingRule?.action : verdict;
         const explained = explain(given, { packet: tried, hostname });
         expect(explained.decision, `seed ${seed + number}`).toBe(decided === 'audit' ? 'deny' : decided);
         const decider = place.kind === 'policy_default' ? undefined : given.groups[place.group];

@@ -5,7 +5,7 @@ import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/polic
 import { matchRequest, violatedMatcher } from '#policy/evaluate/http-block.js';
 import { isAmbiguousPath, normalPath } from '#policy/evaluate/http-path.js';
 import { PATHS } from './http-paths.js';
-import { plainPath, referenceJudge } from './http-reference.js';
+import { plainPath, referenceMatch } from './http-reference.js';
 
 const facts: RequestFacts = { method: 'GET', host: 'a.test', path: '/', query: null, headers: [] };
 
@@ -14,7 +14,7 @@ type Decisions = readonly [allow: 'yes' | 'no', deny: 'yes' | 'no'];
 function decisionsFor(config: HttpRequestMatchConfig | undefined, differs: Partial<RequestFacts>): Decisions {
   const request = { ...facts, ...differs };
   const answers: Decisions = [matchRequest(config, request, 'allow'), matchRequest(config, request, 'deny')];
-  expect(answers).toEqual([referenceJudge(config, request, 'allow'), referenceJudge(config, request, 'deny')]);
+  expect(answers).toEqual([referenceMatch(config, request, 'allow'), referenceMatch(config, request, 'deny')]);
   return answers;
 }
 
@@ -261,7 +261,7 @@ describe('`matchRequest`', () => {
         config,
         request,
         fc.constantFrom('allow' as const, 'deny' as const),
-        (block, sent, action) => matchRequest(block, sent, action) === referenceJudge(block, sent, action),
+        (block, sent, action) => matchRequest(block, sent, action) === referenceMatch(block, sent, action),
       ),
       { numRuns: 5_000 },
     );

@@ -3,13 +3,13 @@ import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/polic
 import type { Action } from '#contracts/policy-model.js';
 
 /**
- * The answer of one matcher in `referenceJudge`, the slow reference implementation of D24. `unknown` means
+ * The answer of one matcher in `referenceMatch`, the slow reference implementation of D24. `unknown` means
  * that the matcher cannot be decided for this request. A request whose answer is `unknown` matches a deny
  * rule, and does not match an allow rule (D19a).
  */
 type Answer = 'yes' | 'no' | 'unknown';
 
-export function referenceJudge(
+export function referenceMatch(
   config: HttpRequestMatchConfig | undefined,
   facts: RequestFacts,
   action: Action,

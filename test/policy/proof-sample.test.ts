@@ -26,8 +26,8 @@ function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
     .flatMap(({ sources, selectors, rules }) => {
       const isStatic = sources.some((prefix) => covers(prefix, tried.source));
-      const isJudgedBy = ({ action }: Rule) => isStatic || (selectors.length > 0 && action === 'deny');
-      return [isStatic, ...rules.map((one) => isJudgedBy(one) && mismatch(one, tried, noGrants) === undefined)];
+      const isDecidedBy = ({ action }: Rule) => isStatic || (selectors.length > 0 && action === 'deny');
+      return [isStatic, ...rules.map((one) => isDecidedBy(one) && mismatch(one, tried, noGrants) === undefined)];
     })
     .map(Number)
     .join('');

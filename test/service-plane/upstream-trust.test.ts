@@ -24,7 +24,11 @@ beforeAll(() => {
  * Makes a TLS connection to a server with this certificate. Returns `trusted`, or the reason why `trust`
  * rejects the certificate.
  */
-async function judged(trust: UpstreamTrust, { certPem, keyPem }: ServerCertificate, name: string | null = SERVER_NAME) {
+async function verified(
+  trust: UpstreamTrust,
+  { certPem, keyPem }: ServerCertificate,
+  name: string | null = SERVER_NAME,
+) {
   const server = createSecureContext({ cert: certPem, key: keyPem, ciphers: 'DEFAULT:@SECLEVEL=0' });
   try {
     const { client, close } = await handshake(server, trust.connection(name, SERVER_ADDRESS));
@@ -45,8 +49,8 @@ function trustIn(pem: string): UpstreamTrust {
 describe('createUpstreamTrust', () => {
   it('accepts a certificate chain that leads to a trusted root, in any order after the leaf certificate', async () => {
     const trust = trustIn(certificates.rootPem);
-    expect(await judged(trust, certificates.good)).toBe('trusted');
-    expect(await judged(trust, certificates.reversedChain)).toBe('trusted');
+    expect(await verified(trust, certificates.good)).toBe('trusted');
+    expect(await verified(trust, certificates.reversedChain)).toBe('trusted');
   });
 
   it.each<readonly [Fault, UntrustedReason]>([
@@ -65,14 +69,14 @@ describe('createUpstreamTrust', () => {
     ['path too long', 'path_too_long'],
     ['name not permitted', 'name_not_permitted'],
   ])('rejects a server certificate with the fault %s for the reason %s', async (fault, reason) => {
-    expect(await judged(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
+    expect(await verified(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
   });
 });
 
 it("a server certificate must be valid for the server's address if the client sends no server name", async () => {
   const trust = trustIn(certificates.rootPem);
-  expect(await judged(trust, certificates.good, null)).toBe('trusted');
-  expect(await judged(trust, certificates.broken['wrong host'], null)).toBe('wrong_name');
+  expect(await verified(trust, certificates.good, null)).toBe('trusted');
+  expect(await verified(trust, certificates.broken['wrong host'], null)).toBe('wrong_name');
 });
 
 describe('the upstream_ca file', () => {
@@ -83,12 +87,12 @@ describe('the upstream_ca file', () => {
     const trust = createUpstreamTrust({ source, nowMs: () => clock.ms });
     const context = () => trust.connection(SERVER_NAME, SERVER_ADDRESS).secureContext;
     const first = context();
-    expect(await judged(trust, certificates.good)).toBe('unknown_issuer');
+    expect(await verified(trust, certificates.good)).toBe('unknown_issuer');
     writeFileSync(source, certificates.rootPem);
     clock.ms = 999;
     expect(context()).toBe(first);
     clock.ms = 1_000;
-    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(await verified(trust, certificates.good)).toBe('trusted');
     const second = context();
     clock.ms = 5_000;
     expect(context()).toBe(second);
@@ -101,16 +105,16 @@ describe('the upstream_ca file', () => {
     const trust = createUpstreamTrust({ source, nowMs: () => clock.ms });
     rmSync(source);
     clock.ms = 2_000;
-    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(await verified(trust, certificates.good)).toBe('trusted');
     expect(trust.fault()).toBe(`${source}: no such file or directory`);
     writeFileSync(source, 'nothing');
     clock.ms = 4_000;
-    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(await verified(trust, certificates.good)).toBe('trusted');
     expect(trust.fault()).toBe(`read ${source}: the file contains no readable PEM certificate`);
     writeFileSync(source, certificates.rootPem);
     utimesSync(source, 1, 1);
     clock.ms = 6_000;
-    expect(await judged(trust, certificates.good)).toBe('trusted');
+    expect(await verified(trust, certificates.good)).toBe('trusted');
     expect(trust.fault()).toBeNull();
   });
 

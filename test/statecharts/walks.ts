@@ -87,11 +87,11 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   lookups: LOOKUPS,
   inspection: INSPECTION,
 });
-const ACTIVATION = { program: PROGRAM, sample: SAMPLE, hasFormer: false, inForce: inForce(RECORD, 2) };
+const COMPILED = { program: PROGRAM, sample: SAMPLE, hasFormer: false, inForce: inForce(RECORD, 2) };
 const preparedWrite = (activates: boolean) => ({
   kind: 'prepared_write',
   change: { put: STORED, generation: 2 },
-  activation: activates ? ACTIVATION : null,
+  compiled: activates ? COMPILED : null,
   outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [], proof: null },
 });
 const replay = (record: typeof RECORD | null, everActivated: boolean) => ({
@@ -248,15 +248,13 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
           preparedWrite(false),
           { kind: 'refused', code: 'not_found', detail: 'no such policy' },
         ],
-        stage: [
-          { activation: ACTIVATION, lines: 3, proof: { classes: 1, checked: 2, complete: true }, rehearsed: null },
-        ],
+        stage: [{ compiled: COMPILED, lines: 3, proof: { classes: 1, checked: 2, complete: true }, rehearsed: null }],
         commit: [7],
         flip: [{ epoch: 2 }],
       },
       errors: { stage: [new Error('EBUSY'), LOST_RACE], commit: [new Error('EBUSY'), LOST_RACE] },
-      key: (({ context }: { context: { prepared: { activation: unknown } | null; output: { kind: string } } }) => [
-        context.prepared?.activation != null,
+      key: (({ context }: { context: { prepared: { compiled: unknown } | null; output: { kind: string } } }) => [
+        context.prepared?.compiled != null,
         context.output.kind,
       ]) as never,
       regions: {},

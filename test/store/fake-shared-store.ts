@@ -1,8 +1,8 @@
 import { BehaviorSubject, type Observable, Subject } from 'rxjs';
+import { createMutex } from '#store/mutex.js';
 import type { SharedCommits } from '#store/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
-import { createTurns } from '#store/write-queue.js';
 import { createMemoryStore } from './memory-store.js';
 
 type Entry = { readonly value: Uint8Array; readonly revision: number };
@@ -92,7 +92,7 @@ export class FakeNode implements SharedStore {
   readonly #local: ReadonlySet<string>;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #connected = new BehaviorSubject(false);
-  readonly #inTurn = createTurns();
+  readonly #runExclusive = createMutex();
   readonly #arrived = new Subject<void>();
   readonly commits: SharedCommits;
   /** The batches that were sent to the node while it holds deliveries. */
@@ -130,7 +130,7 @@ export class FakeNode implements SharedStore {
 
   /** Makes the replica equal to the shared store. Deletes each key that the shared store lacks. */
   async connect(): Promise<void> {
-    await this.#inTurn(async () => {
+    await this.#runExclusive(async () => {
       const replica = new Map<string, Uint8Array>();
       for await (const [key, value] of this.kv.iterate(EVERYTHING)) if (!this.#local.has(key)) replica.set(key, value);
       const operations = this.#shared.differences(replica);
@@ -163,7 +163,7 @@ export class FakeNode implements SharedStore {
 
   /** Resolves when the node has applied everything that was sent to it. */
   async settled(): Promise<void> {
-    await this.#inTurn(async () => {});
+    await this.#runExclusive(async () => {});
   }
 
   get(key: string) {
@@ -200,7 +200,7 @@ export class FakeNode implements SharedStore {
   }
 
   async #apply({ revision, operations }: Batch): Promise<void> {
-    await this.#inTurn(async () => {
+    await this.#runExclusive(async () => {
       if (revision <= this.#seen) return;
       await this.kv.batch(operations, { sync: true });
       this.#seen = revision;

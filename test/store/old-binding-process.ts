@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { seal } from '#store/envelope.js';
+import { encodeChecksummed } from '#store/checksummed-value.js';
 
 /**
  * A process that writes the keys `key 0`, `key 1`, … with the npm package `rocksdb`, which Weir used before.
@@ -20,7 +20,7 @@ await called((done) => database.open(done));
 for (let at = 0; at < most; at += 100) {
   const batch = database.batch();
   for (let one = at; one < at + 100; one++) {
-    batch.put(`key ${one}`, await seal(`key ${one}`, Buffer.alloc(1_000, one)));
+    batch.put(`key ${one}`, await encodeChecksummed(`key ${one}`, Buffer.alloc(1_000, one)));
     batch.put('gone', 'x');
     batch.del('gone');
   }

@@ -67,18 +67,18 @@ describe('the RocksDB store on disk', () => {
     await filled(folder);
     const raw = await RocksDb.open(folder, false);
     const [stored] = await raw.getMany([Buffer.from('a')]);
-    const sealed = stored ?? expect.fail('a is missing');
+    const checksummed = stored ?? expect.fail('a is missing');
     const put = (key: string, value: Buffer) => raw.write([{ key: Buffer.from(key), value }], true);
-    const flipped = Buffer.from(sealed);
-    flipped[sealed.length - 3] = (flipped[sealed.length - 3] ?? 0) ^ 1;
-    const future = Buffer.from(sealed);
+    const flipped = Buffer.from(checksummed);
+    flipped[checksummed.length - 3] = (flipped[checksummed.length - 3] ?? 0) ^ 1;
+    const future = Buffer.from(checksummed);
     future[1] = 2;
     await put('flipped', flipped);
     await put('a', flipped);
-    await put('cut', sealed.subarray(0, -1));
+    await put('cut', checksummed.subarray(0, -1));
     await put('short', Buffer.from('no'));
     await put('future', future);
-    await put('other', sealed);
+    await put('other', checksummed);
     await raw.close();
 
     const store = await openRocksDbStore(folder);

@@ -10,7 +10,7 @@ import type { ClusterKeys } from '../keys.js';
 import type { Membership } from '../membership.js';
 import type { Replica } from '../replica.js';
 import { storeFailure } from '../store-failure.js';
-import { healthOf, type NodeHealth, RolloutJudge } from './rollout-judge.js';
+import { FaultTracker, healthOf, type NodeHealth } from './rollout-health.js';
 
 type Ports = {
   readonly client: EtcdClient;
@@ -21,7 +21,7 @@ type Ports = {
 };
 type Report = { readonly fault: string | null };
 
-/** How often the leader judges a pending change, and a node its own health. */
+/** How often the leader decides on a pending change, and how often a node checks its own health. */
 const PERIOD_MS = 1_000;
 const CUT_OFF_MS = 15_000;
 const WITHIN = { withinMs: 2_000 };
@@ -30,8 +30,8 @@ const WITHIN = { withinMs: 2_000 };
 export class Rollouts {
   readonly #node: string;
   readonly #ports: Ports;
-  /** The judge of the last change, by its id: a decision that failed begins again with it. */
-  #judge: { readonly change: string; readonly judge: RolloutJudge } | null = null;
+  /** The faults of the nodes during the last change. A decision that failed begins again with them. */
+  #tracker: { readonly change: string; readonly faults: FaultTracker } | null = null;
 
   constructor(node: string, ports: Ports) {
     this.#node = node;
@@ -102,8 +102,8 @@ export class Rollouts {
 
   /** Waits until a pending change must end, while this node leads. Rejects after the abort of `signal`. */
   async decide(change: PendingChange, signal: AbortSignal): Promise<Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>> {
-    if (this.#judge?.change !== change.id) this.#judge = { change: change.id, judge: new RolloutJudge() };
-    const { judge } = this.#judge;
+    if (this.#tracker?.change !== change.id) this.#tracker = { change: change.id, faults: new FaultTracker() };
+    const { faults } = this.#tracker;
     for (;;) {
       await pause(PERIOD_MS, undefined, { signal });
       if (this.#ports.election.fence === null) continue;
@@ -117,7 +117,7 @@ export class Rollouts {
         return null;
       });
       if (health === null) continue;
-      const failed = judge.failed(health, performance.now());
+      const failed = faults.persistentFault(health, performance.now());
       if (failed !== null)
         return { outcome: 'revert', because: 'unhealthy', reason: `node ${failed.node}: ${failed.fault}` };
       if (hasElapsed && health.every(({ fault }) => fault === null))

@@ -525,23 +525,23 @@ struct migrate_count_request {
 	struct counter counter;
 };
 
-/* Request to `weir_migrate_flow`: copies a flow of the predecessor datapath into this datapath. */
-#define MIGRATE_AGAIN 1
-#define MIGRATE_MISSING 2
+/* Request to `weir_migrate_flow`: migrates a flow of the predecessor datapath to this datapath. */
+enum migrate_mode {
+	MIGRATE_FIRST = 0,
+	MIGRATE_DELTA = 1,     /* an earlier request migrated the flow: add what the predecessor has changed since then */
+	MIGRATE_IF_ABSENT = 2, /* migrate the flow only if this datapath does not have it */
+};
 
 struct migrate_flow_request {
 	struct flow flow;
 	struct tally tally;
-	__u32 half;    /* 1: the flow is half open */
-	/* Result: 1 if the BPF program has copied the flow. 0 if the flow table is full, the flow has a loopback
-	 * address, this datapath already has the same flow, or `again` is MIGRATE_AGAIN.
+	__u32 half; /* 1: the flow is half open */
+	/* Result: 1 if the BPF program has added the flow. 0 if the flow table is full, the flow has a loopback
+	 * address, this datapath already has the same flow, or `mode` is MIGRATE_DELTA.
 	 */
-	__u32 copied;
-	/* MIGRATE_AGAIN: an earlier request copied the flow; add the packets that the predecessor has counted since
-	 * then. MIGRATE_MISSING: copy the flow only if this datapath does not have it.
-	 */
-	__u32 again;
-	__u32 vital;   /* state and flags at the time of the first copy */
+	__u32 migrated;
+	__u32 mode;            /* enum migrate_mode */
+	__u32 state_and_flags; /* of MIGRATE_DELTA: their values in the first request */
 };
 
 struct bench_request {

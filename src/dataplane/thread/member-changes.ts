@@ -95,8 +95,8 @@ export class MemberChanges {
   }
 
   /**
-   * The members are stored already, so the same change would change nothing. The next change judges the flows
-   * of these addresses too.
+   * The members are stored already, so the same change would change nothing. The next change
+   * reclassifies the flows of these addresses too.
    */
   #fail({ changed, reply }: Pending, failure: unknown): void {
     this.#unclassified = new Set([...this.#unclassified, ...changed]);

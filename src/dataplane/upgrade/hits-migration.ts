@@ -7,37 +7,38 @@ import { conversion } from './struct-conversion.js';
 export type HitsMap = { readonly fd: number; readonly description: MapDescription };
 
 /**
- * Copies hits from an old map into a new map that no BPF program uses yet. An entry keeps its index, because
- * flows refer to the index. `finish` adds the hits that BPF programs counted in the old map after the copy.
+ * Migrates hits from an old map to a new map that no BPF program uses yet. An entry keeps its index, because
+ * flows refer to the index. `finish` migrates the delta: the hits that BPF programs counted in the old map
+ * after the constructor had read it.
  */
 export class HitsMigration {
   readonly #old: Hits;
   readonly #fresh: Hits;
-  readonly #copied: BigUint64Array;
+  readonly #migrated: BigUint64Array;
 
   constructor(from: HitsMap, to: HitsMap) {
     this.#old = new Hits(from);
     this.#fresh = new Hits(to);
     const count = Math.min(this.#old.count, this.#fresh.count);
     const convert = conversion(this.#old.layout, this.#fresh.layout);
-    this.#copied = new BigUint64Array(2 * count);
+    this.#migrated = new BigUint64Array(2 * count);
     const [source, target] = [this.#old.view, this.#fresh.view];
     for (let entry = 0; entry < count; entry++) {
-      this.#copied[2 * entry] = this.#old.packets(entry);
-      this.#copied[2 * entry + 1] = this.#old.bytes(entry);
+      this.#migrated[2 * entry] = this.#old.packets(entry);
+      this.#migrated[2 * entry + 1] = this.#old.bytes(entry);
       convert(source, entry * this.#old.layout.size, target, entry * this.#fresh.layout.size);
     }
   }
 
   /**
-   * Adds the hits that BPF programs counted in the old map after the copy, and unmaps both maps. May be
-   * called only when no BPF program counts in the old map any more.
+   * Migrates the delta, and unmaps both maps. May be called only when no BPF program counts in the old map
+   * any more.
    */
   finish(): void {
-    for (let entry = 0; entry < this.#copied.length / 2; entry++) {
+    for (let entry = 0; entry < this.#migrated.length / 2; entry++) {
       if (this.#old.identity(entry) !== this.#fresh.identity(entry)) continue;
-      const packets = this.#old.packets(entry) - (this.#copied[2 * entry] ?? 0n);
-      const bytes = this.#old.bytes(entry) - (this.#copied[2 * entry + 1] ?? 0n);
+      const packets = this.#old.packets(entry) - (this.#migrated[2 * entry] ?? 0n);
+      const bytes = this.#old.bytes(entry) - (this.#migrated[2 * entry + 1] ?? 0n);
       if (packets > 0n || bytes > 0n) this.#fresh.add(entry, packets, bytes, this.#old.last(entry));
     }
     this.close();

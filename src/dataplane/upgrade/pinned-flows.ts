@@ -9,10 +9,10 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { type FlowTable, withTally } from './flow-conversion.js';
 
 /**
- * A flow in a buffer. The iterator overwrites the buffer with the next flow. `again` reads the present state
+ * A flow in a buffer. The iterator overwrites the buffer with the next flow. `reread` reads the present state
  * of the same flow into the buffer, and returns false if the flow has ended.
  */
-type PinnedFlow = { readonly view: DataView; readonly again: () => boolean };
+type PinnedFlow = { readonly view: DataView; readonly reread: () => boolean };
 
 /** The flows in one flow table of a pinned datapath, and their layout. */
 export type PinnedFlows = {
@@ -49,7 +49,7 @@ function* hashed(set: PinnedMaps): Generator<PinnedFlow> {
       const key = keys.slice(at * keySize, (at + 1) * keySize);
       const value = values.subarray(at * valueSize, (at + 1) * valueSize);
       const view = new DataView(values.buffer, at * valueSize, valueSize);
-      yield { view, again: () => libbpf().bpf_map_lookup_elem(fd, key, value) >= 0 };
+      yield { view, reread: () => libbpf().bpf_map_lookup_elem(fd, key, value) >= 0 };
     }
   }
 }
@@ -81,7 +81,7 @@ function* linesOf(set: PinnedMaps, names: Lines, marked: boolean | undefined): G
     for (let line = 0; line < flow.maxEntries; line++) {
       if (!read(line) || (marked ?? isHalfOpen()) !== isHalfOpen()) continue;
       const before = key();
-      yield { view, again: () => read(line) && key() === before };
+      yield { view, reread: () => read(line) && key() === before };
     }
   } finally {
     flows.unmap();

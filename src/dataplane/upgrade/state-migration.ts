@@ -20,7 +20,7 @@ const E2BIG = 7;
 const ENOMEM = 12;
 
 /**
- * Copies flows, fragments and counters from the maps of an earlier datapath into the maps of this datapath.
+ * Migrates flows, fragments and counters from the maps of an earlier datapath to the maps of this datapath.
  * Never overwrites an entry of this datapath. If an established flow already exists there, its counts are
  * added; a half-open flow or fragment that exists there is skipped.
  */
@@ -32,26 +32,28 @@ export class StateMigration {
     readonly samePolicy: boolean,
   ) {}
 
-  copy(): void {
-    this.#copyFlows();
-    if (this.#differs('fragments')) this.#copyFragments();
+  /** Migrates all flows and fragments. */
+  migrateEntries(): void {
+    this.#migrateFlows();
+    if (this.#differs('fragments')) this.#migrateFragments();
   }
 
   /**
-   * Copies the flows that the forward judge of the earlier datapath has opened since `copy` began, at
-   * `sinceNs`. May be called only when no BPF program opens flows in the old maps any more.
+   * Migrates the flows that the forward judge of the earlier datapath has opened since `migrateEntries`
+   * began, at `sinceNs`. May be called only when no BPF program opens flows in the old maps any more.
    */
-  copyLate(sinceNs: bigint): void {
+  migrateLateFlows(sinceNs: bigint): void {
     if (!this.#differs('flows')) return;
     const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
-    const carrier = new FlowMigration(this.to, target);
+    const migration = new FlowMigration(this.to, target);
     const opened = target.fields.opened_ns?.offset ?? 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.samePolicy);
       for (const { view } of flows) {
-        const belongs = convert(view, 0, carrier.flow, 0, table);
+        const targetTable = convert(view, 0, migration.flow, 0, table);
         // An older flow that is missing here has ended in this datapath.
-        if (carrier.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs) carrier.carryMissing(belongs);
+        if (migration.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs)
+          migration.migrateIfAbsent(targetTable);
       }
     }
   }
@@ -60,10 +62,10 @@ export class StateMigration {
    * Adds the values of the earlier datapath's counters to the counters of this datapath. May be called only
    * when no BPF program counts in the old maps any more.
    */
-  carryCounters(): void {
+  migrateCounters(): void {
     if (!this.#differs('counters')) return;
     for (const [index, { packets, bytes }] of readCounters(this.from.fd('counters')).entries()) {
-      if (packets > 0n || bytes > 0n) this.#migration(index, packets, bytes);
+      if (packets > 0n || bytes > 0n) this.#addToCounter(index, packets, bytes);
     }
   }
 
@@ -71,28 +73,28 @@ export class StateMigration {
     return this.from.has(name) && this.from.id(name) !== mapId(this.to.mapFd(name));
   }
 
-  #copyFlows(): void {
+  #migrateFlows(): void {
     if (!this.#differs('flows')) return;
     const target = withTally(this.to.describe('flows').value, this.to.describe('tallies').value);
-    const carrier = new FlowMigration(this.to, target);
-    let lost = 0;
+    const migration = new FlowMigration(this.to, target);
+    let notMigrated = 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.samePolicy);
-      for (const { view, again } of flows) {
-        const belongs = convert(view, 0, carrier.flow, 0, table);
-        const carried = carrier.carry(belongs);
-        if (table === 'flows' && (belongs !== 'flows' || !carried)) lost++;
+      for (const { view, reread: again } of flows) {
+        const targetTable = convert(view, 0, migration.flow, 0, table);
+        const isMigrated = migration.migrate(targetTable);
+        if (table === 'flows' && (targetTable !== 'flows' || !isMigrated)) notMigrated++;
         // If the earlier datapath handled a packet of this flow after the read, the packet changed only the
-        // old copy of the flow. Read the flow again and add the difference.
-        if (again()) carrier.carryAgain((into) => convert(view, 0, into, 0, table));
+        // flow in the old map. Read the flow again and migrate the delta.
+        if (again()) migration.migrateDelta((into) => convert(view, 0, into, 0, table));
       }
     }
-    // Weir computes the number of flows as opened minus closed flows. So count a flow that was not copied as
-    // closed.
-    if (lost > 0) this.#migration(COUNTER_INDEX.flows_closed, BigInt(lost), 0n);
+    // Weir computes the number of flows as opened minus closed flows. So count a flow that was not migrated
+    // as closed.
+    if (notMigrated > 0) this.#addToCounter(COUNTER_INDEX.flows_closed, BigInt(notMigrated), 0n);
   }
 
-  #copyFragments(): void {
+  #migrateFragments(): void {
     const [source, target] = [this.from.describe('fragments'), this.to.describe('fragments')];
     const convertKey = conversion(source.key, target.key);
     const convertValue = conversion(source.value, target.value);
@@ -107,7 +109,7 @@ export class StateMigration {
     }
   }
 
-  #migration(index: number, packets: bigint, bytes: bigint): void {
+  #addToCounter(index: number, packets: bigint, bytes: bigint): void {
     // The offsets below are those of `struct migrate_count_request`.
     const request = new Uint8Array(24);
     const view = new DataView(request.buffer);

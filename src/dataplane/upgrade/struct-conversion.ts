@@ -11,7 +11,7 @@ type Piece = { readonly from: number; readonly to: number; readonly bytes: numbe
  * is extended with zeros. A member that is narrower keeps its low bytes (little-endian).
  */
 export function conversion(from: StructLayout, to: StructLayout): Conversion {
-  const pieces = joined(
+  const pieces = mergeAdjacent(
     Object.entries(to.fields).flatMap(([name, field]) => {
       const source = from.fields[name];
       if (source === undefined) return [];
@@ -32,7 +32,7 @@ export function conversion(from: StructLayout, to: StructLayout): Conversion {
 }
 
 /** Merges pieces that are adjacent in both layouts, so that a conversion needs fewer copies. */
-function joined(pieces: Piece[]): Piece[] {
+function mergeAdjacent(pieces: Piece[]): Piece[] {
   const rows: Piece[] = [];
   for (const piece of pieces.sort((a, b) => a.to - b.to)) {
     const last = rows.at(-1);

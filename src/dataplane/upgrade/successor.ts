@@ -44,14 +44,14 @@ export type Inheritance = {
 };
 
 const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
-const OF_THE_POLICY: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
-const OF_FLOWS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
-const MEMBERS: readonly MapName[] = ['members', 'member_sets'];
+const POLICY_MAPS: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
+const FLOW_MAPS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
+const MEMBER_MAPS: readonly MapName[] = ['members', 'member_sets'];
 /**
  * If the earlier and the new datapath share these two maps during a takeover, one store grants a learned
  * address in both.
  */
-const LEARNED: readonly MapName[] = ['grants', 'patterns'];
+const GRANT_MAPS: readonly MapName[] = ['grants', 'patterns'];
 
 /**
  * Loads the BPF object for this process. If the maps in force have the layouts and sizes that this process
@@ -72,11 +72,11 @@ export function prepareSuccessor(
   const wanted = describeMaps(options, MAPS);
   const adopted = adoptable(sets, inForce, wanted);
   const reused = adopted === undefined ? shared(inForce, wanted) : fdsOf(adopted, MAPS);
-  const judging = adopted === inForce ? 0 : (inForce?.word() ?? 0);
+  const initialWord = adopted === inForce ? 0 : (inForce?.word() ?? 0);
   const predecessors = sets
     .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
     .reverse();
-  const loaded = loadObject({ ...options, migrates: predecessors.length > 0 }, { maps: reused, word: judging });
+  const loaded = loadObject({ ...options, migrates: predecessors.length > 0 }, { maps: reused, word: initialWord });
   let bridge: BpfObject | undefined;
   try {
     if (inForce !== undefined && adopted !== inForce) {
@@ -123,15 +123,15 @@ function adoptable(
 function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, MapDescription>): Map<MapName, number> {
   if (inForce === undefined) return new Map();
   const equal = new Set(MAPS.filter((name) => !NEVER_SHARED_MAPS.has(name) && isAsWanted(inForce, name, wanted)));
-  if (!isOfThisLayout(inForce)) return fdsOf(inForce, LEARNED.every((name) => equal.has(name)) ? LEARNED : []);
+  if (!isOfThisLayout(inForce)) return fdsOf(inForce, GRANT_MAPS.every((name) => equal.has(name)) ? GRANT_MAPS : []);
   // Share all flow maps or none of them, because the same hash seed places the entries in all of them.
-  if (!OF_FLOWS.every((name) => equal.has(name))) for (const name of OF_FLOWS) equal.delete(name);
+  if (!FLOW_MAPS.every((name) => equal.has(name))) for (const name of FLOW_MAPS) equal.delete(name);
   // Share all maps of the policy or none of them, except that `patterns` can be shared alone.
-  const keepsPolicy = OF_THE_POLICY.every((name) => equal.has(name));
-  for (const name of OF_THE_POLICY) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
+  const keepsPolicy = POLICY_MAPS.every((name) => equal.has(name));
+  for (const name of POLICY_MAPS) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');
   // The numbers in `members` are those of `member_sets`.
-  if (!MEMBERS.every((name) => equal.has(name))) for (const name of MEMBERS) equal.delete(name);
+  if (!MEMBER_MAPS.every((name) => equal.has(name))) for (const name of MEMBER_MAPS) equal.delete(name);
   return fdsOf(inForce, [...equal]);
 }
 

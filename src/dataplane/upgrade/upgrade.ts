@@ -1,3 +1,19 @@
+/*
+ * The folder `upgrade` replaces a datapath by another one. It moves entries of the old maps in three ways:
+ * - share: the new datapath uses the same map.
+ * - copy: write the entries of a map unchanged into another map with the same layout.
+ * - migrate: convert an entry of the old map to the layout of the new map, and add it to the new map. If the
+ *   new map already has the same flow, add the counts of both.
+ * BPF programs use the old maps meanwhile. The delta is what they change in a flow or in hits after these
+ * were read; it is migrated afterwards.
+ *
+ * Files: `successor.ts` decides which maps are shared, and loads the new datapath. `predecessors.ts` lets its
+ * programs call those of the earlier datapath. `state-migration.ts` migrates flows, fragments and counters,
+ * and `hits-migration.ts` migrates hits. `pinned-flows.ts` reads flows of each layout version.
+ * `flow-conversion.ts` and `struct-conversion.ts` convert layouts. `flow-migration.ts` calls the BPF program
+ * that adds a flow to the new flow table.
+ */
+
 import type { Enforced } from '#contracts/datapath.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
@@ -35,9 +51,9 @@ export class Upgrade {
   readonly #pinPath: string;
   /** True if an earlier datapath was in force when this object was created. */
   readonly adopted: boolean;
-  /** Whether this process made the folder of pins in `present` at its start. */
+  /** Whether this process made the folder of pins in `#current` at its start. */
   readonly #isNew: boolean;
-  #present: Successor;
+  #current: Successor;
   #inheritance: Inheritance;
   /**
    * The generation of the datapath that was in force when this object was created; null if there was none.
@@ -45,13 +61,13 @@ export class Upgrade {
    */
   readonly #enforcedBefore: Enforced | null;
   /**
-   * The copy of the hits of the earlier datapath. At the end of the takeover, its method `finish` adds the
-   * hits that were counted after the copy.
+   * The migration of the hits of the earlier datapath. Its method `finish`, at the end of the takeover,
+   * migrates the delta.
    */
-  #hits: HitsMigration | undefined;
+  #hitsMigration: HitsMigration | undefined;
   #sweeps = false;
-  /** The time when the last copy of the flows began, by the monotonic clock in nanoseconds. */
-  #copiedAtNs = 0n;
+  /** The time when the last migration of the flows began, by the monotonic clock in nanoseconds. */
+  #migrationStartNs = 0n;
 
   constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
     this.#programCapacity = programCapacity;
@@ -62,27 +78,27 @@ export class Upgrade {
       pinPath,
       heldPrograms,
     );
-    this.#present = { loaded, set, bridge };
+    this.#current = { loaded, set, bridge };
     this.#inheritance = inheritance;
     this.#isNew = isNew;
     this.adopted = inheritance.inForce !== undefined;
     this.#enforcedBefore = inheritance.inForce?.inspect((slots) => slots.enforced()) ?? null;
     if (bridge !== undefined) {
-      this.#hits = this.#inheritHits();
-      this.#inheritGrants();
+      this.#hitsMigration = this.#migrateInheritedHits();
+      this.#copyInheritedGrants();
     } else if (inheritance.predecessors.length > 0) {
       // An earlier process ended while it migrated the state, so its bridge is still on the hooks. Migrate
       // the state again.
-      this.#copyState();
+      this.#migrateState();
     }
   }
 
   get loaded(): LoadedObject {
-    return this.#present.loaded;
+    return this.#current.loaded;
   }
 
   get set(): PinnedMaps {
-    return this.#present.set;
+    return this.#current.set;
   }
 
   /**
@@ -90,12 +106,12 @@ export class Upgrade {
    * object.
    */
   get programs(): BpfObject {
-    return this.#present.bridge ?? this.#present.loaded.object;
+    return this.#current.bridge ?? this.#current.loaded.object;
   }
 
   /** True during a takeover before the next flip, while the earlier datapath classifies packets. */
   get awaitsFlip(): boolean {
-    return this.#present.bridge !== undefined && this.loaded.slots.epoch === 0;
+    return this.#current.bridge !== undefined && this.loaded.slots.epoch === 0;
   }
 
   /** Returns the generation by which the datapath classifies packets now; null if no policy is in force. */
@@ -127,22 +143,22 @@ export class Upgrade {
    * is in force on all hooks.
    */
   complete(switchHooks: SwitchHooks): void {
-    const { bridge } = this.#present;
-    if (bridge !== undefined) this.#copyState();
+    const { bridge } = this.#current;
+    if (bridge !== undefined) this.#migrateState();
     this.#sweep();
-    this.#present = { ...this.#present, bridge: undefined };
+    this.#current = { ...this.#current, bridge: undefined };
     try {
       if (bridge !== undefined) {
         switchHooks();
         this.restorePins();
       }
     } finally {
-      this.#endPredecessors();
+      this.#removePredecessors();
       bridge?.close();
     }
   }
 
-  #copyState(): void {
+  #migrateState(): void {
     awaitGracePeriod();
     this.#sweep();
     // From here on, only packets change the flows of the old maps. Removing the pin of the old map `sweep`
@@ -150,8 +166,8 @@ export class Upgrade {
     for (const set of this.#inheritance.predecessors) {
       if (set.id('sweep') !== mapId(this.loaded.object.mapFd('sweep'))) set.drop('sweep');
     }
-    this.#copiedAtNs = process.hrtime.bigint();
-    for (const transfer of this.#transfers()) transfer.copy();
+    this.#migrationStartNs = process.hrtime.bigint();
+    for (const migration of this.#stateMigrations()) migration.migrateEntries();
   }
 
   #sweep(): void {
@@ -160,30 +176,30 @@ export class Upgrade {
   }
 
   /**
-   * Stops the bridge from handing packets to the earlier datapath. Adds the counters of that datapath to
-   * those of the new datapath, and removes its pins.
+   * Stops the bridge from handing packets to the earlier datapath. Migrates the counters of that datapath and
+   * the flows that it opened last, and removes its pins.
    */
-  #endPredecessors(): void {
+  #removePredecessors(): void {
     const { object, slots } = this.loaded;
     const { predecessors, superfluous } = this.#inheritance;
     if (predecessors.length > 0) {
       clearPredecessors(object);
       awaitGracePeriod();
-      for (const transfer of this.#transfers()) {
+      for (const migration of this.#stateMigrations()) {
         // Until the hooks were switched, the forward judge of the predecessor opened flows in the old maps.
-        if (slots.translates) transfer.copyLate(this.#copiedAtNs);
-        transfer.carryCounters();
+        if (slots.translates) migration.migrateLateFlows(this.#migrationStartNs);
+        migration.migrateCounters();
       }
       const pickup = predecessors.map((set) => set.inspect(({ pickupUntil }) => pickupUntil));
       slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b)));
     }
-    this.#hits?.finish();
-    this.#hits = undefined;
+    this.#hitsMigration?.finish();
+    this.#hitsMigration = undefined;
     for (const set of [...predecessors, ...superfluous]) set.remove();
     this.#inheritance = { inForce: undefined, predecessors: [], superfluous: [] };
   }
 
-  #transfers(): StateMigration[] {
+  #stateMigrations(): StateMigration[] {
     return this.#inheritance.predecessors.map(
       (set) => new StateMigration(set, this.loaded.object, this.#hasPolicyOf(set)),
     );
@@ -194,7 +210,7 @@ export class Upgrade {
    * method throws, the former maps stay in use.
    */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
-    const before = this.#present;
+    const before = this.#current;
     const capacity = capacityFor(need, before.loaded.options, this.#programCapacity);
     const grown = grownMaps(before.loaded.options, capacity);
     if (grown.length === 0) return false;
@@ -214,13 +230,13 @@ export class Upgrade {
     try {
       if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
-      if (grown.includes('hits')) hits = this.#transferHits(before.loaded, loaded);
+      if (grown.includes('hits')) hits = this.#migrateHits(before.loaded, loaded);
       if (before.bridge !== undefined) bridge = loadBridge(loaded);
       set = pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), this.#pinPath);
-      this.#present = { loaded, set, bridge };
+      this.#current = { loaded, set, bridge };
       switchHooks();
     } catch (error) {
-      this.#present = before;
+      this.#current = before;
       hits?.close();
       bridge?.close();
       loaded.close('grants_and_members');
@@ -268,15 +284,15 @@ export class Upgrade {
    * a hook: the kernel then has the pins from before.
    */
   unpin(): void {
-    if (this.#isNew) this.#present.set.remove();
+    if (this.#isNew) this.#current.set.remove();
   }
 
   close(): void {
-    this.#hits?.close();
-    this.#present.bridge?.close();
-    this.#present.loaded.close();
+    this.#hitsMigration?.close();
+    this.#current.bridge?.close();
+    this.#current.loaded.close();
     const { predecessors, superfluous, inForce } = this.#inheritance;
-    for (const set of [this.#present.set, ...predecessors, ...superfluous]) set.close();
+    for (const set of [this.#current.set, ...predecessors, ...superfluous]) set.close();
     inForce?.close();
   }
 
@@ -285,13 +301,13 @@ export class Upgrade {
   }
 
   /**
-   * Begins to copy the hits into the larger map of the object `to`. While the earlier datapath still
-   * classifies packets, copies the hits from its map, and not from the smaller map of this process.
+   * Begins to migrate the hits into the larger map of the object `to`. While the earlier datapath still
+   * classifies packets, migrates the hits of its map, and not those of the smaller map of this process.
    */
-  #transferHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
+  #migrateHits(from: LoadedObject, to: LoadedObject): HitsMigration | undefined {
     if (!this.awaitsFlip) return new HitsMigration(hitsOf(from), hitsOf(to));
-    this.#hits?.close();
-    this.#hits = this.#inheritHits(to);
+    this.#hitsMigration?.close();
+    this.#hitsMigration = this.#migrateInheritedHits(to);
     return undefined;
   }
 
@@ -300,14 +316,14 @@ export class Upgrade {
    * `grants`, for example because its size differs. Without a shared map `patterns`, the numbers of patterns
    * differ, so the grants are not copied.
    */
-  #inheritGrants(): void {
+  #copyInheritedGrants(): void {
     const { inForce } = this.#inheritance;
     const { object, grants } = this.loaded;
     if (inForce === undefined || inForce.id('patterns') !== mapId(object.mapFd('patterns'))) return;
     if (inForce.id('grants') !== mapId(object.mapFd('grants'))) grants.learnFrom(inForce.fd('grants'));
   }
 
-  #inheritHits(to = this.loaded): HitsMigration | undefined {
+  #migrateInheritedHits(to = this.loaded): HitsMigration | undefined {
     const { inForce } = this.#inheritance;
     const own = hitsOf(to);
     if (inForce === undefined || !inForce.has('hits') || inForce.id('hits') === mapId(own.fd)) return undefined;

@@ -41,7 +41,7 @@ export type ToKubernetesThread =
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
   /** Acknowledges the last message with members: the listener has applied it. */
-  | { readonly kind: 'taken' };
+  | { readonly kind: 'members_applied' };
 
 export type FromKubernetesThread =
   | { readonly kind: 'members'; readonly message: MembersMessage }

@@ -176,7 +176,7 @@ class KubernetesThread implements KubernetesSource {
       return;
     }
     this.#applying = listener.members(message.message).then(
-      () => thread.send({ kind: 'taken' }),
+      () => thread.send({ kind: 'members_applied' }),
       (failure: unknown) => {
         // The listener lacks these members, so it needs all members again.
         const reason = `the members were not taken: ${failure instanceof Error ? failure.message : String(failure)}`;

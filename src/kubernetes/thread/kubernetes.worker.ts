@@ -44,7 +44,7 @@ function handle(message: ToKubernetesThread): void {
     case 'release':
       kubernetes.release();
       return;
-    case 'taken':
+    case 'members_applied':
       kubernetes.acknowledge();
   }
 }

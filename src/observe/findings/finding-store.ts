@@ -1,7 +1,7 @@
 import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
+import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
-import { createTurns } from '#store/write-queue.js';
 import type { FindingDelta } from './finding.js';
 import type { FindingPage, FindingQuery } from './finding-filter.js';
 import { findingId, merged } from './finding-id.js';
@@ -94,7 +94,7 @@ class KvFindingStore implements FindingStore {
   readonly #options: FindingStoreOptions;
   readonly #now: () => number;
   readonly #log: OutboxLog;
-  readonly #inTurn = createTurns();
+  readonly #runExclusive = createMutex();
   readonly #listeners = new Set<() => void>();
   #state: State;
   /**
@@ -113,7 +113,7 @@ class KvFindingStore implements FindingStore {
     this.outbox = {
       read: (sink, limit) => log.read(sink, limit),
       progressOf: (sink) => log.progressOf(sink, this.#state),
-      acknowledge: (sink, next) => this.#inTurn(() => this.#acknowledge(sink, next)),
+      acknowledge: (sink, next) => this.#runExclusive(() => this.#acknowledge(sink, next)),
       watch: (listener) => {
         this.#listeners.add(listener);
         return () => this.#listeners.delete(listener);
@@ -126,7 +126,7 @@ class KvFindingStore implements FindingStore {
   }
 
   merge(deltas: readonly FindingDelta[]): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#runExclusive(async () => {
       const gathered = new Map<string, FindingDelta>();
       for (const delta of deltas) {
         const id = findingId(delta);
@@ -153,7 +153,7 @@ class KvFindingStore implements FindingStore {
   }
 
   close(): Promise<void> {
-    return this.#inTurn(() => this.#kv.close());
+    return this.#runExclusive(() => this.#kv.close());
   }
 
   /** Adds the deltas to the stored findings in one write batch. If the batch fails, no delta is stored. */

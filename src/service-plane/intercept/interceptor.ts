@@ -234,8 +234,10 @@ class Session implements InterceptedSession {
         if (!('kind' in link)) {
           const facts = factsOf(this.intercepted.hello, link);
           const isOther = !isSame(facts.certificate, this.#facts?.certificate);
-          const isJudged = this.#steps.slice(this.#from).some(({ tls }) => tls != null && tls.mode !== 'intercept');
-          if (isOther && isJudged) {
+          const decidesByFacts = this.#steps
+            .slice(this.#from)
+            .some(({ tls }) => tls != null && tls.mode !== 'intercept');
+          if (isOther && decidesByFacts) {
             link.socket.destroy();
             return done({ kind: 'failed', reason: 'server_changed' });
           }

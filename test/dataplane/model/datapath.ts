@@ -86,14 +86,14 @@ export class Model {
    * count for an open flow.
    */
   reclassify(packet: Headers, asReply: boolean): number {
-    const decided = this.judge(packet, asReply);
+    const decided = this.classify(packet, asReply);
     if (refusal(decided) === undefined) return decided;
-    const kept = this.judge(packet, asReply, this.ever);
+    const kept = this.classify(packet, asReply, this.ever);
     return refusal(kept) === undefined ? kept : decided;
   }
 
   /** Returns the verdict word for `packet`; with `asReply`, the word for the packet that `packet` answers. */
-  judge(packet: Headers, asReply: boolean, grants = this.grants): number {
+  classify(packet: Headers, asReply: boolean, grants = this.grants): number {
     const asked = asReply ? askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
     const ports = `${sourcePort} ${destinationPort} ${icmpType} ${icmpCode}`;
@@ -192,18 +192,18 @@ class FrameRun {
     const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
     if (typeof packet === 'string') return this.#drop(packet);
     if (isLoopback(packet)) return this.#drop('loopback');
-    if (packet.part === 'whole') return this.#judge(packet);
+    if (packet.part === 'whole') return this.#classify(packet);
     if (packet.part === 'later') {
       const wrong = this.datagrams.continued(packet, this.frame.seen);
-      return wrong === undefined ? this.#judge(packet) : this.#drop(wrong);
+      return wrong === undefined ? this.#classify(packet) : this.#drop(wrong);
     }
-    const passes = this.#judge(packet);
+    const passes = this.#classify(packet);
     if (passes) this.datagrams.opened(packet, this.frame.seen);
     else this.datagrams.refused(packet, this.frame.seen);
     return passes;
   }
 
-  #judge(packet: Headers): boolean {
+  #classify(packet: Headers): boolean {
     const place = placeOf(packet);
     const flow = place === undefined ? undefined : this.#find(place, packet);
     if (place !== undefined && flow !== undefined) {
@@ -215,7 +215,7 @@ class FrameRun {
     const isIcmp = packet.protocol === IPPROTO.icmp;
     if (isIcmp && packet.icmpType === 5 && this.frame.seen === 'in') return this.#drop('icmp_redirect');
     if (isIcmp && ICMP_ERRORS.includes(packet.icmpType)) {
-      const related = this.#judgeError(packet);
+      const related = this.#classifyIcmpError(packet);
       if (related !== undefined) return related;
     }
     return this.#begin(packet, flow === undefined ? place : undefined);
@@ -259,7 +259,7 @@ class FrameRun {
   }
 
   #begin(packet: Headers, place: Place | undefined): boolean {
-    const decided = this.model.judge(packet, false);
+    const decided = this.model.classify(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
     // At the egress hook, this packet comes from the node itself. The service plane does not inspect
@@ -276,7 +276,7 @@ class FrameRun {
       if (isAudited(decided)) return this.#passBy(decided);
     }
     const refused = refusal(decided);
-    const reply = refused === undefined ? 0 : this.model.judge(packet, true);
+    const reply = refused === undefined ? 0 : this.model.classify(packet, true);
     const by = refused === undefined || refusal(reply) !== undefined ? decided : reply;
     if (!this.model.pickup || packet.part === 'later') return this.#refuse(by, 'out_of_state');
     if (refused !== undefined && by === decided) return this.#refuse(decided, refused);
@@ -334,14 +334,15 @@ class FrameRun {
    * Returns whether the ICMP error passes because of the flow that the error quotes. Returns undefined if no
    * such flow exists: the policy must then classify the error like any other packet.
    */
-  #judgeError(error: Headers): boolean | undefined {
+  #classifyIcmpError(error: Headers): boolean | undefined {
     const quoted = readQuoted(this.frame.bytes, error);
     if (quoted === undefined || quoted.source !== error.destination) return undefined;
     const place = placeOf(quoted);
     const flow = place === undefined ? undefined : this.model.flows.get(place.key);
     if (place === undefined || flow === undefined) return undefined;
-    const isJudged = flow.epoch === this.model.epoch;
-    const decided = isJudged || flow.foreign ? flow.word : this.model.reclassify(quoted, sideOf(flow, place) === 1);
+    const isOfThisEpoch = flow.epoch === this.model.epoch;
+    const decided =
+      isOfThisEpoch || flow.foreign ? flow.word : this.model.reclassify(quoted, sideOf(flow, place) === 1);
     const refused = flow.foreign ? undefined : refusal(decided);
     if (refused !== undefined) return this.#refuse(decided, refused);
     this.model.count('icmp_related', 1);

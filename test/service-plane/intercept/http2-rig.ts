@@ -26,7 +26,7 @@ const CERT = { cert: good.certPem, key: good.keyPem };
 export type Http2Rig = {
   readonly server: Http2SecureServer;
   /** The decisions on the requests. `refused` contains the reasons of refusals. */
-  readonly judged: Decided[];
+  readonly decisions: Decided[];
   readonly broken: string[];
   readonly refused: string[];
   readonly sessions: Set<Http2Session>;
@@ -46,7 +46,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
   const serverSockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => serverSockets.add(socket));
   const serverPort = await listening(server);
-  const judged: Decided[] = [];
+  const decisions: Decided[] = [];
   const broken: string[] = [];
   const refused: string[] = [];
   const sessions = new Set<Http2Session>();
@@ -54,10 +54,10 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
   const links: TLSSocket[] = [];
   let steps: readonly Step[] = [];
 
-  const judge = (request: RequestFacts): Decided => {
+  const decide = (request: RequestFacts): Decided => {
     const hello = { kind: 'hello', sni: SERVER_NAME, alpn: ['h2'] } as never;
     const decided = decideRequest(steps, 0, { hello, certificate: { kind: 'unreadable' } }, request);
-    judged.push(decided);
+    decisions.push(decided);
     return decided;
   };
   const gate = createTlsServer({ ...CERT, ALPNProtocols: ['h2'] }, (client) => {
@@ -72,7 +72,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
         link: new ServerLink(socket, '', 'h2'),
         connection: { sni: SERVER_NAME, port: 443 },
         denied,
-        decide: judge,
+        decide,
         tellBroken: (_request, _step, matcher) => broken.push(matcher),
         refuse: (reason) => refused.push(reason),
         over: () => sessions.delete(session),
@@ -85,7 +85,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
   const dialled: (ClientHttp2Session | TLSSocket)[] = [];
   const rig: Http2Rig = {
     server,
-    judged,
+    decisions,
     broken,
     refused,
     sessions,

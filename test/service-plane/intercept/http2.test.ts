@@ -74,7 +74,7 @@ test('an HTTP/2 request that no rule allows gets a response with status 403, and
   expect(upload.status).toBe(403);
   const head = await fetch(client, { ':path': '/other', ':method': 'HEAD' });
   expect([head.status, head.body, head.isWhole]).toEqual([403, '', true]);
-  expect(rig.judged.map(({ verdict }) => verdict)).toEqual(['deny', 'allow', 'deny', 'deny']);
+  expect(rig.decisions.map(({ verdict }) => verdict)).toEqual(['deny', 'allow', 'deny', 'deny']);
 });
 
 test('an HTTP/2 request for a host other than the server name is refused, and the reason is recorded', async () => {
@@ -84,7 +84,7 @@ test('an HTTP/2 request for a host other than the server name is refused, and th
   expect((await answerOf(stream)).status).toBe(421);
   expect((await fetch(client, { ':path': '/', host: 'other.test' })).status).toBe(400);
   expect(rig.refused).toEqual(['request_host_is_not_sni', 'request_two_hosts']);
-  expect(rig.judged).toEqual([]);
+  expect(rig.decisions).toEqual([]);
 });
 
 test('an HTTP/2 CONNECT request is refused with status 501', async () => {

@@ -59,9 +59,8 @@ static __always_inline void merge_counts(__u32 slot, const struct flow *from, co
 		finish_flow(slot, now, ENDED_BY_ITSELF);
 }
 
-/* Mask of the bits of `state` and `flags` that an upgrade copies from the old datapath to the new one. The
- * mask does not include FLOW_HALF_OPEN, because the half-open mark in the tag word of the new datapath
- * decides whether the flow is half open.
+/* Mask of the bits of `state` and `flags` that an upgrade migrates. The mask does not include FLOW_HALF_OPEN,
+ * because the half-open mark in the tag word of the new datapath decides whether the flow is half open.
  */
 #define VITAL (0xff | (0xff & ~(FLOW_HALF_OPEN | FLOW_FLUSHING | FLOW_ENDING)) << 8)
 
@@ -118,7 +117,7 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 	key.use = KEY_USED;
 	rest = ((const __u64 *)&key)[1];
 	hash = hash_of_key(&key);
-	request->copied = 0;
+	request->migrated = 0;
 	/* Do not migrate a flow with a loopback address, which a datapath with an older layout may contain: the
 	 * fast path would pass the packets of that flow.
 	 */
@@ -126,19 +125,19 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 		return 0;
 	slot = find_slot(&key, hash);
 	flow = flow_at(slot);
-	if (request->again == MIGRATE_MISSING && flow)
+	if (request->mode == MIGRATE_IF_ABSENT && flow)
 		return 0;
-	if (request->again == MIGRATE_AGAIN) {
+	if (request->mode == MIGRATE_DELTA) {
 		if (!flow)
 			return 0;
 		merge_counts(slot, &request->flow, &request->tally, rest, now);
 		if (same_key(&flow->key, &key))
-			change_state_and_flags(flow, request->vital, vital_of(&request->flow));
+			change_state_and_flags(flow, request->state_and_flags, vital_of(&request->flow));
 		return 0;
 	}
 	if (request->half) {
 		if (!flow)
-			request->copied = place_migrated(claim_line(hash, true, now), request, &key);
+			request->migrated = place_migrated(claim_line(hash, true, now), request, &key);
 		return 0;
 	}
 	if (flow && !(slot & HALF_OPEN)) {
@@ -146,12 +145,12 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 		return 0;
 	}
 	to = claim_line(hash, false, now);
-	request->copied = place_migrated(to, request, &key);
+	request->migrated = place_migrated(to, request, &key);
 	/* If a packet has already opened the same flow as half open in this datapath, add the counts of the
 	 * half-open flow to the migrated flow, and free the half-open flow. `claim_line` may have evicted the
 	 * half-open flow already.
 	 */
-	if (flow && request->copied && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
+	if (flow && request->migrated && to != (slot & ~HALF_OPEN) && same_key(&flow->key, &key)) {
 		struct tally *more = tally_at(slot);
 
 		flush_flow(slot, rest, now);

@@ -19,8 +19,8 @@ export function targetsOf(seed: number): ReadonlyMap<string, Target> {
       writeQuery({ id, name, type, class: 1, recursionDesired: true, checkingDisabled: false, edns }),
     );
   return new Map([
-    ['answers', { make: (random) => mutated(random, random.pick(answers)), judge: judgeAnswer }],
-    ['queries', { make: (random) => mutated(random, random.pick(queries)), judge: judgeQuery }],
+    ['answers', { make: (random) => mutated(random, random.pick(answers)), check: checkAnswer }],
+    ['queries', { make: (random) => mutated(random, random.pick(queries)), check: checkQuery }],
   ]);
 }
 
@@ -32,7 +32,7 @@ export function seedAnswers(seed: number, count: number): Uint8Array[] {
  * Reads an answer. Returns the fault, or `message` if the codec could read and process the answer. Throws if
  * a property that `workOn` checks is violated.
  */
-export function judgeAnswer(bytes: Uint8Array): string {
+export function checkAnswer(bytes: Uint8Array): string {
   const read = readMessage(bytes);
   if ('fault' in read) return read.fault;
   workOn(read);
@@ -43,7 +43,7 @@ export function judgeAnswer(bytes: Uint8Array): string {
  * Checks that a valid query keeps its name, type and class when it is written and read again, and that the
  * codec can make an error response to an invalid query with an id.
  */
-export function judgeQuery(bytes: Uint8Array): void {
+export function checkQuery(bytes: Uint8Array): void {
   const query = readQuery(bytes);
   if ('fault' in query) {
     if (query.id !== null) respondError({ ...query, id: query.id }, query.rcode);

@@ -21,7 +21,7 @@ export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Ca
   let mutants = 0;
   for (; goesOn(mutants); mutants++) {
     const bytes = mutant(random);
-    const outcome = judge(bytes, random);
+    const outcome = checkSplits(bytes, random);
     if (typeof outcome === 'string') {
       return { mutants, accepted, failure: { number: mutants, seed, bytes: bytes.toString('latin1'), what: outcome } };
     }
@@ -31,7 +31,7 @@ export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Ca
 }
 
 /** Parses `bytes` and returns the number of accepted requests. Returns a text if the parser has a fault. */
-function judge(bytes: Buffer, random: Random): number | string {
+function checkSplits(bytes: Buffer, random: Random): number | string {
   try {
     const ways = [
       cut(bytes, random),

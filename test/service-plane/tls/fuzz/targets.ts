@@ -18,16 +18,16 @@ export function targetsOf({ hellos, flights, certificates, root }: Seeds): Reado
     return Buffer.from(reader.body);
   });
   return new Map([
-    ['hellos', { make: (random) => mutant(random, hellos), judge: isSplitAlike(() => new HelloReader()) }],
+    ['hellos', { make: (random) => mutant(random, hellos), check: isSplitAlike(() => new HelloReader()) }],
     [
       'second hellos',
-      { make: (random) => mutant(random, hellos), judge: isSplitAlike(() => new HelloReader('second')) },
+      { make: (random) => mutant(random, hellos), check: isSplitAlike(() => new HelloReader('second')) },
     ],
     [
       'a hello after a retry',
       {
         make: (random) => mutant(random, bodies),
-        judge: (bytes) => {
+        check: (bytes) => {
           const second = readClientHello(bytes);
           const first = bodies.find((body) => mayFollow(body, RETRY, bytes));
           if (first === undefined || second === null) return;
@@ -35,12 +35,12 @@ export function targetsOf({ hellos, flights, certificates, root }: Seeds): Reado
         },
       },
     ],
-    ['flights', { make: (random) => mutant(random, flights), judge: isSplitAlike(() => new FlightReader()) }],
+    ['flights', { make: (random) => mutant(random, flights), check: isSplitAlike(() => new FlightReader()) }],
     [
       'certificates',
       {
         make: (random) => mutant(random, certificates),
-        judge: (bytes) => {
+        check: (bytes) => {
           const facts = readCertificateFacts([bytes, root.der]);
           if (facts.kind === 'seen') facts.isTrusted(anchors);
         },
@@ -51,7 +51,7 @@ export function targetsOf({ hellos, flights, certificates, root }: Seeds): Reado
 
 type Reader = { readonly bytes: Uint8Array; push(chunk: Uint8Array): unknown };
 
-function isSplitAlike(make: () => Reader): Target['judge'] {
+function isSplitAlike(make: () => Reader): Target['check'] {
   return (bytes, random) => {
     const whole = make();
     const parts = make();

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
-import { healthOf, RolloutJudge } from '#cluster/rollout/rollout-judge.js';
+import { FaultTracker, healthOf } from '#cluster/rollout/rollout-health.js';
 
 const FAULT = 'it is not ready (policy_ready)';
 
-describe('the judge of a roll-out', () => {
+describe('the fault tracker of a roll-out', () => {
   test('finds no fault only for a member that reports none', () => {
     const reports = new Map([
       ['a', null],
@@ -20,8 +20,8 @@ describe('the judge of a roll-out', () => {
   });
 
   test('fails a node with a fault of 10 s, and no node with shorter faults', () => {
-    const judge = new RolloutJudge();
-    const at = (ms: number, fault: string | null) => judge.failed([{ node: 'a', fault }], ms)?.node ?? null;
+    const tracker = new FaultTracker();
+    const at = (ms: number, fault: string | null) => tracker.persistentFault([{ node: 'a', fault }], ms)?.node ?? null;
     expect([at(0, FAULT), at(9_000, FAULT), at(9_500, null), at(10_500, FAULT), at(20_400, FAULT)]).toEqual(
       Array.from({ length: 5 }, () => null),
     );

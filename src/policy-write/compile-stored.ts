@@ -2,9 +2,9 @@ import { Refused } from '#bus/refused.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
 import { storedText, textKey } from '#policy-thread/stored-text.js';
-import type { Replay } from '#statecharts/policy.setup.js';
+import type { CompiledStoredPolicy } from '#statecharts/follow.chart.js';
 import type { EnforcedRecord, StoredPolicyToEnforce } from '#store/store-types.js';
-import { inForceBy, type ToEnforce, withoutPolicy } from './in-force.js';
+import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { prepareIn } from './prepare-in-thread.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
 
@@ -12,21 +12,21 @@ import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
  * Compiles the program that must be in force according to the store, for example after the process has
  * started. Throws if the stored policy cannot be read.
  */
-export async function replay(ports: PrepareWritePorts, signal: AbortSignal): Promise<Replay> {
-  const { policies, compiled } = ports;
-  const known = await compileKnown(ports, await policies.enforced(), { signal, compiled });
-  return known ?? compileStored(ports, await policies.toEnforce(), { signal, compiled });
+export async function compileActive(ports: PrepareWritePorts, signal: AbortSignal): Promise<CompiledStoredPolicy> {
+  const { policies, onCompiled } = ports;
+  const known = await compileFromCache(ports, await policies.enforced(), { signal, onCompiled });
+  return known ?? compileStored(ports, await policies.toEnforce(), { signal, onCompiled });
 }
 
 /**
  * Compiles a policy from the cache of the policy thread: to read and parse the text again takes most of the
  * time of a compilation for new members. Returns null if the thread does not have the policy.
  */
-export async function compileKnown(
+export async function compileFromCache(
   ports: PrepareWritePorts,
   { record, generation, everActivated }: EnforcedRecord,
-  { signal, compiled }: CompileOptions,
-): Promise<Replay | null> {
+  { signal, onCompiled }: CompileOptions,
+): Promise<CompiledStoredPolicy | null> {
   if (record === null) return null;
   const prepared = await prepareIn(
     ports,
@@ -34,7 +34,7 @@ export async function compileKnown(
     { signal, memberWaitMs: 0 },
   );
   if (prepared.kind !== 'prepared_stored') return null;
-  return replayOf(record, generation, prepared, everActivated, compiled);
+  return compiledStoredPolicyOf(record, generation, prepared, everActivated, onCompiled);
 }
 
 /**
@@ -44,11 +44,11 @@ export async function compileKnown(
 export async function compileStored(
   ports: PrepareWritePorts,
   { stored, generation, everActivated }: StoredPolicyToEnforce,
-  { signal, memberWaitMs = 0, compiled }: CompileOptions,
-): Promise<Replay> {
+  { signal, memberWaitMs = 0, onCompiled }: CompileOptions,
+): Promise<CompiledStoredPolicy> {
   const { surroundings } = ports;
   if (stored === null) {
-    return { ...withoutPolicy(surroundings.fallback, generation), everActivated };
+    return { ...fallbackPolicy(surroundings.fallback, generation), everActivated };
   }
   const prepared = await prepareIn(
     ports,
@@ -66,14 +66,14 @@ export async function compileStored(
     const refused = refusalOfText(prepared);
     throw new Refused({ ...refused, detail: `read the stored policy: ${refused.detail}` });
   }
-  return replayOf(stored.record, generation, prepared, everActivated, compiled);
+  return compiledStoredPolicyOf(stored.record, generation, prepared, everActivated, onCompiled);
 }
 
 type CompileOptions = {
   readonly signal: AbortSignal;
   /** The longest wait for selectors that are not resolved yet; 0 by default. */
   readonly memberWaitMs?: number;
-  readonly compiled?: ((stored: ToEnforce) => void) | undefined;
+  readonly onCompiled?: ((policy: UnsampledPolicy) => void) | undefined;
 };
 
 /** How long the rehearsal of a proposal waits for the first list of a new selector. */
@@ -92,11 +92,11 @@ type GroupOfProposal = {
  * has compiled before. Returns null if the thread does not have that policy; then the whole policy must be
  * compiled.
  */
-export async function compileGroup(
+export async function compileProposedGroup(
   ports: PrepareWritePorts,
   { record, generation, group, body }: GroupOfProposal,
   signal: AbortSignal,
-): Promise<Replay | null> {
+): Promise<CompiledStoredPolicy | null> {
   const { policies, integrations, surroundings } = ports;
   const base = (await policies.list()).find(({ id }) => id === record.id);
   if (base?.revision !== record.revision - 1) return null;
@@ -114,20 +114,20 @@ export async function compileGroup(
     },
     { signal, memberWaitMs: PROPOSAL_MEMBER_WAIT_MS },
   );
-  return prepared.kind === 'prepared_group' ? replayOf(record, generation, prepared, true) : null;
+  return prepared.kind === 'prepared_group' ? compiledStoredPolicyOf(record, generation, prepared, true) : null;
 }
 
-async function replayOf(
+async function compiledStoredPolicyOf(
   record: PolicyRecord,
   generation: number,
   prepared: Omit<Prepared, 'warnings'>,
   everActivated: boolean,
-  compiled: (stored: ToEnforce) => void = () => {},
-): Promise<Replay> {
+  onCompiled: (policy: UnsampledPolicy) => void = () => {},
+): Promise<CompiledStoredPolicy> {
   const { program, sample } = prepared;
   if (program === null || sample === null)
     throw new Error('read the stored policy: the active policy has the mode disabled');
-  const toEnforce = inForceBy(record, generation, prepared, program);
-  compiled(toEnforce);
-  return { ...toEnforce, sample: await sample, everActivated };
+  const compiledPolicy = compiledPolicyOf(record, generation, prepared, program);
+  onCompiled(compiledPolicy);
+  return { ...compiledPolicy, sample: await sample, everActivated };
 }

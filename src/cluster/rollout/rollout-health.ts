@@ -16,12 +16,12 @@ export function healthOf(nodes: readonly string[], { members, reports }: Observe
   });
 }
 
-/** Finds nodes that have a fault for `FAULT_LIMIT_MS` without a pause. */
-export class RolloutJudge {
+/** Finds nodes whose fault has lasted for `FAULT_LIMIT_MS` without a break. */
+export class FaultTracker {
   readonly #since = new Map<string, number>();
 
-  /** Returns a node that has failed; null if there is none. `now` is in milliseconds, and only rises. */
-  failed(nodes: readonly NodeHealth[], now: number): { readonly node: string; readonly fault: string } | null {
+  /** Returns a node with such a fault; null if there is none. `now` is in milliseconds, and only rises. */
+  persistentFault(nodes: readonly NodeHealth[], now: number): { readonly node: string; readonly fault: string } | null {
     for (const { node, fault } of nodes) {
       if (fault === null) {
         this.#since.delete(node);

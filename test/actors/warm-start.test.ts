@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { acceptingByEnforced } from '#actors/enforced-policy.js';
+import { createWarmStart } from '#actors/warm-start.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
-import { withoutPolicy } from '#policy-write/in-force.js';
+import { fallbackPolicy } from '#policy-write/compiled-policy.js';
 
-const stored = withoutPolicy('deny', 7);
+const stored = fallbackPolicy('deny', 7);
 const enforced = { generation: 7, imageSha256: imageSha256(stored.program), sinceMs: null };
 
 async function accepted(found: typeof enforced | null): Promise<InspectionImage[]> {
   const seen: InspectionImage[] = [];
-  await acceptingByEnforced({ accept: (inspection) => seen.push(inspection) }, Promise.resolve(found))(stored);
+  await createWarmStart({ accept: (inspection) => seen.push(inspection) }, Promise.resolve(found))(stored);
   return seen;
 }
 
@@ -23,7 +23,7 @@ describe('the service plane before the datapath is open', () => {
     ['another generation', { ...enforced, generation: 8 }],
     [
       'another policy with this generation',
-      { ...enforced, imageSha256: imageSha256(withoutPolicy('allow', 7).program) },
+      { ...enforced, imageSha256: imageSha256(fallbackPolicy('allow', 7).program) },
     ],
   ])('waits if the kernel enforces %s', async (_, found) => {
     expect(await accepted(found)).toEqual([]);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
+import { compileProposedGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS } from '#policy-write/compile-stored.js';
 import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
-import { compileGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS } from '#policy-write/replay.js';
 import { writtenGroup } from '#policy-write/written-group.js';
 import type { IntegrationStore, PolicyStore } from '#store/store-types.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
@@ -62,8 +62,8 @@ describe('the write of one group at another node', () => {
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, first);
     const second = stored(2, after);
-    const followed = await compileGroup(ports, proposed(second.record, id, body), signal);
-    expect(followed).toEqual(await whole(await portsOf(), second));
+    const compiled = await compileProposedGroup(ports, proposed(second.record, id, body), signal);
+    expect(compiled).toEqual(await whole(await portsOf(), second));
   });
 
   test('waits for the members of new selectors, and a policy of the store does not', async () => {
@@ -82,7 +82,9 @@ describe('the write of one group at another node', () => {
     await ports.integrations.put(INTEGRATION, 'alice');
     await ports.policies.commit({ put: before, generation: 1 });
     expect((await whole(ports, before)).inForce.unresolved).toHaveLength(1);
-    expect(await compileGroup(ports, proposed(stored(2, '{}').record, 'a', group('a', 81)), signal)).not.toBeNull();
+    expect(
+      await compileProposedGroup(ports, proposed(stored(2, '{}').record, 'a', group('a', 81)), signal),
+    ).not.toBeNull();
     expect(waits).toEqual([
       [1, 0],
       [1, PROPOSAL_MEMBER_WAIT_MS],
@@ -93,7 +95,7 @@ describe('the write of one group at another node', () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     const { record } = stored(2, '{}');
-    expect(await compileGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
+    expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
   test('is not compiled on the text of a refused write with the same revision', async () => {
@@ -102,7 +104,7 @@ describe('the write of one group at another node', () => {
     await whole(ports, stored(2, policy(group('a', 8080)), '2026-01-02T03:04:59.000Z'));
     await ports.policies.commit({ put: stored(2, policy(group('a', 80), group('bb', 80))), generation: 2 });
     const { record } = stored(3, '{}');
-    expect(await compileGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
+    expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
   test('is not compiled alone if this node lacks an earlier revision', async () => {
@@ -110,7 +112,7 @@ describe('the write of one group at another node', () => {
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, first);
     const { record } = stored(3, '{}');
-    expect(await compileGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
+    expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 });
 

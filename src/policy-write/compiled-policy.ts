@@ -9,13 +9,13 @@ import { compile } from '#policy/compile/compile.js';
 import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
-import type { PolicyInForce } from '#statecharts/write.chart.js';
+import type { CompiledPolicy } from '#statecharts/write.chart.js';
 
-/** A program, and the policy that it puts in force. `hasFormer`: see `Prepared`. */
-export type ToEnforce = { readonly program: Program; readonly hasFormer: boolean; readonly inForce: PolicyInForce };
+/** A compiled policy without its proof sample, which the policy thread makes after the program. */
+export type UnsampledPolicy = Omit<CompiledPolicy, 'sample'>;
 
-/** Returns the compiled policy of a record as the policy to put in force. */
-export function inForceBy(
+/** Returns the compiled policy of a record, with the program that the policy thread has compiled for it. */
+export function compiledPolicyOf(
   record: PolicyRecord,
   generation: number,
   {
@@ -27,7 +27,7 @@ export function inForceBy(
     hasFormer,
   }: Pick<Prepared, 'needs' | 'integrations' | 'selectors' | 'scope' | 'inspected' | 'hasFormer'>,
   compiled: Program,
-): ToEnforce {
+): UnsampledPolicy {
   const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
   const inspection: InspectionImage =
     inspected === null
@@ -51,10 +51,13 @@ export function inForceBy(
 }
 
 /**
- * Returns the program for a node without an active policy. The program has no groups, so the setting
+ * Returns the compiled policy for a node without an active policy. It has no groups, so the setting
  * `policy.fallback` decides every packet and every DNS lookup.
  */
-export function withoutPolicy(fallback: Action, generation: number): ToEnforce & { readonly sample: ProofSample } {
+export function fallbackPolicy(
+  fallback: Action,
+  generation: number,
+): UnsampledPolicy & { readonly sample: ProofSample } {
   const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
   const program = compile(policy);
   const needs = { dataplane: false, dns: false, servicePlane: false };
