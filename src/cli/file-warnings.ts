@@ -1,6 +1,6 @@
 import type { Config } from '#config/config.js';
 import { namedFiles } from '#config/named-files.js';
-import { quoted } from './completion/candidates.js';
+import { asWord } from './completion/candidates.js';
 import { mayRead } from './init/init-checks.js';
 import { groupName, type SystemUser, systemUser, userName } from './system-user.js';
 import { type Obstacle, obstacleTo } from './unreadable-file.js';
@@ -45,6 +45,3 @@ function mend(key: string, { name, uid, gids }: SystemUser, { path, lacks, stats
   if (isShared) return `usermod --append --groups ${groupName(stats.gid)} ${name}; then restart weir.service`;
   return `chgrp ${name} ${file} && chmod g+${bit} ${file}`;
 }
-
-/** Returns the path as one word of a shell. */
-const asWord = (path: string): string => (/^[\w/.,:@%+-]+$/.test(path) ? path : quoted(path));

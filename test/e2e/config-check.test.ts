@@ -44,7 +44,6 @@ function write(name: string, text: string, mode: number, gid = 0): string {
 
 describe('weir config check as root', () => {
   it('warns of each file that the user weir cannot read, with its owner, its mode and the command that mends it', async () => {
-    
     mkdirSync(join(folder, 'tls'), { mode: 0o700 });
     const certFile = write('tls/cert.pem', CERTIFICATE, 0o644);
     const keyFile = write('key.pem', KEY, 0o640, SHARED_GROUP);
