@@ -7,7 +7,7 @@ const PERMISSIONS = { read: 0o4, search: 0o1 } as const;
 /** The kernel follows at most this number of symbolic links. */
 const MAX_LINKS = 40;
 
-/** What keeps a user from reading a file: the file itself, or a folder on the way to it. */
+/** The file that a user cannot read, or the folder on the way to a file that the user cannot enter. */
 export type Obstacle = {
   /** The path without symbolic links. */
   readonly path: string;

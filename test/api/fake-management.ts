@@ -1,8 +1,8 @@
-import type { Packet } from '#contracts/policy-model.js';
 import type { ChangeView, InterceptCaView, Management, PerformanceMode } from '#api/management.js';
 import type { Traffic } from '#api/traffic-json.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
 import type { IntegrationStatus } from '#contracts/integration-status.js';
+import type { Packet } from '#contracts/policy-model.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';

@@ -202,7 +202,7 @@ function text(
   return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${replyHint(reply_to, file)}${ends}\n${rows.length === 0 ? '' : `\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`}`;
 }
 
-/** Returns the line that a denied packet passes as a reply of an allowed flow, and how to explain that flow. */
+/** Returns a line with the command that explains the flow in which a denied packet can be a reply. */
 function replyHint(opener: Explained['reply_to'], file: string | undefined): string {
   if (opener == null) return '';
   const given = Object.entries({ ...opener, proto: protocolName(opener.proto), file });

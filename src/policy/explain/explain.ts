@@ -79,7 +79,8 @@ export type Explanation = {
 /**
  * `enforced_instead`: the generation that the kernel enforces instead of the active policy. Null if the
  * active policy is in force, and for a draft. `reply_to`: the first packet of the flow in which the denied
- * packet would be a reply, if the policy can allow that flow; otherwise null. Replies of an allowed flow pass.
+ * packet would be a reply, if the policy can allow that flow; otherwise null. Replies of an allowed flow
+ * pass.
  */
 export type Explained = Explanation & {
   readonly enforced_instead: number | null;
