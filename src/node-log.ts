@@ -2,8 +2,11 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
+import { isJournal, journalText } from '#observe/journal.js';
 import type { LogRing } from '#observe/log-ring.js';
 import { redacted } from '#observe/redaction.js';
+
+const STANDARD_OUTPUT = 1;
 
 export type NodeLog = {
   readonly log: Logger;
@@ -13,8 +16,11 @@ export type NodeLog = {
 
 /** Creates the log on standard output; its lines also go to `ring`. */
 export function createLog({ log: settings, node }: Config, ring: LogRing): NodeLog {
+  const json: DestinationStream = pino.destination({ dest: STANDARD_OUTPUT, sync: true });
+  const journal: DestinationStream = { write: (line) => json.write(journalText(line)) };
   const outputs = {
-    json: pino.destination({ dest: 1, sync: true }) as DestinationStream,
+    auto: isJournal(STANDARD_OUTPUT, process.env) ? journal : json,
+    json,
     pretty: pretty({ sync: true }) as DestinationStream,
   };
   let out = outputs[settings.format];

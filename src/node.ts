@@ -34,6 +34,7 @@ import { managementOf, timePhase } from './node-management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
 import { followPolicyFile } from './node-policy-file.js';
 import { reloadBySighup, reloadPorts } from './node-reload.js';
+import { openingStore, reportStart } from './node-start.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
@@ -92,12 +93,14 @@ export async function runNode(
   const knownMembers = (): MemberList | null => (members.isKnown ? members.list() : null);
   const plane = inspecting === null ? null : createServicePlane(inspecting, sockets, knownMembers);
   plane?.begin();
-  const store = await openStore(
-    config.node.dataDir,
-    ({ code, message }) => log.error({ code }, message),
-    (write) => work.storeWrite(write),
-    config.cluster?.sealKeyFile ?? null,
-    share,
+  const store = await openingStore(config.node.dataDir, manager, log, () =>
+    openStore(
+      config.node.dataDir,
+      ({ code, message }) => log.error({ code }, message),
+      (write) => work.storeWrite(write),
+      config.cluster?.sealKeyFile ?? null,
+      share,
+    ),
   ).catch(async (failure: unknown) => {
     await plane?.close();
     throw failure;
@@ -214,7 +217,7 @@ export async function runNode(
       }
       // Not after the API listens: its address can be one that the node gets later, and systemd ends a unit
       // that is not ready in time.
-      void system.started.then(() => manager?.ready());
+      void reportStart(system, manager, log);
       const kept = manager === null ? null : sockets;
       await listen({ name: 'the API', server: api, at: config.api.listen, sockets: kept }, log, stopping.signal);
       const bound = api.server.address() as AddressInfo | null;

@@ -103,7 +103,11 @@ export type SystemPorts = {
 
 /** All functions of the running node that the API uses. */
 export type System = {
-  /** Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. */
+  /**
+   * Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. On a
+   * node without a cluster, resolves also when the kernel enforces a newer generation than the store has, for
+   * example after a restore: the stored policy is then not put in force until an operator writes.
+   */
   readonly started: Promise<void>;
   readonly bus: Bus<Message>;
   readonly policies: {

@@ -88,6 +88,10 @@ export function createSystem(ports: SystemPorts): System {
 
   const events = new EventSwitch(dataplane?.datapath ?? null);
   let adoptedGeneration = 0;
+  let noteWithheld = (): void => {};
+  const withheld = new Promise<void>((resolve) => {
+    noteWithheld = resolve;
+  });
   let hasInterceptCa = false;
   const caSeen = servicePlane?.interceptCa.changed.subscribe((material) => {
     hasInterceptCa = material?.kind === 'ca';
@@ -216,6 +220,7 @@ export function createSystem(ports: SystemPorts): System {
       const { type: _, failure, ...reload } = message;
       lastReload = { ...reload, at: now().toISOString(), detail: failure?.detail ?? null };
     }
+    if (message.type === 'program.rejected' && cluster === null) void noteIfWithheld();
     if (message.type === 'dataplane.adopted') {
       adoptedGeneration = message.generation;
       void changes.adopted(message.generation);
@@ -273,6 +278,10 @@ export function createSystem(ports: SystemPorts): System {
   };
   const enforcedInstead = async (): Promise<number | null> =>
     adoptedGeneration > (await store.policies.reservedGeneration()) ? adoptedGeneration : null;
+  /** If the store cannot be read, the deadline of the start applies. */
+  const noteIfWithheld = async (): Promise<void> => {
+    if ((await enforcedInstead().catch(() => null)) !== null) noteWithheld();
+  };
   // A draft is explained with the present selector resolution. The active policy is explained with the
   // resolution of its compilation.
   const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
@@ -293,7 +302,7 @@ export function createSystem(ports: SystemPorts): System {
   const hasStarted = (snapshot: { matches(state: object): boolean }) => !snapshot.matches({ phase: 'starting' });
   return {
     bus,
-    started: waitFor(node, hasStarted).then(() => {}),
+    started: Promise.race([waitFor(node, hasStarted), withheld]).then(() => {}),
     policies: {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { addressFault } from '#policy/check/address-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
@@ -118,6 +118,20 @@ const ExplainedSchema = z
         'The generation that the kernel enforces instead of the active policy, because the data folder is an older or another one. Null if the active policy is in force, and for a draft.',
       ),
     reason: z.string(),
+    reply_to: z
+      .object({
+        src: z.string(),
+        dst: z.string(),
+        proto: z.int(),
+        src_port: z.int().optional(),
+        dst_port: z.int().optional(),
+        icmp_type: z.int().optional(),
+        icmp_code: z.int().optional(),
+      })
+      .nullable()
+      .describe(
+        'The first packet of a flow in which this packet would be a reply, as a question about a packet. Given if the policy denies this packet and can allow that flow: replies of an allowed flow pass without a rule. Otherwise null.',
+      ),
     owners: z
       .object({ source: OwnerSchema.nullable(), destination: OwnerSchema.nullable() })
       .describe(
@@ -172,9 +186,10 @@ export const explainResource: Resource = (api, management) => {
     async (request, reply) => {
       const explained = await management.explain(questionOf(request.body), authorOf(request));
       if ('kind' in explained) throw refused(explained);
-      const { walk, unknown, selected_by: selector } = explained;
+      const { walk, unknown, selected_by: selector, reply_to: opener } = explained;
       return reply.send({
         ...explained,
+        reply_to: opener === null ? null : questionAbout(opener),
         selected_by: selector === null ? null : kubernetesSourceSchema.parse(selector),
         walk: [...walk],
         unknown: [...unknown],
@@ -222,6 +237,24 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
     ...(asked.sni === undefined && asked.tls === undefined && asked.http === undefined
       ? {}
       : { connection: { sni: asked.sni, tls: asked.tls, http: asked.http } }),
+  };
+}
+
+/** Returns the fields of a question that asks about the packet. */
+function questionAbout({
+  source,
+  destination,
+  protocol,
+  ...packet
+}: Packet): z.infer<typeof ExplainedSchema>['reply_to'] {
+  const ports = { src_port: packet.sourcePort, dst_port: packet.destinationPort };
+  const icmp = { icmp_type: packet.icmpType, icmp_code: packet.icmpCode };
+  return {
+    src: formatAddress(source),
+    dst: formatAddress(destination),
+    proto: protocol,
+    ...(PORT_PROTOCOLS.includes(protocol) ? ports : {}),
+    ...(protocol === IPPROTO.icmp ? icmp : {}),
   };
 }
 

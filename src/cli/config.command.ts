@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { configJsonSchema } from '#config/config-json-schema.js';
 import { loadConfig } from '#config/load.js';
 import { createClient } from './client.js';
+import { fileWarnings } from './file-warnings.js';
 import { type Output, parseReply, print, printing, remote, serialised, withQuery } from './remote.js';
 import type { Terminal } from './terminal.js';
 
@@ -22,10 +23,13 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
   const config = program.command('config').description('the configuration file of a node');
   config
     .command('check')
-    .description('check a configuration file, and print all its problems')
+    .description(
+      'check a configuration file, and print all its problems; as root, warn of files that the user weir cannot read',
+    )
     .argument('<file>')
     .action((file: string) => {
-      loadConfig(file, terminal.environment);
+      const config = loadConfig(file, terminal.environment);
+      for (const warning of fileWarnings(file, config)) terminal.err(`warning: ${warning}\n`);
       terminal.out(`${file} is valid\n`);
     });
 

@@ -47,7 +47,10 @@ const log = z
       ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
       'The lowest level that is logged.',
     ).prefault('info'),
-    format: oneOf(['json', 'pretty'], 'One JSON object per line (`json`), or formatted text.').prefault('json'),
+    format: oneOf(
+      ['auto', 'json', 'pretty'],
+      'One JSON object per line (`json`), or formatted text (`pretty`). `auto`: text with priorities if the journal of systemd reads standard output, so that `journalctl -u weir -p warning` selects lines; JSON otherwise.',
+    ).prefault('auto'),
   })
   .prefault({})
   .meta({ description: 'The log, on standard output.' });

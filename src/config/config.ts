@@ -10,7 +10,7 @@ type MutualTlsFiles = TlsFiles & { readonly ca: string };
  */
 export type Config = {
   readonly node: { readonly id: string; readonly dataDir: string };
-  readonly log: { readonly level: ParsedConfig['log']['level']; readonly format: 'json' | 'pretty' };
+  readonly log: Readonly<ParsedConfig['log']>;
   readonly api: {
     readonly listen: ListenAddress;
     readonly tls: TlsFiles | null;

@@ -8,6 +8,7 @@ import { ConfigError, type ConfigProblem } from './config-problem.js';
 import { configSchema, type ParsedConfig } from './config-schema.js';
 import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
+import { requiredFiles } from './named-files.js';
 import { isLoopback } from './value.js';
 
 /**
@@ -173,25 +174,10 @@ function isAccepted(options: SecureContextOptions): boolean {
   }
 }
 
-function missingFiles({ api, findings, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {
-  const named: [string, string | null | undefined][] = [
-    ['api.tls.cert', api.tls?.cert],
-    ['api.tls.key', api.tls?.key],
-    ['findings.webhook.secret_file', findings.webhook?.secretFile],
-    ['service_plane.upstream_ca', servicePlane?.upstreamCa === 'system' ? null : servicePlane?.upstreamCa],
-    ['cluster.etcd.tls.ca', cluster?.etcd.tls?.ca],
-    ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],
-    ['cluster.etcd.tls.key', cluster?.etcd.tls?.key],
-    ['cluster.etcd.password_file', cluster?.etcd.user?.passwordFile],
-    ['cluster.peer.tls.ca', cluster?.peer.tls?.ca],
-    ['cluster.peer.tls.cert', cluster?.peer.tls?.cert],
-    ['cluster.peer.tls.key', cluster?.peer.tls?.key],
-    ['cluster.seal_key_file', cluster?.sealKeyFile],
-  ];
-  return named.flatMap(([key, file]) => {
-    if (file === null || file === undefined) return [];
+function missingFiles(config: Config, source: Source): ConfigProblem[] {
+  return requiredFiles(config).flatMap(({ key, path }) => {
     try {
-      checkBounded(file, MAX_BYTES.certificates);
+      checkBounded(path, MAX_BYTES.certificates);
       return [];
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);

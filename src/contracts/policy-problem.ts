@@ -85,6 +85,7 @@ export const WARNING_CODES = {
   not_enforced: 'The policy is stored, but nothing on this node enforces it.',
   activity_taken: 'The previously active policy is no longer active.',
   audit_kept: 'The record keeps the mode audit: packets that no rule decides are recorded, not denied.',
+  fallback_allows: 'policy.fallback is allow: after a boot, packets pass without a policy until this one is in force.',
   no_intercept_ca:
     'A rule intercepts TLS, and the node has no intercept CA: connections that match the rule are reset.',
   ca_not_valid_yet: 'The intercept CA is not valid yet: intercepted connections fail until its validity begins.',

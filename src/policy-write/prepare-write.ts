@@ -17,6 +17,7 @@ import {
   decideActivation,
   decideDelete,
   decidePut,
+  FALLBACK_ALLOWS,
   type Located,
   NO_INTERCEPT_CA,
   NOT_ENFORCED,
@@ -272,7 +273,8 @@ function preparedWrite(
   const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
   const intercepts = decision.decides === 'this' && prepared?.inspected?.intercepts === true;
   const unsigned = intercepts && !hasInterceptCa() ? [NO_INTERCEPT_CA] : [];
-  const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced];
+  const isOpen = enforced && surroundings.fallback === 'allow' && endsTrial(write, decision) ? [FALLBACK_ALLOWS] : [];
+  const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced, ...isOpen];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
     ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
     : storesPolicy(write)
@@ -280,6 +282,10 @@ function preparedWrite(
       : { kind: 'deleted', generation, warnings };
   return { kind: 'prepared_write', change, compiled, outcome };
 }
+
+/** Whether the write puts a whole policy in force that denies packets. A trial has the mode `audit`. */
+const endsTrial = ({ sourceGroup }: PolicyWrite, { decides, stored }: Decision): boolean =>
+  sourceGroup === undefined && decides === 'this' && stored.record.mode === 'enforce';
 
 function policyToActivate(
   { change, stored, decides }: Decision,

@@ -239,6 +239,12 @@ export const NO_INTERCEPT_CA: Warning = {
   code: 'no_intercept_ca',
   message: 'A rule intercepts TLS, and this node has no intercept CA: connections that match such a rule are reset.',
 };
+export const FALLBACK_ALLOWS: Warning = {
+  pointer: '',
+  code: 'fallback_allows',
+  message:
+    'policy.fallback is allow: after a boot, the node forwards packets without a policy until it enforces this one, and a policy without default_policy allows what no rule decides. To deny these packets, set policy.fallback: deny in the configuration and restart the node; a reload does not change this key.',
+};
 export const NOT_ENFORCED: Warning = {
   pointer: '',
   code: 'not_enforced',

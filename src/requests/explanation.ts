@@ -6,6 +6,7 @@ import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import type { Explained, ExplainQuery, Explanation, PacketQuery } from '#policy/explain/explain.js';
+import { isDeniedByPolicy, openerOf, opensFlow } from '#policy/explain/reply.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.js';
 import { storedText } from '#policy-thread/stored-text.js';
@@ -84,16 +85,24 @@ export async function explainPolicy(
     return await inTurn(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
-      const placed = 'packet' in asks ? await withNode(ports, asks, policy !== undefined) : asks;
-      const addresses = addressesOf(placed);
-      const query = { ...placed, owners: addresses.map((address) => ({ address, owner: ports.ownerOf(address) })) };
-      const [source] = addresses;
-      const membership = ports.membership(source, policy !== undefined);
-      const context = { policies, surroundings, thread, membership, signal: own };
-      const explained =
-        policy === undefined ? await explainActive(context, query) : await explainDraft(context, policy, query);
+      const explain = async (asked: ExplainQuery): Promise<Explanation | Refusal> => {
+        const placed = 'packet' in asked ? await withNode(ports, asked, policy !== undefined) : asked;
+        const addresses = addressesOf(placed);
+        const query = { ...placed, owners: addresses.map((address) => ({ address, owner: ports.ownerOf(address) })) };
+        const [source] = addresses;
+        const membership = ports.membership(source, policy !== undefined);
+        const context = { policies, surroundings, thread, membership, signal: own };
+        return policy === undefined ? explainActive(context, query) : explainDraft(context, policy, query);
+      };
+      const explained = await explain(asks);
       if ('kind' in explained) return explained;
-      return { ...explained, enforced_instead: policy === undefined ? await enforcedInstead() : null };
+      const opener = 'packet' in asks && isDeniedByPolicy(explained) ? openerOf(asks) : null;
+      const opened = opener === null ? null : await explain({ packet: opener });
+      return {
+        ...explained,
+        reply_to: opened !== null && !('kind' in opened) && opensFlow(opened) ? opener : null,
+        enforced_instead: policy === undefined ? await enforcedInstead() : null,
+      };
     });
   } catch (failure) {
     if (failure instanceof PolicyThreadFailed) {

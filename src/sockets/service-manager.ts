@@ -25,7 +25,7 @@ const FIRST_DESCRIPTOR = 3;
  * Sends messages to the service manager, by the protocol of sd_notify(3). A message that cannot be sent is
  * reported, and has no other effect.
  */
-class ServiceManager implements DescriptorStore {
+export class ServiceManager implements DescriptorStore {
   /**
    * `socketPath` is the value of `NOTIFY_SOCKET`. A leading `@` is an abstract address. `watchdogMs` is the
    * time without a message after which the service manager kills the process; null if it has no watchdog.
@@ -48,9 +48,14 @@ class ServiceManager implements DescriptorStore {
     return () => clearInterval(timer);
   }
 
-  /** Tells the service manager that the start has ended. */
-  ready(): void {
-    this.#send('READY=1');
+  /** Tells the service manager that the start has ended, and a new status. */
+  ready(status: string): void {
+    this.#send(`READY=1\nSTATUS=${status}`);
+  }
+
+  /** Sets the line that `systemctl status` shows, also during a start; an empty text removes it. */
+  status(text: string): void {
+    this.#send(`STATUS=${text}`);
   }
 
   stopping(): void {

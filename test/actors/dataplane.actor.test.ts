@@ -59,6 +59,7 @@ describe('dataplane actor', () => {
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system, stateOf } = await startSystem({ datapath });
     await until('policy_ready', 'backing_off');
+    await system.started;
     expect(datapath.log).toEqual(['open', 'attach']);
     expect(stateOf('dataplane_running')).toBe('keeping');
     expect(system.readiness().checks.filter(({ ok }) => !ok)).toEqual([

@@ -2,6 +2,7 @@ import type { ChangeView, InterceptCaView, Management, PerformanceMode } from '#
 import type { Traffic } from '#api/traffic-json.js';
 import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
 import type { IntegrationStatus } from '#contracts/integration-status.js';
+import type { Packet } from '#contracts/policy-model.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -107,6 +108,7 @@ export type FakeManagement = Management & {
     readiness: ReadinessReport;
     inForceSince: string | null;
     enforcedInstead: number | null;
+    replyTo: Packet | null;
     hits: Awaited<ReturnType<Traffic['hits']>>;
     flows: Awaited<ReturnType<Traffic['flows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
@@ -133,6 +135,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     readiness: READY,
     inForceSince: SINCE,
     enforcedInstead: null,
+    replyTo: null,
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
@@ -202,6 +205,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       walk_omitted: 0,
       unknown: [],
       enforced_instead: reads.enforcedInstead,
+      reply_to: reads.replyTo,
     }),
     configuration: {
       reload: async (request) => {

@@ -256,6 +256,7 @@ describe('explain route', () => {
     source_group: null,
     rule: null,
     enforced_instead: null,
+    reply_to: null,
     reason: 'default_policy is deny',
     owners: { source: OWNER, destination: null },
     selected_by: SELECTOR,
@@ -291,6 +292,20 @@ describe('explain route', () => {
     expect(await told()).toEqual([undefined, undefined, null]);
     node.reads.enforcedInstead = 17;
     expect(await told()).toEqual(['17', '17', 17]);
+  });
+
+  test('returns the flow in which a denied packet is a reply as a question about a packet', async () => {
+    const { node, ask } = await rig();
+    const flow = { source: 0x0a000007, destination: 0xc000020a, sourcePort: 40_000, destinationPort: 443 };
+    const body = { src: '192.0.2.10', dst: '10.0.0.7', proto: 'udp', src_port: 443, dst_port: 40_000 };
+    const replyTo = async (protocol: number) => {
+      node.reads.replyTo = { ...flow, protocol, icmpType: 8, icmpCode: 0 };
+      return (await ask('POST', '/api/v1/policy/explain', { body })).json().reply_to;
+    };
+    const ends = { src: '10.0.0.7', dst: '192.0.2.10' };
+    expect(await replyTo(17)).toEqual({ ...ends, proto: 17, src_port: 40_000, dst_port: 443 });
+    expect(await replyTo(1)).toEqual({ ...ends, proto: 1, icmp_type: 8, icmp_code: 0 });
+    expect(await replyTo(47)).toEqual({ ...ends, proto: 47 });
   });
 
   test('passes a question about a packet to the node with numeric addresses, and returns the explanation', async () => {

@@ -684,6 +684,21 @@ The rule matches.
 `);
   });
 
+  it('names the command that explains the flow in which a denied packet is a reply', async () => {
+    const opener = { src: '10.0.0.7', dst: '192.0.2.1', proto: 6, src_port: 40_000, dst_port: 443 };
+    const { url } = await serverThatAnswers(ok({ ...explained, reply_to: opener }));
+    const words = ['policy', 'explain', '--src', '192.0.2.1', '--src-port', '443', '--dst', '10.0.0.7'];
+    const hint = async (...more: string[]) => {
+      const { out } = await run([...words, '--dst-port', '40000', '--server', url, ...more], TOKEN);
+      return out.split('\n')[2];
+    };
+    const expected =
+      'if this packet is a reply, it passes, because replies of an allowed flow need no rule; explain the flow: weir policy explain --src 10.0.0.7 --dst 192.0.2.1 --proto tcp --src-port 40000 --dst-port 443';
+    expect(await hint()).toBe(expected);
+    const draft = fileWith(envelope);
+    expect(await hint('-f', draft)).toBe(`${expected} --file ${draft}`);
+  });
+
   it.each([
     [['icmp'], 8],
     [['1', '--icmp-type', '0'], 0],

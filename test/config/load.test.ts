@@ -23,7 +23,7 @@ function problemsOf(yaml: string, environment: Record<string, string> = {}): str
 
 const defaults = {
   node: { id: hostname(), dataDir: '/var/lib/weir' },
-  log: { level: 'info', format: 'json' },
+  log: { level: 'info', format: 'auto' },
   api: {
     listen: { host: '127.0.0.1', port: 8080 },
     tls: null,

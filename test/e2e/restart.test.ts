@@ -157,7 +157,13 @@ test('the node tells the service manager that it has started, and that it stops'
   await rig.node.end('SIGTERM');
   await rig.node.restart();
   await rig.node.ready();
-  await expect.poll(() => manager.messages).toEqual(['STOPPING=1', 'READY=1']);
+  const all = [
+    'STOPPING=1',
+    'STATUS=opening the store of 1 MiB',
+    'STATUS=putting the stored policy in force',
+    'READY=1',
+  ];
+  await expect.poll(() => manager.messages).toEqual(all);
 });
 
 test('a restart with another listening address closes the socket of the former address, and logs it', async () => {

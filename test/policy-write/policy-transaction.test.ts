@@ -422,6 +422,23 @@ describe('the active policy record', () => {
     expect((await running.store.policies.active())?.record.mode).toBe('audit');
   });
 
+  test('warns that the boot is open if it is enforced, and policy.fallback is allow', async () => {
+    const running = await startSystem({ fallback: 'allow' });
+    await running.until('policy_ready', 'never_activated');
+    const put = async (mode: string, name = 'first', options = {}) =>
+      running.system.policies.write(
+        write(envelope(name, { mode, name }), { target: { by: 'name', name }, ...options }),
+      );
+    expect(codes(await put('audit'))).toEqual([]);
+    expect(codes(await put('enforce', 'first', { dryRun: true }))).toEqual(['fallback_allows']);
+    const enforced = await put('enforce');
+    expect(codes(enforced)).toEqual(['fallback_allows']);
+    expect(codes(await put('audit', 'second'))).toEqual(['activity_taken']);
+    const { id } = written(enforced).stored.record;
+    const activation = write({}, { operation: 'activate', target: { by: 'id', id } });
+    expect(codes(await running.system.policies.write(activation))).toEqual(['activity_taken', 'fallback_allows']);
+  });
+
   test('is absent after a write stores the active record as disabled, and the fallback policy is in force', async () => {
     const { system, first, datapath, stateOf } = await withPolicy();
     const { id } = first.stored.record;

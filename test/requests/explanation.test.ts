@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
+import type { Packet } from '#contracts/policy-model.js';
+import type { PacketQuery } from '#policy/explain/explain.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
 import { type ExplainPorts, explainLane, explainPolicy } from '#requests/explanation.js';
@@ -127,4 +129,68 @@ test('`explainPolicy` names the owners of source and destination', async () => {
   const named = { ...(await ports(30_000)), ownerOf: (of: number) => (of === asked.destination ? owner : null) };
   const explained = await explainPolicy(named, { query: { packet: asked } }, 'ada');
   expect(explained).toMatchObject({ owners: { source: null, destination: owner }, selected_by: null });
+});
+
+describe('`explainPolicy`, for a denied packet,', () => {
+  const rule = (match: object, action = 'allow') => ({ id: 'r', action, match });
+  const draft = (...rules: object[]): PolicyConfig =>
+    ({
+      default_policy: 'deny',
+      source_groups: [{ id: 'lan', mode: 'enforce', sources: { cidrs: ['10.0.0.0/8'] }, rules }],
+    }) as PolicyConfig;
+  const CLIENT = packet({ source: '10.0.0.7' }).source;
+  const SERVER = packet({ source: '192.0.2.10' }).source;
+  const web = draft(rule({ proto: 'tcp', dst_ports: [443] }));
+  const fromServer = packet({
+    source: '192.0.2.10',
+    sourcePort: 443,
+    destination: '10.0.0.7',
+    destinationPort: 40_000,
+  });
+  const opener = packet({ source: '10.0.0.7', sourcePort: 40_000, destination: '192.0.2.10', destinationPort: 443 });
+  const replyTo = async (policy: PolicyConfig, asked: PacketQuery, more: Partial<ExplainPorts> = {}) => {
+    const explained = await explainPolicy({ ...(await ports(30_000)), ...more }, { policy, query: asked }, 'ada');
+    return 'kind' in explained ? explained : explained.reply_to;
+  };
+
+  test('returns the first packet of the flow that the policy allows in the opposite direction', async () => {
+    expect(await replyTo(web, { packet: fromServer })).toEqual(opener);
+    const ping = draft(rule({ proto: 'icmp', icmp_types: [8] }));
+    const icmp = { protocol: 1, sourcePort: 0, destinationPort: 0 };
+    expect(await replyTo(ping, { packet: { ...fromServer, ...icmp, icmpType: 0 } })).toEqual({
+      ...{ ...opener, ...icmp, icmpType: 8 },
+    });
+  });
+
+  test('returns the first packet of a connection that the policy decides by its server name', async () => {
+    const inspected = draft(rule({ dst_ports: [443], tls: { mode: 'metadata', sni: ['a.test'] } }));
+    expect(await replyTo(inspected, { packet: fromServer })).toEqual(opener);
+  });
+
+  test('returns the first packet of a flow to an address that is granted for a hostname', async () => {
+    const granted = async ({ destination }: Packet) =>
+      destination === SERVER ? { ...NO_NODE, granted: ['a.test'] } : NO_NODE;
+    const named = draft(rule({ dns_hostname: 'a.test' }));
+    expect(await replyTo(named, { packet: fromServer })).toBeNull();
+    expect(await replyTo(named, { packet: fromServer }, { node: granted })).toEqual(opener);
+  });
+
+  test.each<[string, PolicyConfig, PacketQuery]>([
+    ['the policy denies the opposite direction too', draft(), { packet: fromServer }],
+    ['the packet is allowed', web, { packet: opener }],
+    ['the request has no source port', web, { packet: fromServer, sourcePortAssumed: true }],
+    [
+      'the packet is an ICMP query',
+      draft(rule({ proto: 'icmp' })),
+      { packet: { ...fromServer, protocol: 1, icmpType: 8 } },
+    ],
+  ])('returns no such packet if %s', async (_, policy, asked) => {
+    expect(await replyTo(policy, asked)).toBeNull();
+  });
+
+  test('returns no such packet if the opposite direction passes without a policy, because this opens no flow', async () => {
+    const arrival = { policed: ['wan0'], by: { interface: 'lan0' } };
+    const node = async ({ source }: Packet) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
+    expect(await replyTo(web, { packet: fromServer }, { node })).toBeNull();
+  });
 });

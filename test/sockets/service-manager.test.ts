@@ -48,7 +48,7 @@ describe('the watchdog of the service manager', () => {
 
   it('gets no message from another process than the service', async () => {
     keepAlive(variables(process.pid + 1));
-    notified(variables(process.pid + 1))?.ready();
+    notified(variables(process.pid + 1))?.ready('');
     await expect.poll(() => manager.messages).toEqual(['READY=1']);
     await pause(PERIOD_MS);
     expect(manager.messages).toEqual(['READY=1']);

@@ -48,3 +48,6 @@ export function flagsOfNode(commands: readonly CommandShape[]) {
 
 /** Quotes a text for bash, zsh and fish. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** Returns the text as one word of a shell, with quotes only if it needs them. */
+export const asWord = (text: string): string => (/^[\w/.,:@%+-]+$/.test(text) ? text : quoted(text));

@@ -2,7 +2,8 @@ import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { CliError, RefusedError } from '#cli/command-error.js';
 import { createClient } from '../client.js';
-import { ownerSchema, ownerText } from '../flow-words.js';
+import { asWord } from '../completion/candidates.js';
+import { ownerSchema, ownerText, protocolName } from '../flow-words.js';
 import { notInForce } from '../not-in-force.js';
 import { numberUpTo } from '../number.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
@@ -19,6 +20,17 @@ const explainedSchema = z.looseObject({
   rule: z.string().nullable(),
   reason: z.string(),
   enforced_instead: z.number().nullish(),
+  reply_to: z
+    .object({
+      src: z.string(),
+      dst: z.string(),
+      proto: z.number(),
+      src_port: z.number().optional(),
+      dst_port: z.number().optional(),
+      icmp_type: z.number().optional(),
+      icmp_code: z.number().optional(),
+    })
+    .nullish(),
   owners: z.object({ source: ownerSchema, destination: ownerSchema }).optional(),
   selected_by: z.looseObject({ integration: z.string() }).nullish(),
   walk: z.array(
@@ -87,7 +99,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
           throw isAboutPolicy ? atLines(error, source, source.form === 'singleton' ? '/policy' : '') : error;
         });
       const explained = parseReply(explainedSchema, answer);
-      print(terminal, options.output, explained, () => text(explained, styleOf(terminal)));
+      print(terminal, options.output, explained, () => text(explained, file, styleOf(terminal)));
     });
 }
 
@@ -159,7 +171,18 @@ function requestOf({ method, path, header }: Pick<Question, 'method' | 'path' | 
 const collected = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
 
 function text(
-  { decision, effective_action: action, mode, reason, walk, walk_omitted: omitted, unknown, ...by }: Explained,
+  {
+    decision,
+    effective_action: action,
+    mode,
+    reason,
+    walk,
+    walk_omitted: omitted,
+    unknown,
+    reply_to,
+    ...by
+  }: Explained,
+  file: string | undefined,
   style: Style,
 ): string {
   const instead = by.enforced_instead == null ? '' : `${style.warn(notInForce(by.enforced_instead))}\n`;
@@ -176,7 +199,17 @@ function text(
   const ends = ownersOf({ owners: by.owners, selected_by: by.selected_by });
   // Insert the number of omitted steps before the last row: the last row is the step that decided.
   if (omitted > 0) rows.splice(-1, 0, ['', `… ${omitted} more`, '', '']);
-  return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${ends}\n${rows.length === 0 ? '' : `\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`}`;
+  return `${instead}${style.bold(style.verdict(decision))}${decider}${softened}\n${reason}${missing}${replyHint(reply_to, file)}${ends}\n${rows.length === 0 ? '' : `\n${table(['', 'GROUP', 'RULE', 'WHY'], rows)}`}`;
+}
+
+/** Returns a line with the command that explains the flow in which a denied packet can be a reply. */
+function replyHint(opener: Explained['reply_to'], file: string | undefined): string {
+  if (opener == null) return '';
+  const given = Object.entries({ ...opener, proto: protocolName(opener.proto), file });
+  const flags = given.flatMap(([name, value]) =>
+    value === undefined ? [] : `--${name.replace('_', '-')} ${typeof value === 'string' ? asWord(value) : value}`,
+  );
+  return `\nif this packet is a reply, it passes, because replies of an allowed flow need no rule; explain the flow: weir policy explain ${flags.join(' ')}`;
 }
 
 /** Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`. */

@@ -78,9 +78,14 @@ export type Explanation = {
 
 /**
  * `enforced_instead`: the generation that the kernel enforces instead of the active policy. Null if the
- * active policy is in force, and for a draft.
+ * active policy is in force, and for a draft. `reply_to`: the first packet of the flow in which the denied
+ * packet would be a reply, if the policy can allow that flow; otherwise null. Replies of an allowed flow
+ * pass.
  */
-export type Explained = Explanation & { readonly enforced_instead: number | null };
+export type Explained = Explanation & {
+  readonly enforced_instead: number | null;
+  readonly reply_to: Packet | null;
+};
 
 type WalkStep = {
   /** The id of the group in this step; null for the default of the policy. */

@@ -1,0 +1,47 @@
+import type { Config } from '#config/config.js';
+import { namedFiles } from '#config/named-files.js';
+import { asWord } from './completion/candidates.js';
+import { mayRead } from './init/init-checks.js';
+import { groupName, type SystemUser, systemUser, userName } from './system-user.js';
+import { type Obstacle, obstacleTo } from './unreadable-file.js';
+
+const SERVICE_USER = 'weir';
+/** The node refuses this key if other users than the owner can read it. */
+const OWN_ONLY = 'cluster.seal_key_file';
+
+/**
+ * Returns a sentence for each file that the service user cannot read: the configuration file, and the files
+ * that it names. Returns none if there is no such user, or if this process does not run as root: it could
+ * then not look into the folders.
+ */
+export function fileWarnings(file: string, config: Config): string[] {
+  const user = process.getuid?.() === 0 ? systemUser(SERVICE_USER) : undefined;
+  if (user === undefined) return [];
+  return [{ key: '', path: file }, ...namedFiles(config)].flatMap(({ key, path }) => {
+    const obstacle = obstacleTo(path, user);
+    // An access control list can permit what owner, group and mode do not.
+    if (obstacle === null || mayRead(user.name, path)) return [];
+    return [`${key === '' ? '' : `${key}: `}${sentence(path, user, obstacle)}: ${mend(key, user, obstacle)}`];
+  });
+}
+
+function sentence(file: string, { name }: SystemUser, { path, lacks, stats }: Obstacle): string {
+  const owner = `owner ${userName(stats.uid)}:${groupName(stats.gid)}, mode ${mode(stats.mode)}`;
+  if (lacks === 'search') return `the user ${name} cannot read ${file}, because it may not enter ${path} (${owner})`;
+  return `the user ${name} cannot read ${file === path ? file : `${file}, a link to ${path}`} (${owner})`;
+}
+
+const mode = (bits: number): string => (bits & 0o7777).toString(8).padStart(4, '0');
+
+/** Returns the command that gives the service user the permission, and no other user more than its group. */
+function mend(key: string, { name, uid, gids }: SystemUser, { path, lacks, stats }: Obstacle): string {
+  const file = asWord(path);
+  const bit = lacks === 'read' ? 'r' : 'x';
+  if (lacks === 'read' && key === OWN_ONLY) return `chown ${name} ${file} && chmod 400 ${file}`;
+  if (uid === stats.uid) return `chmod u+${bit} ${file}`;
+  if (gids.includes(stats.gid)) return `chmod g+${bit} ${file}`;
+  const isShared = stats.gid !== 0 && (stats.mode & (lacks === 'read' ? 0o040 : 0o010)) !== 0;
+  // Another group in its place would take the file from the members of this group.
+  if (isShared) return `usermod --append --groups ${groupName(stats.gid)} ${name}; then restart weir.service`;
+  return `chgrp ${name} ${file} && chmod g+${bit} ${file}`;
+}

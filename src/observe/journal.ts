@@ -1,0 +1,68 @@
+import { fstatSync } from 'node:fs';
+
+/** The priorities of syslog(3) for the levels of Pino, the highest level first. */
+const PRIORITIES: readonly (readonly [level: number, priority: number])[] = [
+  [60, 2],
+  [50, 3],
+  [40, 4],
+  [30, 6],
+];
+const DEBUG = 7;
+
+/**
+ * Returns whether the journal of systemd reads the descriptor. JOURNAL_STREAM alone does not tell it, because
+ * a child process whose output is redirected inherits this variable: see systemd.exec(5).
+ */
+export function isJournal(descriptor: number, { JOURNAL_STREAM: stream }: NodeJS.ProcessEnv): boolean {
+  if (stream === undefined) return false;
+  try {
+    const { dev, ino } = fstatSync(descriptor, { bigint: true });
+    return stream === `${dev}:${ino}`;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Converts a line of Pino to text for the journal: the message, then the fields as `name=value`, then the
+ * stack of an error. Omits the time and the node, because the journal has its own time and host. Each line
+ * begins with its priority, such as `<4>`, see sd-daemon(3): the journal makes an entry of each line.
+ */
+export function journalText(line: string): string {
+  const { level, time: _, node: __, msg = '', ...fields } = recordOf(line);
+  const priority = PRIORITIES.find(([from]) => Number(level) >= from)?.[1] ?? DEBUG;
+  const stacks: string[] = [];
+  const words = Object.entries(fields).map(([name, value]) => {
+    if (!isError(value)) return `${name}=${wordOf(value)}`;
+    const { type: ___, message, stack, ...more } = value;
+    stacks.push(...stack.split('\n').filter((frame) => /^\s+at /.test(frame)));
+    const rest = Object.keys(more).length === 0 ? '' : ` ${name}_fields=${wordOf(more)}`;
+    return `${name}=${wordOf(message)}${rest}`;
+  });
+  const text = [[String(msg), ...words].filter((word) => word !== '').join(' '), ...stacks].join('\n');
+  return `${text.replace(/^/gm, `<${priority}>`)}\n`;
+}
+
+type Record = Readonly<{ [name: string]: unknown }>;
+
+/** The removal of a secret can cut the end of a line, which is then no JSON. */
+function recordOf(line: string): Record {
+  try {
+    return JSON.parse(line) as Record;
+  } catch {
+    return { level: /"level":(\d+)/.exec(line)?.[1], msg: line.trimEnd() };
+  }
+}
+
+type SerialisedError = { readonly type: unknown; readonly message: string; readonly stack: string };
+
+const isError = (value: unknown): value is SerialisedError =>
+  typeof value === 'object' &&
+  value !== null &&
+  'type' in value &&
+  'message' in value &&
+  'stack' in value &&
+  typeof value.stack === 'string';
+
+const wordOf = (value: unknown): string =>
+  typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);

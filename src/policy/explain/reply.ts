@@ -1,0 +1,39 @@
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { Explanation, PacketQuery } from './explain.js';
+
+/** Maps the type of an ICMP reply to the type of its query (RFC 792, RFC 950). */
+const ICMP_QUERIES: ReadonlyMap<number, number> = new Map([
+  [0, 8],
+  [14, 13],
+  [16, 15],
+  [18, 17],
+]);
+
+/**
+ * Returns the packet that opens the flow in which the packet of the request would be a reply. Returns null if
+ * there is none: an ICMP packet that is not a reply, or an unknown port.
+ */
+export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | null {
+  const hasPorts = PORT_PROTOCOLS.includes(packet.protocol);
+  const icmpType = packet.protocol === IPPROTO.icmp ? ICMP_QUERIES.get(packet.icmpType) : packet.icmpType;
+  if (icmpType === undefined || (hasPorts && sourcePortAssumed === true)) return null;
+  return {
+    ...packet,
+    source: packet.destination,
+    destination: packet.source,
+    sourcePort: packet.destinationPort,
+    destinationPort: packet.sourcePort,
+    icmpType,
+  };
+}
+
+/** Whether the policy denies the packet. A decision that the state of the node makes has no walk. */
+export const isDeniedByPolicy = ({ effective_action: action, walk }: Explanation): boolean =>
+  action === 'deny' && walk.length > 0;
+
+/**
+ * Whether the policy can allow a flow: it allows the first packet, or decides the connection by TLS and HTTP
+ * facts that the request does not give. A packet that passes without a policy opens no flow.
+ */
+export const opensFlow = ({ effective_action: action, walk, unknown }: Explanation): boolean =>
+  walk.length > 0 && (action === 'allow' || unknown.some((name) => /^(sni$|tls\.|http\.)/.test(name)));
