@@ -33,13 +33,15 @@ reaches() { [[ $(client timeout 8 bash -c "exec 3<>/dev/tcp/10.77.2.2/$1" 2>&1 |
 expect_open() { for port in "$@"; do reaches "$port" || fail "packets to port $port do not pass"; done; }
 expect_closed() { for port in "$@"; do if reaches "$port"; then fail "packets to port $port pass"; fi; done; }
 is_ready() { weir status --output json 2>/dev/null | grep -q '"ready": true'; }
-# Prints the time from the start of the process to READY=1, in milliseconds.
+# Prints the times from the start of the process until its policy was in force, and until READY=1.
 start_time() {
-  local from to
-  from=$(systemctl show -P ExecMainStartTimestampMonotonic weir.service)
-  to=$(systemctl show -P ActiveEnterTimestampMonotonic weir.service)
-  echo "$(((to - from) / 1000)) ms"
+  local from enforced ready
+  from=$(milliseconds "$(systemctl show --timestamp=us+utc -P ExecMainStartTimestamp weir.service)")
+  ready=$(milliseconds "$(systemctl show --timestamp=us+utc -P ActiveEnterTimestamp weir.service)")
+  enforced=$(milliseconds "$(weir status --output json | sed -n 's/.*"in_force_since": "\(.*\)".*/\1/p')")
+  echo "$((enforced - from)) ms, to READY=1: $((ready - from)) ms"
 }
+milliseconds() { date --date="$1" +%s%3N; }
 counts() { echo "sent $(count client allowed)+$(count client denied), received $(count server allowed)+$(count server denied)"; }
 
 network() {
@@ -232,6 +234,7 @@ refuse_configuration() {
   expect_closed 9
   cp -a /run/weir.yaml /etc/weir/weir.yaml
   systemctl start weir.service || fail 'the node does not start with the valid configuration'
+  said=$(weir status 2>&1) || [ $? = 3 ] || fail "weir status directly after the start: $said"
   until_true 60 is_ready || fail 'the node is not ready with the valid configuration'
 }
 replaced() { local now; now=$(systemctl show -P MainPID weir.service) && [ "$now" != 0 ] && [ "$now" != "$1" ]; }
