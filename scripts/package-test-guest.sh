@@ -38,7 +38,7 @@ start_time() {
   local from enforced ready
   from=$(milliseconds "$(systemctl show --timestamp=us+utc -P ExecMainStartTimestamp weir.service)")
   ready=$(milliseconds "$(systemctl show --timestamp=us+utc -P ActiveEnterTimestamp weir.service)")
-  enforced=$(milliseconds "$(weir status --output json | sed -n 's/.*"in_force_since": "\(.*\)".*/\1/p')")
+  enforced=$(node -e 'fetch("http://127.0.0.1:8080/ready").then((got) => got.json()).then((ready) => console.log(Date.parse(ready.in_force_since)))')
   echo "$((enforced - from)) ms, to READY=1: $((ready - from)) ms"
 }
 milliseconds() { date --date="$1" +%s%3N; }
