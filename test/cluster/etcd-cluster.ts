@@ -25,7 +25,10 @@ export const NO_PEERS = {
   },
 };
 
-/** A folder in memory, for tests that measure delays: other programs can delay each write to a disk by a second. */
+/**
+ * A folder in memory, for tests that measure delays: other programs can delay each write to a disk by a
+ * second.
+ */
 export const IN_MEMORY = '/dev/shm';
 
 type Member = {
