@@ -21,7 +21,7 @@ const LOADS = [
  * CPU time of the busier thread.
  */
 type Figures = { readonly perSecond: number; readonly cpuUs: number; readonly evenness: number };
-type Way = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
+type Setup = { readonly threads: number; readonly site: Site; readonly node: NodeProcess };
 
 /**
  * Measures how a second service-plane thread changes the request rate and the CPU time of each request, and
@@ -30,42 +30,43 @@ type Way = { readonly threads: number; readonly site: Site; readonly node: NodeP
 export const inspectionThreadsBench: Bench = { name: 'inspection-threads', run: measure };
 
 async function measure(): Promise<readonly Row[]> {
-  const ways: Way[] = [];
+  const setups: Setup[] = [];
   const sites: Site[] = [];
   try {
     for (const threads of THREADS) {
       const site = await createSite(`threads-${threads}`);
       sites.push(site);
-      ways.push({ threads, site, node: await startWeir(site, threads) });
+      setups.push({ threads, site, node: await startWeir(site, threads) });
     }
     const rows: Row[] = [];
-    for (const { what, isNew } of LOADS) rows.push(...(await compare(ways, what, isNew)));
+    for (const { what, isNew } of LOADS) rows.push(...(await compare(setups, what, isNew)));
     return rows;
   } finally {
-    for (const { node } of ways) await node.remove();
+    for (const { node } of setups) await node.remove();
     for (const site of sites) await site.remove();
   }
 }
 
 /** Measures the nodes one after another in each round, and returns the median of each figure. */
-async function compare(ways: readonly Way[], what: string, isNew: boolean): Promise<readonly Row[]> {
-  const found = new Map<Way, Figures[]>(ways.map((way) => [way, []]));
+async function compare(setups: readonly Setup[], what: string, isNew: boolean): Promise<readonly Row[]> {
+  const found = new Map<Setup, Figures[]>(setups.map((setup) => [setup, []]));
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [way, figures] of found) figures.push(await run(way, isNew));
+    for (const [setup, figures] of found) figures.push(await run(setup, isNew));
   }
-  const median = (way: Way, figure: keyof Figures): number =>
+  const median = (setup: Setup, figure: keyof Figures): number =>
     quantile(
-      (found.get(way) ?? []).map((figures) => figures[figure]),
+      (found.get(setup) ?? []).map((figures) => figures[figure]),
       0.5,
     );
-  const rows: Row[] = ways.flatMap((way) => {
-    const by = way.threads === 1 ? '1 thread on a core of its own' : `${way.threads} threads on ${cpus().length} cores`;
+  const rows: Row[] = setups.flatMap((setup) => {
+    const by =
+      setup.threads === 1 ? '1 thread on a core of its own' : `${setup.threads} threads on ${cpus().length} cores`;
     return [
-      { what: `${by}: ${what} a second`, value: median(way, 'perSecond'), unit: '/s' },
-      { what: `${by}: ${what}, processor time of each`, value: median(way, 'cpuUs'), unit: 'µs' },
+      { what: `${by}: ${what} a second`, value: median(setup, 'perSecond'), unit: '/s' },
+      { what: `${by}: ${what}, processor time of each`, value: median(setup, 'cpuUs'), unit: 'µs' },
     ];
   });
-  const [one, two] = ways as [Way, Way];
+  const [one, two] = setups as [Setup, Setup];
   const price = median(two, 'cpuUs') / median(one, 'cpuUs');
   rows.push({ what: `${what}: processor time with 2 threads relative to 1`, value: price, unit: '×', atMost: 1.5 });
   // The kernel distributes connections over the threads, and may distribute 64 persistent connections
@@ -80,7 +81,7 @@ async function compare(ways: readonly Way[], what: string, isNew: boolean): Prom
   return rows;
 }
 
-async function run({ site, node, threads }: Way, isNew: boolean): Promise<Figures> {
+async function run({ site, node, threads }: Setup, isNew: boolean): Promise<Figures> {
   const before = threadTimesUs(node.pid);
   const { perSecond, requests } = await wrk(site, PORTS.direct, { seconds: SECONDS, connections: CONNECTIONS, isNew });
   const taken = [...threadTimesUs(node.pid)].map(([id, us]) => us - (before.get(id) ?? 0)).sort((a, b) => b - a);

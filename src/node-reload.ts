@@ -21,7 +21,7 @@ export type ReloadTargets = {
   changeLog(settings: Config['log']): void;
 };
 
-/** Joins the configuration file and the parts of the node to the interface that the reload actor uses. */
+/** Implements the interface of the reload actor with the configuration file and the parts of the node. */
 export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets): ReloadPorts {
   const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
   return {

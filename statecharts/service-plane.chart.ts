@@ -40,7 +40,7 @@ type CaChanged = {
   readonly fault: string | null;
 };
 type FaultChanged = {
-  readonly type: 'service_plane.upstream_ca_changed' | 'service_plane.joining_changed';
+  readonly type: 'service_plane.upstream_ca_changed' | 'service_plane.splice_fault_changed';
   readonly fault: string | null;
 };
 export type ServicePlaneEvent =
@@ -80,7 +80,7 @@ export const servicePlaneChart = setup({
       trouble: context.caFault === null ? {} : { [part]: context.caFault },
     })),
     noteUpstreamCa: assign((_, params: { fault: string | null }) => ({ upstreamCaFault: params.fault })),
-    noteJoining: assign((_, params: { fault: string | null }) => ({ spliceFault: params.fault })),
+    noteSpliceFault: assign((_, params: { fault: string | null }) => ({ spliceFault: params.fault })),
     forgetServed: assign({ hasGrants: false, upstreamCaFault: null, spliceFault: null }),
   },
   guards: {
@@ -88,7 +88,7 @@ export const servicePlaneChart = setup({
     hasNoPolicy: ({ context }) => context.inspection === null,
     lacksCa: ({ context }) => context.inspection?.intercepts === true && !context.hasCa,
     hasOlderAuthorities: ({ context }) => context.upstreamCaFault !== null,
-    cannotJoin: ({ context }) => context.spliceFault !== null,
+    cannotOffload: ({ context }) => context.spliceFault !== null,
   },
   delays: GRANTED_DELAYS,
 }).createMachine({
@@ -121,7 +121,10 @@ export const servicePlaneChart = setup({
         type: 'noteUpstreamCa',
         params: ({ event }: { event: FaultChanged }) => event,
       },
-      'service_plane.joining_changed': { type: 'noteJoining', params: ({ event }: { event: FaultChanged }) => event },
+      'service_plane.splice_fault_changed': {
+        type: 'noteSpliceFault',
+        params: ({ event }: { event: FaultChanged }) => event,
+      },
     },
     died: 'service_plane.died',
     change: 'service_plane.change_requested',
@@ -129,7 +132,7 @@ export const servicePlaneChart = setup({
     deciding: [
       { guard: 'lacksCa', target: 'without_ca', actions: 'nameCaFault' },
       { guard: 'hasOlderAuthorities', target: 'inspecting_by_older_authorities' },
-      { guard: 'cannotJoin', target: 'inspecting_without_joining' },
+      { guard: 'cannotOffload', target: 'inspecting_without_joining' },
       { target: 'inspecting' },
     ],
     states: {

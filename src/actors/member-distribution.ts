@@ -204,7 +204,7 @@ export class MemberDistribution {
     if (last === undefined) return;
     for (const change of changes.slice(0, -1)) await this.#changeUserSpaceParts(change);
     this.#ports.record.change(last);
-    await this.#datapath?.change(joined(changes));
+    await this.#datapath?.change(merged(changes));
     await Promise.all(this.#userSpaceParts.map((sync) => sync.change(last)));
   }
 
@@ -280,7 +280,7 @@ export class MemberDistribution {
   }
 }
 
-function joined(changes: readonly MembershipChange[]): MembershipChange {
+function merged(changes: readonly MembershipChange[]): MembershipChange {
   const [only] = changes;
   if (only !== undefined && changes.length === 1) return only;
   return {

@@ -35,7 +35,7 @@ export function textsOf(list: readonly string[]): Texts {
 export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
 
 /** Copies several ranges of texts, in order, into one `Texts`. */
-export function joinedTexts(runs: readonly TextRun[]): Texts {
+export function concatenatedTexts(runs: readonly TextRun[]): Texts {
   const bytesOf = ({ texts: { ends }, from, to }: TextRun) => ({ first: startOf(ends, from), end: startOf(ends, to) });
   const lengths = runs.map(bytesOf).map(({ first, end }) => end - first);
   const bytes = sharedBytes(lengths.reduce((sum, length) => sum + length, 0));

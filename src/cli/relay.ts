@@ -4,9 +4,9 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 /**
  * The program `node relay.js SOCKET HOST PORT` runs in the network namespace of a node. It relays each
  * connection to the Unix socket SOCKET to HOST:PORT. Processes in other network namespaces can connect to the
- * Unix socket, and so reach the API of the node. `join` relays between two sockets.
+ * Unix socket, and so reach the API of the node. `relay` relays between two sockets.
  */
-function join(left: Socket, right: Socket): void {
+function relay(left: Socket, right: Socket): void {
   for (const [from, to] of [
     [left, right],
     [right, left],
@@ -23,7 +23,7 @@ function join(left: Socket, right: Socket): void {
  */
 export function relayFromLoopback(port: number, socketPath: string): Promise<{ server: Server; port: number }> {
   return new Promise((resolve, reject) => {
-    const server = createServer((socket) => join(socket, connect(socketPath)));
+    const server = createServer((socket) => relay(socket, connect(socketPath)));
     server.once('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE' && port !== 0) resolve(relayFromLoopback(0, socketPath));
       else reject(error);
@@ -38,7 +38,7 @@ export function relayFromLoopback(port: number, socketPath: string): Promise<{ s
 const [socketPath, host, port] = process.argv.slice(2);
 if (process.argv[1]?.endsWith('relay.js') === true && socketPath !== undefined) {
   rmSync(socketPath, { force: true });
-  createServer((socket) => join(socket, connect(Number(port), host ?? '127.0.0.1'))).listen(socketPath, () => {
+  createServer((socket) => relay(socket, connect(Number(port), host ?? '127.0.0.1'))).listen(socketPath, () => {
     process.stdout.write('ready\n');
   });
   process.stdin.on('end', () => process.exit(0)).resume();

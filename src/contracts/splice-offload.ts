@@ -6,8 +6,10 @@ import type { PassedObject } from './bpf-object-handle.js';
  */
 export type SpliceOffload = {
   readonly program: PassedObject;
-  readonly joins: PassedObject;
-  readonly joiners: PassedObject;
+  /** The map `joins`: the entries of spliced connections. */
+  readonly spliceMap: PassedObject;
+  /** The map `joiners`: until when the datapath forwards the connections of each offloader. */
+  readonly offloaderMap: PassedObject;
   /** The packet mark (`SO_MARK`) of packets that the datapath passes without classification. */
   readonly mark: number;
   /**

@@ -36,7 +36,7 @@ export type ToObserver =
 export type FromObserver =
   | { readonly kind: 'frame'; readonly frame: Frame }
   | { readonly kind: 'refused'; readonly reader: number }
-  | { readonly kind: 'joined'; readonly reader: number; readonly channel: number }
+  | { readonly kind: 'subscribed'; readonly reader: number; readonly channel: number }
   | { readonly kind: 'wanted'; readonly wanted: Wanted }
   /**
    * Reports a problem that the operator must see in the log. `code` is null if the failure has no error code.

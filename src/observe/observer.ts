@@ -200,8 +200,8 @@ export class Observer {
       case 'refused':
         this.#readers.end(message.reader, 'too_many');
         return;
-      case 'joined':
-        this.#readers.joined(message.reader, message.channel);
+      case 'subscribed':
+        this.#readers.subscribe(message.reader, message.channel);
         return;
       case 'wanted':
         this.#events.wanted(message.wanted);

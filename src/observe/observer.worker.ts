@@ -36,7 +36,7 @@ const observer = new LocalObserver(
   {
     frame: (frame) => parent.send({ kind: 'frame', frame }, [frame.bytes.buffer]),
     refused: (reader) => parent.send({ kind: 'refused', reader }),
-    joined: (reader, channel) => parent.send({ kind: 'joined', reader, channel }),
+    subscribed: (reader, channel) => parent.send({ kind: 'subscribed', reader, channel }),
     wanted: (wanted) => parent.send({ kind: 'wanted', wanted }),
     trouble,
     relief: (code, message) => parent.send({ kind: 'relief', code, message }),

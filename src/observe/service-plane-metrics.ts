@@ -37,11 +37,11 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
     'weir_service_plane_upstream_ca_stale',
     '1 while `upstream_ca` cannot be read; the certificates that were read before stay in use.',
   );
-  const unjoined = gauge(
+  const offloadFaulty = gauge(
     'weir_service_plane_join_fault',
     '1 while the datapath cannot forward spliced connections itself (splicing offload); `join_fault` in the stats gives the reason.',
   );
-  const all = [connections, intercepted, requests, responses, live, refused, stale, unjoined];
+  const all = [connections, intercepted, requests, responses, live, refused, stale, offloadFaulty];
 
   return {
     stats(stats: ServicePlaneStats | null) {
@@ -58,7 +58,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
       stale.set(stats.upstreamCaFault === null ? 0 : 1);
-      unjoined.set(stats.spliceFault === null ? 0 : 1);
+      offloadFaulty.set(stats.spliceFault === null ? 0 : 1);
       for (const reason of ALERTED) refused.inc({ reason }, 0);
       for (const [reason, count] of Object.entries(stats.refused)) refused.inc({ reason }, count);
     },

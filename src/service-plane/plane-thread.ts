@@ -35,7 +35,7 @@ export class PlaneThread {
   #stopped: Promise<void> | null = null;
   /**
    * The BPF objects of the splicing offload, with descriptors that this `PlaneThread` owns. At the end of the
-   * node, the datapath closes its own descriptors before `#resetJoined` resets the offloaded connections.
+   * node, the datapath closes its own descriptors before `#resetOffloaded` resets the offloaded connections.
    */
   #point: OwnSpliceOffload | null = null;
   /** Why the thread cannot read the trusted CA certificates for servers (`upstream_ca`); null: no fault. */
@@ -104,7 +104,7 @@ export class PlaneThread {
       // The datapath has closed its descriptors. The next datapath provides a new offload.
       this.#point = null;
     }
-    this.tell({ kind: 'join_by', point });
+    this.tell({ kind: 'set_splice_offload', point });
   }
 
   async #unlessOver(done: Promise<void>): Promise<void> {
@@ -115,7 +115,7 @@ export class PlaneThread {
     }
   }
 
-  #resetJoined(): void {
+  #resetOffloaded(): void {
     try {
       if (this.#point !== null) resetLeft(this.#point.point, this.number.number);
     } catch {
@@ -137,7 +137,7 @@ export class PlaneThread {
       clearInterval(signalling);
       // Reset the offloaded connections before `Handover.close` resets the sockets. As long as the datapath
       // handles the packets of a connection, a reset from its socket does not leave the node.
-      this.#resetJoined();
+      this.#resetOffloaded();
       this.#handover.close();
     })();
     return this.#stopped;

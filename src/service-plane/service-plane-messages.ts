@@ -40,7 +40,7 @@ export type ToPlaneThread =
   | { readonly kind: 'accept'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
-  | { readonly kind: 'join_by'; readonly point: SpliceOffload }
+  | { readonly kind: 'set_splice_offload'; readonly point: SpliceOffload }
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
 export type PlaneRequests = {

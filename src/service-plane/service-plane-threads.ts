@@ -17,8 +17,8 @@ import type { ServicePlaneOptions } from './service-plane-options.js';
 const TICKET_KEY_BYTES = 48;
 
 type Faults = Readonly<Record<Exclude<ServicePlaneChange['type'], 'worker_died'>, string | null>>;
-const NO_FAULTS: Faults = { upstream_ca_changed: null, joining_changed: null };
-const FAULT_CHANGES = ['upstream_ca_changed', 'joining_changed'] as const satisfies readonly (keyof Faults)[];
+const NO_FAULTS: Faults = { upstream_ca_changed: null, splice_fault_changed: null };
+const FAULT_CHANGES = ['upstream_ca_changed', 'splice_fault_changed'] as const satisfies readonly (keyof Faults)[];
 
 /**
  * Creates a service plane that runs in its own threads. All threads listen on one address, and the kernel
@@ -155,7 +155,7 @@ class ServicePlaneThreads implements ServicePlane {
 
   stats = async (): ReturnType<ServicePlane['stats']> => ({
     ...sumOf(await Promise.all(this.#threads.map((thread) => thread.stats()))),
-    spliceFault: this.#faults.joining_changed,
+    spliceFault: this.#faults.splice_fault_changed,
   });
 
   watch(listener: (change: ServicePlaneChange) => void): () => void {
@@ -208,7 +208,7 @@ class ServicePlaneThreads implements ServicePlane {
     const before = this.#faults;
     this.#faults = {
       upstream_ca_changed: this.#threads.find((thread) => thread.upstreamCaFault !== null)?.upstreamCaFault ?? null,
-      joining_changed: this.#threads.find((thread) => thread.spliceFault !== null)?.spliceFault ?? null,
+      splice_fault_changed: this.#threads.find((thread) => thread.spliceFault !== null)?.spliceFault ?? null,
     };
     for (const type of FAULT_CHANGES)
       if (this.#faults[type] !== before[type]) this.#notify({ type, fault: this.#faults[type] });

@@ -78,7 +78,7 @@ export type ServicePlaneChange =
    * The new value of `upstreamCaFault` or `spliceFault` in `ServicePlaneStats`. After `open`, both faults are
    * null.
    */
-  | { readonly type: 'upstream_ca_changed' | 'joining_changed'; readonly fault: string | null };
+  | { readonly type: 'upstream_ca_changed' | 'splice_fault_changed'; readonly fault: string | null };
 
 /** Counters of all threads since the service plane was opened. */
 export type ServicePlaneStats = {

@@ -32,7 +32,7 @@ function handle(message: ToPlaneThread): void {
     case 'grants_by':
       plane.setGrantPort(message.port);
       return;
-    case 'join_by':
+    case 'set_splice_offload':
       plane.spliceBy(message.point);
       return;
     case 'allowed_wanted':

@@ -32,7 +32,7 @@ function handle(orders: readonly SpliceOrder[]): void {
 function spliceBy(point: SpliceOffload): void {
   let spliceFault: string | null = null;
   try {
-    splicer.spliceBy(() => new SpliceOffloader(point, thread, shared.descriptors));
+    splicer.setOffloader(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
     // If another datapath replaces the datapath during this call, a later message brings the offload of the
     // new datapath.
@@ -47,7 +47,7 @@ for (;;) {
   if (ended.length > 0) port.postMessage(ended);
   if (performance.now() >= lookAt) {
     lookAt = performance.now() + LOOK_MS;
-    splicer.look();
+    splicer.checkOffloaded();
   }
   for (;;) {
     const received = receiveMessageOnPort(port);

@@ -3,8 +3,8 @@ import { type Capability, lacking } from '#libc/capabilities.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
+import { OffloadedConnection, type SocketPair, type SpliceMeans, takeAndReset } from './offloaded-connection.js';
 import { RawSocket } from './raw-socket.js';
-import { type SocketPair, type SpliceMeans, SplicePair, takeAndReset } from './splice-pair.js';
 import { SpliceTable } from './splice-table.js';
 
 /**
@@ -12,7 +12,7 @@ import { SpliceTable } from './splice-table.js';
  * If the process ends, the datapath stops to forward after this time.
  */
 const RENEWAL_NS = 5_000_000_000n;
-/** `look` checks each offloaded connection once in this many calls. */
+/** `check` checks each offloaded connection once in this many calls. */
 const ROUNDS = 10;
 
 /**
@@ -35,7 +35,7 @@ export function offloadFaultOf(failure: unknown): string {
  */
 export class SpliceOffloader {
   readonly #means: SpliceMeans;
-  readonly #joined = new Map<number, SplicePair>();
+  readonly #offloaded = new Map<number, OffloadedConnection>();
   #round = 0;
 
   /**
@@ -49,39 +49,39 @@ export class SpliceOffloader {
     held: Descriptors,
   ) {
     const { idleMs, endedMs } = point;
-    this.#means = { ...meansOf(point, held), joiner: number, idleMs, endedMs };
-    resetAll(this.#means, (joiner) => joiner === number || joiner >= count);
+    this.#means = { ...meansOf(point, held), offloader: number, idleMs, endedMs };
+    resetAll(this.#means, (offloader) => offloader === number || offloader >= count);
     this.renew();
   }
 
-  begin(id: number, pair: SocketPair): SplicePair | null {
-    return SplicePair.begin(this.#means, id, pair);
+  begin(id: number, pair: SocketPair): OffloadedConnection | null {
+    return OffloadedConnection.begin(this.#means, id, pair);
   }
 
-  keep(id: number, join: SplicePair): void {
-    this.#joined.set(id, join);
+  add(id: number, connection: OffloadedConnection): void {
+    this.#offloaded.set(id, connection);
   }
 
   cut(id: number): void {
-    this.#joined.get(id)?.cut();
-    this.#joined.delete(id);
+    this.#offloaded.get(id)?.cut();
+    this.#offloaded.delete(id);
   }
 
   renew(): void {
-    this.#means.table.renew(this.#means.joiner, process.hrtime.bigint() + RENEWAL_NS);
+    this.#means.table.renew(this.#means.offloader, process.hrtime.bigint() + RENEWAL_NS);
   }
 
   /**
    * Renews the permission to forward, checks a tenth of the offloaded connections, and returns the ids of the
    * ended connections. Call this about once a second.
    */
-  look(): readonly number[] {
+  check(): readonly number[] {
     this.renew();
     this.#round = (this.#round + 1) % ROUNDS;
     const over: number[] = [];
-    for (const [id, join] of this.#joined) {
-      if (id % ROUNDS !== this.#round || !join.isOver()) continue;
-      this.#joined.delete(id);
+    for (const [id, connection] of this.#offloaded) {
+      if (id % ROUNDS !== this.#round || !connection.isOver()) continue;
+      this.#offloaded.delete(id);
       over.push(id);
     }
     return over;
@@ -89,7 +89,7 @@ export class SpliceOffloader {
 
   /** Resets all offloaded connections, and returns the ids of these connections. */
   close(): readonly number[] {
-    const ids = [...this.#joined.keys()];
+    const ids = [...this.#offloaded.keys()];
     for (const id of ids) this.cut(id);
     this.#means.table.close();
     this.#means.raw.close();
@@ -116,7 +116,12 @@ export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   };
   try {
     return {
-      point: { ...point, program: own(point.program), joins: own(point.joins), joiners: own(point.joiners) },
+      point: {
+        ...point,
+        program: own(point.program),
+        spliceMap: own(point.spliceMap),
+        offloaderMap: own(point.offloaderMap),
+      },
       close,
     };
   } catch (failure) {
@@ -131,7 +136,7 @@ export function resetLeft(point: SpliceOffload, number: number): void {
   try {
     // With the deadline 0, the datapath forwards no connection of the ended offloader any more.
     means.table.renew(number, 0n);
-    resetAll(means, (joiner) => joiner === number);
+    resetAll(means, (offloader) => offloader === number);
   } finally {
     means.table.close();
     means.raw.close();
@@ -148,7 +153,7 @@ function meansOf(point: SpliceOffload, held?: Descriptors): Pick<SpliceMeans, 't
   }
 }
 
-function resetAll(means: Pick<SpliceMeans, 'table' | 'raw'>, isTheirs: (joiner: number) => boolean): void {
+function resetAll(means: Pick<SpliceMeans, 'table' | 'raw'>, isTheirs: (offloader: number) => boolean): void {
   // The BPF map has an entry for each direction of a connection. At the first direction, `takeAndReset`
   // removes both entries. At the second direction, it finds no entry and does nothing.
   for (const [ends] of means.table.allOf(isTheirs)) takeAndReset(means, ends);

@@ -6,7 +6,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
-import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOINED } from './splice-layout.js';
+import { HOLD_RESULT, SPLICE_ENTRY, SPLICE_ENTRY_BYTES, SPLICE_KEY, SPLICE_KEY_BYTES } from './splice-layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
 
 const ETHERNET_BYTES = 14;
@@ -14,8 +14,11 @@ const ETHERNET_IPV4 = 0x0800;
 const BPF_NOEXIST = 1;
 const BPF_EXIST = 2;
 
-/** The state of one direction of a spliced connection, with the field names of `struct join`. */
-export type Entry = { readonly [K in keyof typeof JOIN]: number };
+/**
+ * The state of one direction of a spliced connection, with the field names of `struct join`. `joiner` is the
+ * number of the offloader.
+ */
+export type Entry = { readonly [K in keyof typeof SPLICE_ENTRY]: number };
 
 /**
  * The datapath's BPF map of spliced connections, and the BPF program `weir_join`. The constructor throws if
@@ -24,21 +27,21 @@ export type Entry = { readonly [K in keyof typeof JOIN]: number };
 export class SpliceTable {
   readonly #fds: number[] = [];
   readonly #program: number;
-  readonly #joins: number;
-  readonly #joiners: number;
+  readonly #connections: number;
+  readonly #offloaders: number;
 
   /**
    * `held` records the opened descriptors, so that another thread can close them if the calling thread ends
    * unexpectedly.
    */
   constructor(
-    point: Pick<SpliceOffload, 'program' | 'joins' | 'joiners'>,
+    point: Pick<SpliceOffload, 'program' | 'spliceMap' | 'offloaderMap'>,
     private readonly held?: Descriptors,
   ) {
     try {
       this.#program = this.#take('open the splice program', point.program);
-      this.#joins = this.#take('open the map of spliced connections', point.joins);
-      this.#joiners = this.#take('open the map of splice offloaders', point.joiners);
+      this.#connections = this.#take('open the map of spliced connections', point.spliceMap);
+      this.#offloaders = this.#take('open the map of splice offloaders', point.offloaderMap);
     } catch (failure) {
       this.close();
       throw failure;
@@ -46,13 +49,13 @@ export class SpliceTable {
   }
 
   /**
-   * Permits the datapath to forward the connections of the offloader `joiner` until `untilNs`, in nanoseconds
-   * of the monotonic clock. After this time the datapath resets these connections.
+   * Permits the datapath to forward the connections of the offloader with this number until `untilNs`, in
+   * nanoseconds of the monotonic clock. After this time the datapath resets these connections.
    */
-  renew(joiner: number, untilNs: bigint): void {
+  renew(offloader: number, untilNs: bigint): void {
     const until = new Uint8Array(BigUint64Array.of(untilNs).buffer);
-    const key = new Uint8Array(Uint32Array.of(joiner).buffer);
-    check('renew the spliced connections', libbpf().bpf_map_update_elem(this.#joiners, key, until, BPF_EXIST));
+    const key = new Uint8Array(Uint32Array.of(offloader).buffer);
+    check('renew the spliced connections', libbpf().bpf_map_update_elem(this.#offloaders, key, until, BPF_EXIST));
   }
 
   /**
@@ -60,21 +63,22 @@ export class SpliceTable {
    * is full.
    */
   add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
-    const value = new Uint8Array(JOIN_BYTES);
+    const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     const view = new DataView(value.buffer);
-    for (const name of ['state', 'joiner', 'id', 'window_shift'] as const) view.setInt32(JOIN[name], entry[name], true);
-    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_NOEXIST) >= 0;
+    for (const name of ['state', 'joiner', 'id', 'window_shift'] as const)
+      view.setInt32(SPLICE_ENTRY[name], entry[name], true);
+    return libbpf().bpf_map_update_elem(this.#connections, keyOf(ends), value, BPF_NOEXIST) >= 0;
   }
 
   /**
    * Returns the BPF map entry of the direction `ends`. Returns null if there is no entry, or if the entry has
-   * a different `joiner` or `id`.
+   * another offloader or `id`.
    */
-  find(ends: Ends, joiner: number, id: number): Entry | null {
-    const value = new Uint8Array(JOIN_BYTES);
-    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return null;
+  find(ends: Ends, offloader: number, id: number): Entry | null {
+    const value = new Uint8Array(SPLICE_ENTRY_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#connections, keyOf(ends), value) < 0) return null;
     const entry = entryIn(value);
-    return entry.joiner === joiner && entry.id === id ? entry : null;
+    return entry.joiner === offloader && entry.id === id ? entry : null;
   }
 
   /**
@@ -83,14 +87,14 @@ export class SpliceTable {
    * kernel has no memory.
    */
   setState(ends: Ends, state: number): boolean {
-    const value = new Uint8Array(JOIN_BYTES);
-    if (libbpf().bpf_map_lookup_elem(this.#joins, keyOf(ends), value) < 0) return false;
-    new DataView(value.buffer).setUint32(JOIN.state, state, true);
-    return libbpf().bpf_map_update_elem(this.#joins, keyOf(ends), value, BPF_EXIST) >= 0;
+    const value = new Uint8Array(SPLICE_ENTRY_BYTES);
+    if (libbpf().bpf_map_lookup_elem(this.#connections, keyOf(ends), value) < 0) return false;
+    new DataView(value.buffer).setUint32(SPLICE_ENTRY.state, state, true);
+    return libbpf().bpf_map_update_elem(this.#connections, keyOf(ends), value, BPF_EXIST) >= 0;
   }
 
   remove(ends: Ends): void {
-    libbpf().bpf_map_delete_elem(this.#joins, keyOf(ends));
+    libbpf().bpf_map_delete_elem(this.#connections, keyOf(ends));
   }
 
   /**
@@ -98,20 +102,24 @@ export class SpliceTable {
    * After the removal, the datapath forwards no packet by this entry.
    */
   take(ends: Ends): Entry | null {
-    const value = new Uint8Array(JOIN_BYTES);
-    return libbpf().bpf_map_lookup_and_delete_elem(this.#joins, keyOf(ends), value) < 0 ? null : entryIn(value);
+    const value = new Uint8Array(SPLICE_ENTRY_BYTES);
+    return libbpf().bpf_map_lookup_and_delete_elem(this.#connections, keyOf(ends), value) < 0 ? null : entryIn(value);
   }
 
   /**
-   * Returns the key and the value of each BPF map entry whose `joiner` passes `isTheirs`. A connection has
+   * Returns the key and the value of each BPF map entry whose offloader passes `isTheirs`. A connection has
    * two entries, one for each direction.
    */
-  allOf(isTheirs: (joiner: number) => boolean): readonly (readonly [Ends, Entry])[] {
-    const key = new Uint8Array(JOIN_KEY_BYTES);
-    const value = new Uint8Array(JOIN_BYTES);
+  allOf(isTheirs: (offloader: number) => boolean): readonly (readonly [Ends, Entry])[] {
+    const key = new Uint8Array(SPLICE_KEY_BYTES);
+    const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     const found: (readonly [Ends, Entry])[] = [];
-    for (let from: Uint8Array | null = null; libbpf().bpf_map_get_next_key(this.#joins, from, key) >= 0; from = key) {
-      if (libbpf().bpf_map_lookup_elem(this.#joins, key, value) < 0) continue;
+    for (
+      let from: Uint8Array | null = null;
+      libbpf().bpf_map_get_next_key(this.#connections, from, key) >= 0;
+      from = key
+    ) {
+      if (libbpf().bpf_map_lookup_elem(this.#connections, key, value) < 0) continue;
       const entry = entryIn(value);
       if (isTheirs(entry.joiner)) found.push([endsIn(key), entry]);
     }
@@ -133,7 +141,7 @@ export class SpliceTable {
     } catch {
       // The kernel did not run the BPF program, for example because it had no memory. So the program has
       // stopped no packets.
-      return JOINED.gone;
+      return HOLD_RESULT.gone;
     }
   }
 
@@ -153,28 +161,28 @@ export class SpliceTable {
 }
 
 function keyOf({ source, destination, sourcePort, destinationPort }: Ends): Uint8Array {
-  const key = new Uint8Array(JOIN_KEY_BYTES);
+  const key = new Uint8Array(SPLICE_KEY_BYTES);
   const view = new DataView(key.buffer);
-  view.setUint32(JOIN_KEY.source, source, true);
-  view.setUint32(JOIN_KEY.destination, destination, true);
-  view.setUint16(JOIN_KEY.source_port, sourcePort, true);
-  view.setUint16(JOIN_KEY.destination_port, destinationPort, true);
+  view.setUint32(SPLICE_KEY.source, source, true);
+  view.setUint32(SPLICE_KEY.destination, destination, true);
+  view.setUint16(SPLICE_KEY.source_port, sourcePort, true);
+  view.setUint16(SPLICE_KEY.destination_port, destinationPort, true);
   return key;
 }
 
 function endsIn(key: Uint8Array): Ends {
   const view = new DataView(key.buffer);
   return {
-    source: view.getUint32(JOIN_KEY.source, true),
-    destination: view.getUint32(JOIN_KEY.destination, true),
-    sourcePort: view.getUint16(JOIN_KEY.source_port, true),
-    destinationPort: view.getUint16(JOIN_KEY.destination_port, true),
+    source: view.getUint32(SPLICE_KEY.source, true),
+    destination: view.getUint32(SPLICE_KEY.destination, true),
+    sourcePort: view.getUint16(SPLICE_KEY.source_port, true),
+    destinationPort: view.getUint16(SPLICE_KEY.destination_port, true),
   };
 }
 
 function entryIn(value: Uint8Array): Entry {
   const words = new Uint32Array(value.buffer);
-  const word = (name: keyof typeof JOIN): number => u32At(words, JOIN[name] / 4);
+  const word = (name: keyof typeof SPLICE_ENTRY): number => u32At(words, SPLICE_ENTRY[name] / 4);
   return {
     state: word('state'),
     joiner: word('joiner'),

@@ -1,10 +1,10 @@
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
 import type { Handover } from './handover.js';
+import type { OffloadedConnection } from './offloaded-connection.js';
 import { PipePool } from './pipe-pool.js';
 import { resetSocket } from './socket-options.js';
 import type { SpliceOffloader } from './splice-offloader.js';
-import type { SplicePair } from './splice-pair.js';
 import { SplicedDirection, type SplicedSide } from './spliced-direction.js';
 import { isIdle } from './tcp-endpoint.js';
 
@@ -24,29 +24,29 @@ const EVENTS = 256;
 const EVENT_FD = 0;
 
 /**
- * The first attempt to offload a connection to the datapath begins after `JOIN_AFTER` moved bytes. If data
- * stays in transit until `JOIN_TIMEOUT_MS`, the next attempt begins when `JOIN_LATER` times as many bytes
- * have been moved.
+ * The first attempt to offload a connection to the datapath begins after `OFFLOAD_AFTER_BYTES` moved bytes.
+ * If data stays in transit until `OFFLOAD_TIMEOUT_MS`, the next attempt begins when `RETRY_FACTOR` times as
+ * many bytes have been moved.
  */
-const JOIN_AFTER = 2 << 20;
-const JOIN_LATER = 8;
+const OFFLOAD_AFTER_BYTES = 2 << 20;
+const RETRY_FACTOR = 8;
 /**
  * Limits of the attempts to offload connections to the datapath.
- * - `JOIN_TIMEOUT_MS`: the time that an attempt waits for data in transit, in milliseconds.
+ * - `OFFLOAD_TIMEOUT_MS`: the time that an attempt waits for data in transit, in milliseconds.
  * - `OFFLOAD_POLL_MS`: the longest wait of `poll` during an attempt, in milliseconds.
- * - `JOIN_AT_ONCE`: the maximum number of simultaneous attempts.
+ * - `MAX_ATTEMPTS`: the maximum number of simultaneous attempts.
  */
-const JOIN_TIMEOUT_MS = 2_000;
+const OFFLOAD_TIMEOUT_MS = 2_000;
 const OFFLOAD_POLL_MS = 1;
-const JOIN_AT_ONCE = 64;
+const MAX_ATTEMPTS = 64;
 
-type SplicedPair = {
+type SplicedConnection = {
   readonly sides: readonly [SplicedSide, SplicedSide];
-  readonly ways: readonly [SplicedDirection, SplicedDirection];
+  readonly directions: readonly [SplicedDirection, SplicedDirection];
   /** The number of moved bytes at which the next offload attempt begins. */
-  joinAfter: number;
+  offloadAfterBytes: number;
 };
-type Attempt = { readonly join: SplicePair; readonly from: number; readonly until: number };
+type Attempt = { readonly offload: OffloadedConnection; readonly from: number; readonly until: number };
 
 /**
  * Moves bytes between the two sockets of each connection by splice(2). When one direction ends, the other
@@ -60,10 +60,10 @@ export class Splicer {
   readonly #epoll: number;
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #view = new DataView(this.#events.buffer);
-  readonly #pairs = new Map<number, SplicedPair>();
+  readonly #pairs = new Map<number, SplicedConnection>();
   readonly #busy = new Set<number>();
   readonly #attempts = new Map<number, Attempt>();
-  #spliceOffloader: SpliceOffloader | null = null;
+  #offloader: SpliceOffloader | null = null;
   #ended: number[] = [];
 
   constructor(handover: Handover) {
@@ -78,20 +78,20 @@ export class Splicer {
    * Calls `make` to create the offloader, which from now on offloads connections with much traffic to the
    * datapath. First resets the connections that the previous offloader has offloaded.
    */
-  spliceBy(make: () => SpliceOffloader): void {
-    for (const [id, { join }] of this.#attempts) this.#giveUp(id, join);
-    if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.close());
-    this.#spliceOffloader = null;
-    this.#spliceOffloader = make();
-    for (const pair of this.#pairs.values()) pair.joinAfter = JOIN_AFTER;
+  setOffloader(make: () => SpliceOffloader): void {
+    for (const [id, { offload }] of this.#attempts) this.#giveUp(id, offload);
+    if (this.#offloader !== null) this.#ended.push(...this.#offloader.close());
+    this.#offloader = null;
+    this.#offloader = make();
+    for (const pair of this.#pairs.values()) pair.offloadAfterBytes = OFFLOAD_AFTER_BYTES;
   }
 
   /**
    * Finds offloaded connections that have ended; the next `poll` returns their ids. Call this about once a
    * second.
    */
-  look(): void {
-    if (this.#spliceOffloader !== null) this.#ended.push(...this.#spliceOffloader.look());
+  checkOffloaded(): void {
+    if (this.#offloader !== null) this.#ended.push(...this.#offloader.check());
   }
 
   /**
@@ -101,8 +101,8 @@ export class Splicer {
   add(id: number, one: number, other: number): void {
     const sides = [sideOf(one), sideOf(other)] as const;
     const [a, b] = sides;
-    const ways = [new SplicedDirection(a, b, this.#pipes), new SplicedDirection(b, a, this.#pipes)] as const;
-    this.#pairs.set(id, { sides, ways, joinAfter: JOIN_AFTER });
+    const directions = [new SplicedDirection(a, b, this.#pipes), new SplicedDirection(b, a, this.#pipes)] as const;
+    this.#pairs.set(id, { sides, directions, offloadAfterBytes: OFFLOAD_AFTER_BYTES });
     this.#watch(one, id, 0);
     this.#watch(other, id, 1);
   }
@@ -111,7 +111,7 @@ export class Splicer {
   cut(id: number): void {
     const pair = this.#pairs.get(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
-    else this.#spliceOffloader?.cut(id);
+    else this.#offloader?.cut(id);
   }
 
   /**
@@ -123,7 +123,7 @@ export class Splicer {
     const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
     for (let event = 0; event < count; event++) this.#noteEvents(event * EVENT_BYTES);
     for (const id of [...this.#busy]) this.#run(id);
-    for (const [id, attempt] of [...this.#attempts]) this.#tryToJoin(id, attempt);
+    for (const [id, attempt] of [...this.#attempts]) this.#continueAttempt(id, attempt);
     const ended = this.#ended;
     this.#ended = [];
     return ended;
@@ -147,78 +147,82 @@ export class Splicer {
       this.#busy.delete(id);
       return;
     }
-    const states = pair.ways.map((way) => way.run());
+    const states = pair.directions.map((direction) => direction.run());
     if (states.includes('broken')) this.#remove(id, pair, resetSocket);
     else if (states.every((state) => state === 'ended')) this.#remove(id, pair, (fd) => libc.close(fd));
     else if (!states.includes('more')) this.#busy.delete(id);
-    const [there, back] = pair.ways;
-    if (there.moved + back.moved >= pair.joinAfter) this.#beginToJoin(id, pair);
+    const [there, back] = pair.directions;
+    if (there.moved + back.moved >= pair.offloadAfterBytes) this.#beginAttempt(id, pair);
   }
 
-  #beginToJoin(id: number, pair: SplicedPair): void {
-    if (this.#spliceOffloader === null || !this.#pairs.has(id) || this.#attempts.size >= JOIN_AT_ONCE) return;
-    pair.joinAfter = Number.POSITIVE_INFINITY;
-    if (pair.ways.some(({ hasEnded }) => hasEnded)) return;
-    const join = this.#spliceOffloader.begin(id, socketsOf(pair));
-    if (join === null) return;
+  #beginAttempt(id: number, pair: SplicedConnection): void {
+    if (this.#offloader === null || !this.#pairs.has(id) || this.#attempts.size >= MAX_ATTEMPTS) return;
+    pair.offloadAfterBytes = Number.POSITIVE_INFINITY;
+    if (pair.directions.some(({ hasEnded }) => hasEnded)) return;
+    const offload = this.#offloader.begin(id, socketsOf(pair));
+    if (offload === null) return;
     const now = performance.now();
-    this.#attempts.set(id, { join, from: now + join.roundTripMs + OFFLOAD_POLL_MS, until: now + JOIN_TIMEOUT_MS });
+    this.#attempts.set(id, {
+      offload,
+      from: now + offload.roundTripMs + OFFLOAD_POLL_MS,
+      until: now + OFFLOAD_TIMEOUT_MS,
+    });
   }
 
-  #tryToJoin(id: number, { join, from, until }: Attempt): void {
+  #continueAttempt(id: number, { offload, from, until }: Attempt): void {
     const pair = this.#pairs.get(id);
     if (pair === undefined) {
       this.#attempts.delete(id);
-      join.forget();
+      offload.forget();
       return;
     }
-    const [there, back] = pair.ways;
+    const [there, back] = pair.directions;
     const now = performance.now();
     if (there.hasEnded || back.hasEnded) {
       // One direction has ended. End the attempt, because the zero window that it announces delays the data
       // of the other direction.
-      this.#giveUp(id, join);
-    } else if (now > from && this.#isAtRest(id, pair) && this.#leave(id, pair, join)) {
+      this.#giveUp(id, offload);
+    } else if (now > from && this.#isAtRest(id, pair) && this.#offload(id, pair, offload)) {
       return;
     } else if (now > until) {
-      this.#giveUp(id, join);
-      pair.joinAfter = (there.moved + back.moved) * JOIN_LATER;
+      this.#giveUp(id, offload);
+      pair.offloadAfterBytes = (there.moved + back.moved) * RETRY_FACTOR;
     }
   }
 
-  #isAtRest(id: number, { ways, sides }: SplicedPair): boolean {
-    return !this.#busy.has(id) && ways.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isIdle(fd));
+  #isAtRest(id: number, { directions, sides }: SplicedConnection): boolean {
+    return !this.#busy.has(id) && directions.every(({ isAtRest }) => isAtRest) && sides.every(({ fd }) => isIdle(fd));
   }
 
-  #giveUp(id: number, join: SplicePair): void {
+  #giveUp(id: number, offload: OffloadedConnection): void {
     this.#attempts.delete(id);
-    join.giveUp();
+    offload.giveUp();
   }
 
   /**
    * Hands the connection over to the datapath. Returns false if the datapath does not accept the connection
    * yet.
    */
-  #leave(id: number, pair: SplicedPair, join: SplicePair): boolean {
+  #offload(id: number, pair: SplicedConnection, offload: OffloadedConnection): boolean {
     // Remove the descriptors from the record before `tryNow` closes them. After the close, the kernel may
     // give the same number to another owner immediately.
     for (const { fd } of pair.sides) this.#descriptors.release(fd);
-    if (!join.tryNow(socketsOf(pair))) {
+    if (!offload.tryNow(socketsOf(pair))) {
       for (const { fd } of pair.sides) this.#descriptors.hold(fd);
       return false;
     }
     this.#attempts.delete(id);
     this.#pairs.delete(id);
     this.#busy.delete(id);
-    for (const way of pair.ways) way.drop();
-    this.#spliceOffloader?.keep(id, join);
+    for (const direction of pair.directions) direction.drop();
+    this.#offloader?.add(id, offload);
     return true;
   }
 
-  #remove(id: number, { sides, ways }: SplicedPair, close: (fd: number) => void): void {
+  #remove(id: number, { sides, directions }: SplicedConnection, close: (fd: number) => void): void {
     this.#pairs.delete(id);
     this.#busy.delete(id);
-    for (const way of ways) way.drop();
+    for (const direction of directions) direction.drop();
     for (const { fd } of sides) {
       this.#descriptors.release(fd);
       close(fd);
@@ -238,7 +242,10 @@ export class Splicer {
   }
 }
 
-function socketsOf({ sides: [client, server] }: SplicedPair): { readonly client: number; readonly server: number } {
+function socketsOf({ sides: [client, server] }: SplicedConnection): {
+  readonly client: number;
+  readonly server: number;
+} {
   return { client: client.fd, server: server.fd };
 }
 

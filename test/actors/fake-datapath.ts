@@ -124,7 +124,7 @@ export function fakeDatapath(): FakeDatapath {
     },
     spliceOffload: async () => {
       const nothing = { fd: -1, id: 0 };
-      return { program: nothing, joins: nothing, joiners: nothing, mark: 0, idleMs: 0, endedMs: 0 };
+      return { program: nothing, spliceMap: nothing, offloaderMap: nothing, mark: 0, idleMs: 0, endedMs: 0 };
     },
     grantPort: async () => new MessageChannel().port1,
     close: async () => void fake.log.push('close'),

@@ -137,7 +137,7 @@ test.each(PAUSED)(
     onTestFinished(() => readers.stop());
     const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
       const number = readers.open(sink);
-      readers.joined(number, 1);
+      readers.subscribe(number, 1);
       return { close: () => readers.close(number) };
     };
     const { api } = await rig({}, fakeManagement({ wiretap: { replayMs: 0, read } }));

@@ -32,12 +32,12 @@ import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/built-obj
 import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
   ENDS,
-  JOIN,
-  JOIN_BYTES,
-  JOIN_KEY,
-  JOIN_KEY_BYTES,
-  JOIN_STATE,
-  JOINED,
+  HOLD_RESULT,
+  SPLICE_ENTRY,
+  SPLICE_ENTRY_BYTES,
+  SPLICE_KEY,
+  SPLICE_KEY_BYTES,
+  SPLICE_STATE,
   TICK_SHIFT,
 } from '#sockets/splice-layout.js';
 
@@ -118,10 +118,10 @@ test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally 
 
 test('JOIN, JOIN_KEY, JOIN_STATE, JOINED and ENDS equal the structs and enums of the splicing offload in the BPF object', () => {
   expect([struct('join_key'), struct('join')]).toEqual([
-    { size: JOIN_KEY_BYTES, offsets: JOIN_KEY },
-    { size: JOIN_BYTES, offsets: JOIN },
+    { size: SPLICE_KEY_BYTES, offsets: SPLICE_KEY },
+    { size: SPLICE_ENTRY_BYTES, offsets: SPLICE_ENTRY },
   ]);
-  expect([enumeration('join_state', 'JOIN_'), enumeration('joined', 'JOIN_')]).toEqual([JOIN_STATE, JOINED]);
+  expect([enumeration('join_state', 'JOIN_'), enumeration('joined', 'JOIN_')]).toEqual([SPLICE_STATE, HOLD_RESULT]);
   expect(enumeration('join_end', 'JOIN_')).toEqual(ENDS);
   expect(2 ** Number(TICK_SHIFT)).toBe(TICK_NS);
 });

@@ -4,7 +4,14 @@ import { libbpf } from '#libc/libbpf.js';
 import { passedObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
-import { JOIN, JOIN_BYTES, JOIN_KEY, JOIN_KEY_BYTES, JOIN_STATE, JOINERS } from '#sockets/splice-layout.js';
+import {
+  MAX_OFFLOADERS,
+  SPLICE_ENTRY,
+  SPLICE_ENTRY_BYTES,
+  SPLICE_KEY,
+  SPLICE_KEY_BYTES,
+  SPLICE_STATE,
+} from '#sockets/splice-layout.js';
 import { SpliceTable } from '#sockets/splice-table.js';
 import { type Ends, reversed } from '#sockets/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
@@ -17,7 +24,7 @@ const ENDS: Ends = {
   sourcePort: 40_000,
   destinationPort: 443,
 };
-const JOINER = 5;
+const OFFLOADER = 5;
 const IPV4 = 14;
 const TCP = 34;
 
@@ -36,27 +43,28 @@ beforeEach(() => {
   kernel.activate(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])])));
   table = new SpliceTable({
     program: passedObject(kernel.object.programFd('weir_join')),
-    joins: passedObject(kernel.object.mapFd('joins')),
-    joiners: passedObject(kernel.object.mapFd('joiners')),
+    spliceMap: passedObject(kernel.object.mapFd('joins')),
+    offloaderMap: passedObject(kernel.object.mapFd('joiners')),
   });
-  table.renew(JOINER, process.hrtime.bigint() + 3_600_000_000_000n);
+  table.renew(OFFLOADER, process.hrtime.bigint() + 3_600_000_000_000n);
 });
 afterEach(() => {
   table.close();
   kernel.close();
 });
 
-function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof JOIN, number>> = {}): void {
-  const key = new Uint8Array(JOIN_KEY_BYTES);
+function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof SPLICE_ENTRY, number>> = {}): void {
+  const key = new Uint8Array(SPLICE_KEY_BYTES);
   const keyView = new DataView(key.buffer);
-  keyView.setUint32(JOIN_KEY.source, ends.source, true);
-  keyView.setUint32(JOIN_KEY.destination, ends.destination, true);
-  keyView.setUint16(JOIN_KEY.source_port, ends.sourcePort, true);
-  keyView.setUint16(JOIN_KEY.destination_port, ends.destinationPort, true);
-  const value = new Uint8Array(JOIN_BYTES);
+  keyView.setUint32(SPLICE_KEY.source, ends.source, true);
+  keyView.setUint32(SPLICE_KEY.destination, ends.destination, true);
+  keyView.setUint16(SPLICE_KEY.source_port, ends.sourcePort, true);
+  keyView.setUint16(SPLICE_KEY.destination_port, ends.destinationPort, true);
+  const value = new Uint8Array(SPLICE_ENTRY_BYTES);
   const view = new DataView(value.buffer);
-  const entry = { state: JOIN_STATE.joined, joiner: JOINER, id: 1, ...deltas, ...more };
-  for (const [name, number] of Object.entries(entry)) view.setInt32(JOIN[name as keyof typeof JOIN], number, true);
+  const entry = { state: SPLICE_STATE.joined, joiner: OFFLOADER, id: 1, ...deltas, ...more };
+  for (const [name, number] of Object.entries(entry))
+    view.setInt32(SPLICE_ENTRY[name as keyof typeof SPLICE_ENTRY], number, true);
   expect(libbpf().bpf_map_update_elem(kernel.object.mapFd('joins'), key, value, 0)).toBe(0);
 }
 
@@ -244,7 +252,7 @@ test.each([
 });
 
 describe('after the service-plane thread of an offloaded connection has ended, the datapath', () => {
-  const alone = { joiner: JOINER + 1 };
+  const alone = { joiner: OFFLOADER + 1 };
 
   test.each([
     ['data', { payload: 333, flags: 0x18 }],
@@ -277,13 +285,13 @@ describe('after the service-plane thread of an offloaded connection has ended, t
 });
 
 test('the map joiners has one entry for the deadline of each splicing thread', () => {
-  expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(JOINERS);
+  expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(MAX_OFFLOADERS);
 });
 
 describe('a packet of an offloaded connection is dropped', () => {
   test.each([
-    ['its entry in the map joins has the state held', { state: JOIN_STATE.held }],
-    ['its entry has the state quiet and the service plane has no socket for it', { state: JOIN_STATE.quiet }],
+    ['its entry in the map joins has the state held', { state: SPLICE_STATE.held }],
+    ['its entry has the state quiet and the service plane has no socket for it', { state: SPLICE_STATE.quiet }],
   ] as const)('if %s', (_, more) => {
     put(ENDS, DELTAS, more);
     put(reversed(ENDS), BACK, more);

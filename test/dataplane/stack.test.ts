@@ -65,14 +65,14 @@ function forEachLine(lines: readonly string[], see: (line: string, section: stri
 
 test('every call chain of the BPF object fits into the 512 bytes of stack of the oldest supported kernel', () => {
   const frames = framesOf(builtObject);
-  const known = new Map<string, { readonly bytes: number; readonly way: readonly string[] }>();
-  const deepest = (name: string): { readonly bytes: number; readonly way: readonly string[] } => {
+  const known = new Map<string, { readonly bytes: number; readonly path: readonly string[] }>();
+  const deepest = (name: string): { readonly bytes: number; readonly path: readonly string[] } => {
     const before = known.get(name);
     if (before !== undefined) return before;
     const { bytes, calls } = frames.get(name) as Frame;
-    const below = [...calls].map(deepest).sort((a, b) => b.bytes - a.bytes)[0] ?? { bytes: 0, way: [] };
+    const below = [...calls].map(deepest).sort((a, b) => b.bytes - a.bytes)[0] ?? { bytes: 0, path: [] };
     const own = Math.max(1, Math.ceil(bytes / ROUNDED_TO)) * ROUNDED_TO;
-    const found = { bytes: own + below.bytes, way: [`${name} ${bytes}`, ...below.way] };
+    const found = { bytes: own + below.bytes, path: [`${name} ${bytes}`, ...below.path] };
     known.set(name, found);
     return found;
   };
@@ -80,10 +80,10 @@ test('every call chain of the BPF object fits into the 512 bytes of stack of the
     1 + Math.max(0, ...[...(frames.get(name) as Frame).calls].map((called) => length(called)));
   const programs = [...frames.keys()].filter((name) => name.startsWith('weir_'));
   expect(programs).toContain('weir_ingress');
-  expect(deepest('weir_ingress').way.length).toBeGreaterThan(4);
+  expect(deepest('weir_ingress').path.length).toBeGreaterThan(4);
   for (const program of programs) {
-    const { bytes, way } = deepest(program);
-    expect(bytes, way.join(' → ')).toBeLessThanOrEqual(MAX_STACK);
+    const { bytes, path } = deepest(program);
+    expect(bytes, path.join(' → ')).toBeLessThanOrEqual(MAX_STACK);
     expect(length(program), program).toBeLessThanOrEqual(MAX_FRAMES);
   }
 });

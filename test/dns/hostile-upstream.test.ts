@@ -5,7 +5,7 @@ import { lookUp } from './client.js';
 import { a, answerTo, cname, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { loopback } from './loopback.js';
 import { startProxy } from './proxy.js';
-import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './wire/message-bytes.js';
+import { concatenated, messageBytes, name, pointer, type RawRecord, u16s } from './wire/message-bytes.js';
 
 const NAME = 'www.example.com';
 const GOOD = '203.0.113.1';
@@ -288,11 +288,16 @@ test.each([
   [2 ** 31, 60],
   [2 ** 32 - 1, 60],
 ])('the address of an answer with a TTL of %d seconds is granted for %d seconds', async (ttl, seconds) => {
-  const record = joined(u16s(0xc00c, 1, 1), u16s(ttl >>> 16, ttl & 0xffff), u16s(4), Uint8Array.of(203, 0, 113, 1));
+  const record = concatenated(
+    u16s(0xc00c, 1, 1),
+    u16s(ttl >>> 16, ttl & 0xffff),
+    u16s(4),
+    Uint8Array.of(203, 0, 113, 1),
+  );
   const upstream = await FakeUpstream.start((received) => {
     const header = encode({ type: 'response', id: idOf(received), flags: 0x0180, questions: [received.question] });
     header.writeUInt16BE(1, 6);
-    received.send(joined(header, record));
+    received.send(concatenated(header, record));
   });
   const rig = await startProxy([upstream]);
   const before = Number(process.hrtime.bigint());

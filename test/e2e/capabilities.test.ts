@@ -2,7 +2,7 @@ import { afterEach, expect, test } from 'vitest';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import { carryBoth, Talkers } from './tcp-peers.js';
+import { Talkers, transferBoth } from './tcp-peers.js';
 
 const PORT = 443;
 const MB = 1_000_000;
@@ -33,8 +33,8 @@ test('a node without CAP_NET_RAW inspects TLS connections, does not offload them
     .toEqual({ ok: true, state: 'inspecting_without_joining', fault, metric: '1' });
   const talkers = await Talkers.at(rig, PORT);
   const ends = await talkers.connect();
-  await carryBoth(ends, 10 * MB);
-  expect(await talkers.isJoined()).toBe(false);
+  await transferBoth(ends, 10 * MB);
+  expect(await talkers.isOffloaded()).toBe(false);
   await talkers.end();
 });
 
@@ -43,7 +43,7 @@ test('a node with all capabilities offloads TLS connections to the datapath, and
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [SERVER_NAME] } } }]));
   await rig.node.ready();
   const talkers = await Talkers.at(rig, PORT);
-  await talkers.joined();
+  await talkers.offloaded();
   expect(await told()).toEqual({ ok: true, state: 'inspecting', fault: null, metric: '0' });
   await talkers.end();
 });

@@ -96,7 +96,7 @@ describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) =
       expect(data(dug), dug.text).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
       expect(await rig.tcp(PORTS.named)).toBe('open');
       expect(await rig.tcp(82)).toBe('refused ETIMEDOUT');
-      await talkers.joined();
+      await talkers.offloaded();
       await talkers.end();
     };
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {

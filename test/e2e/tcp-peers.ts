@@ -68,21 +68,21 @@ export class Talkers {
   /**
    * Opens a connection, sends 4 MB to the server, and waits until the datapath has taken over the connection.
    */
-  joined = async (own?: number): Promise<Ends> => {
+  offloaded = async (own?: number): Promise<Ends> => {
     await this.end();
-    return this.joinedToo(own);
+    return this.anotherOffloaded(own);
   };
 
-  /** Opens a connection like `joined`, beside the earlier connections. */
-  joinedToo = async (own?: number): Promise<Ends> => {
+  /** Opens a connection like `offloaded`, beside the earlier connections. */
+  anotherOffloaded = async (own?: number): Promise<Ends> => {
     const ends = await this.#connect(own);
-    await carry(ends.client, ends.server, ENOUGH, 3);
-    await expect.poll(this.isJoined, { timeout: 5_000 }).toBe(true);
+    await transfer(ends.client, ends.server, ENOUGH, 3);
+    await expect.poll(this.isOffloaded, { timeout: 5_000 }).toBe(true);
     return ends;
   };
 
   /** Returns true if the datapath has taken over all connections: the node then has no socket for `port`. */
-  isJoined = async (): Promise<boolean> => {
+  isOffloaded = async (): Promise<boolean> => {
     const ours = `( sport = :${this.port} or dport = :${this.port} )`;
     const { node } = this.rig.topology;
     return (await node.must('ss', '-Htn', 'state', 'connected', 'exclude', 'time-wait', ours)) === '';
@@ -96,14 +96,14 @@ export class Talkers {
 }
 
 /** Sends `count` bytes from one end to the other, and checks that the bytes arrive unchanged. */
-export async function carry(from: TcpPeer, to: TcpPeer, count: number, seed: number): Promise<void> {
+export async function transfer(from: TcpPeer, to: TcpPeer, count: number, seed: number): Promise<void> {
   const sent = from.must('send', count, seed);
   expect(await to.must('take', count)).toEqual({ took: count, digest: digestOf(count, seed), end: 'open' });
   await sent;
 }
 
-export async function carryBoth({ client, server }: Ends, count: number): Promise<void> {
+export async function transferBoth({ client, server }: Ends, count: number): Promise<void> {
   // Each end executes one command at a time, so the test sends in one direction after the other.
-  await carry(client, server, count, 1);
-  await carry(server, client, count, 2);
+  await transfer(client, server, count, 1);
+  await transfer(server, client, count, 2);
 }

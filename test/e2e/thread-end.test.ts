@@ -6,15 +6,15 @@ import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
-import { JOIN_BYTES, JOIN_KEY_BYTES } from '#sockets/splice-layout.js';
+import { SPLICE_ENTRY_BYTES, SPLICE_KEY_BYTES } from '#sockets/splice-layout.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { endThread } from './end-thread.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 import type { Answer } from './tcp-peer.js';
-import { carryBoth, Talkers } from './tcp-peers.js';
+import { Talkers, transferBoth } from './tcp-peers.js';
 
-const PORTS = { joined: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
+const PORTS = { offloaded: 443, spliced: 444, intercepted: 445, denied: 446 } as const;
 const MB = 1_000_000;
 /** Time in milliseconds within which a new thread opens all its file descriptors. */
 const SETTLED_MS = 500;
@@ -38,18 +38,18 @@ while not select.select([sys.stdin], [], [], 0.005)[0]:
     except OSError: pass
 `;
 let rig: InspectedRig;
-let joined: Talkers;
+let offloaded: Talkers;
 let spliced: Talkers;
 let caFile: string;
 let fresh: Held;
 beforeAll(async () => {
   rig = await createInspectedRig('thread-end', { workers: 1 });
-  joined = await Talkers.at(rig, PORTS.joined);
+  offloaded = await Talkers.at(rig, PORTS.offloaded);
   spliced = await Talkers.at(rig, PORTS.spliced);
   await rig.web(PORTS.intercepted, rig.certificates.good);
   await rig.node.request('POST', `${CA}/generate`);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
-  const decided = { proto: 'tcp', dst_ports: [PORTS.joined, PORTS.spliced], tls: { sni: [SERVER_NAME] } };
+  const decided = { proto: 'tcp', dst_ports: [PORTS.offloaded, PORTS.spliced], tls: { sni: [SERVER_NAME] } };
   const http = { request: { methods: ['GET'] } };
   const intercepted = { proto: 'tcp', dst_ports: [PORTS.intercepted], tls: { mode: 'intercept', http } };
   const another = { proto: 'tcp', dst_ports: [PORTS.denied], tls: { sni: ['another.test'] } };
@@ -68,7 +68,7 @@ beforeAll(async () => {
     return now;
   }, soon);
 }, 120_000);
-afterEach(() => Promise.all([joined.end(), spliced.end()]));
+afterEach(() => Promise.all([offloaded.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
 /** Returns the states of the statechart servicePlane right after each end of a service-plane thread. */
@@ -134,16 +134,16 @@ function textOf(path: string): string {
  */
 function entries(): number {
   const folder = `/proc/${rig.node.pid}/fdinfo`;
-  const shape = new RegExp(`^key_size:\\t${JOIN_KEY_BYTES}\\nvalue_size:\\t${JOIN_BYTES}$`, 'm');
+  const shape = new RegExp(`^key_size:\\t${SPLICE_KEY_BYTES}\\nvalue_size:\\t${SPLICE_ENTRY_BYTES}$`, 'm');
   const info = readdirSync(folder)
     .map((fd) => textOf(`${folder}/${fd}`))
     .find((text) => /^map_type:\t1$/m.test(text) && shape.test(text));
   const fd = check(
-    'open what is joined',
+    'open what is offloaded',
     libbpf().bpf_map_get_fd_by_id(Number(/^map_id:\t(\d+)$/m.exec(info ?? '')?.[1])),
   );
   try {
-    const key = new Uint8Array(JOIN_KEY_BYTES);
+    const key = new Uint8Array(SPLICE_KEY_BYTES);
     let count = 0;
     for (let from: Uint8Array | null = null; libbpf().bpf_map_get_next_key(fd, from, key) >= 0; from = key) count++;
     return count;
@@ -154,7 +154,7 @@ function entries(): number {
 
 /** Returns the list of TCP sockets of the node for inspected connections, as text of `ss`. */
 async function sockets(): Promise<string> {
-  const ours = [PORTS.joined, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
+  const ours = [PORTS.offloaded, PORTS.spliced, PORTS.intercepted].flatMap((port) => [
     `sport = :${port}`,
     `dport = :${port}`,
   ]);
@@ -219,10 +219,10 @@ test.each([
 ])(
   'after %s ends in a running process, all connections of the thread are reset and freed, and the next thread inspects new connections',
   async (_, file, reason) => {
-    const own = joined.nextPort();
-    const busy = await joined.joined(own);
+    const own = offloaded.nextPort();
+    const busy = await offloaded.offloaded(own);
     const quiet = await spliced.connect();
-    await carryBoth(quiet, 10_000);
+    await transferBoth(quiet, 10_000);
     const read = await intercepted();
     expect(entries()).toBeGreaterThanOrEqual(2);
     const others = await knock();
@@ -239,8 +239,8 @@ test.each([
     expect(entries()).toBe(0);
     await expect.poll(held, { timeout: 5_000 }).toEqual(fresh);
     expect(await sockets()).toBe('');
-    const again = await joined.joined(own);
-    await carryBoth(again, MB);
+    const again = await offloaded.offloaded(own);
+    await transferBoth(again, MB);
     await intercepted();
     expect(await others.stop()).toBe(0);
   },

@@ -58,19 +58,19 @@ function cutsOf(calls: number): number[] {
 }
 
 test('if a takeover is killed while it migrates flows, the next process finishes the takeover and no packet is lost', async () => {
-  const ways = [node.options({ flowCapacity: 131_072 }), node.options()];
+  const variants = [node.options({ flowCapacity: 131_072 }), node.options()];
   node.start().attach();
   node.putInForce(policyOf(0), 1);
   node.datapath().close();
   await node.startProbes();
   const cuts = cutsOf(await takeOver({ options: node.options({ flowCapacity: 131_072 }) }, NEVER));
   for (const [turn, cut] of cuts.entries()) {
-    const options = ways[(turn + 1) % 2] ?? node.options();
+    const options = variants[(turn + 1) % 2] ?? node.options();
     await takeOver({ options }, cut);
     await takeOver({ options }, NEVER);
     expect(node.mapSets(), `killed at ${cut}`).toHaveLength(1);
   }
-  node.start(ways[cuts.length % 2]).attach();
+  node.start(variants[cuts.length % 2]).attach();
   const { miscounted: _, unaccounted: __, ...outcome } = await node.endProbes();
   expect(outcome).toEqual(NOTHING_LOST);
 }, 3_600_000);

@@ -250,11 +250,11 @@ describe('fragments with a forged source do not change how the datagram of anoth
     ['that ends the datagram twice', part(16, 8)],
     ['with IPv4 options', part(MORE_FRAGMENTS | 8, 64, { optionBytes: 8 })],
   ];
-  const ways = (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
+  const cases = (['strict', 'loose', 'off'] as const).flatMap((reversePath) =>
     ['wan0', 'ext0'].map((by) => [reversePath, by] as const),
   );
 
-  test.each(ways)('with reverse_path: %s, if the forged fragments come in by %s', (reversePath, by) => {
+  test.each(cases)('with reverse_path: %s, if the forged fragments come in by %s', (reversePath, by) => {
     load({ reversePath });
     for (const [kind, forgery] of forgeries) {
       kernel.forgetFlows();

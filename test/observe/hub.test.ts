@@ -42,7 +42,7 @@ const checkOf = (rank: number): number => ruleNames.identities[2 * rank] as numb
 let names: AddressNames;
 let owners: AddressOwners;
 let surroundings: Surroundings;
-let given: (Frame | { readonly reader: number; readonly joined: number })[];
+let given: (Frame | { readonly reader: number; readonly subscribed: number })[];
 beforeEach(() => {
   names = new AddressNames();
   owners = new AddressOwners();
@@ -55,8 +55,8 @@ function hubKeeping(replayMs: number): WiretapHub {
   const known = { ruleNameResolver: new RuleNameResolver(surroundings.ruleNameHistory), names, owners, surroundings };
   const output = {
     frame: (frame: Frame) => void given.push(frame),
-    joined: (reader: number, joined: number) => void given.push({ reader, joined }),
-    refused: (reader: number) => void given.push({ reader, joined: 0 }),
+    subscribed: (reader: number, channel: number) => void given.push({ reader, subscribed: channel }),
+    refused: (reader: number) => void given.push({ reader, subscribed: 0 }),
   };
   return new WiretapHub(known, output, replayMs);
 }
@@ -356,7 +356,7 @@ describe('a wiretap message of an inspected connection or request', () => {
     hub.more(9);
     expect(given).toMatchObject([
       { to: { reader: 9 }, messages: 1, lost: { service_plane: 3 } },
-      { reader: 9, joined: 1 },
+      { reader: 9, subscribed: 1 },
     ]);
     expect(messages()).toMatchObject([{ type: 'http', http: { path: '/kept' } }]);
     hub.open(10, { ...ALL, types: ['dns'] }, 5_000);
@@ -438,8 +438,8 @@ describe('a wiretap filter', () => {
       hub.open(reader, { ...ALL, ports: [{ low: reader, high: reader }] }, 0);
     hub.open(130, { ...ALL, ports: [{ low: 1, high: 1 }] }, 0);
     expect([given.at(-2), given.at(-1), hub.readers]).toEqual([
-      { reader: 129, joined: 0 },
-      { reader: 130, joined: 1 },
+      { reader: 129, subscribed: 0 },
+      { reader: 130, subscribed: 1 },
       129,
     ]);
   });
@@ -451,9 +451,9 @@ describe('a wiretap filter', () => {
     hub.open(3, { ...ALL, protocols: [17] }, 0);
     hub.events(batchOf([flow(443)]), 0);
     expect(given).toMatchObject([
-      { reader: 1, joined: 1 },
-      { reader: 2, joined: 1 },
-      { reader: 3, joined: 2 },
+      { reader: 1, subscribed: 1 },
+      { reader: 2, subscribed: 1 },
+      { reader: 3, subscribed: 2 },
       { to: { channel: 1 }, messages: 1 },
     ]);
     expect([hub.readers, hub.wantsFlows, hub.wantsLookups]).toEqual([3, true, true]);
@@ -469,16 +469,27 @@ describe('the replay for a new wiretap reader', () => {
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
     hub.open(9, ALL, 4_000);
     expect(ports()).toEqual(Array.from({ length: 512 }, (_, index) => 1_000 + index));
-    // The event of port 2 arrives during the replay, before the reader joins the live channel.
+    // The event of port 2 arrives during the replay, before the reader subscribes to the live channel.
     hub.events(batchOf([flow(2)]), 6_000);
     hub.more(9);
     hub.events(batchOf([flow(3)]), 7_000);
     hub.more(9);
     hub.more(9);
     hub.events(batchOf([flow(4)]), 8_000);
-    const to = (one: (typeof given)[number]) => ('bytes' in one ? Object.keys(one.to)[0] : 'joined');
-    expect(given.map(to)).toEqual(['reader', 'channel', 'reader', 'channel', 'reader', 'reader', 'joined', 'channel']);
-    given = given.filter((one, at) => to(one) === 'reader' || at > given.findIndex((other) => to(other) === 'joined'));
+    const to = (one: (typeof given)[number]) => ('bytes' in one ? Object.keys(one.to)[0] : 'subscribed');
+    expect(given.map(to)).toEqual([
+      'reader',
+      'channel',
+      'reader',
+      'channel',
+      'reader',
+      'reader',
+      'subscribed',
+      'channel',
+    ]);
+    given = given.filter(
+      (one, at) => to(one) === 'reader' || at > given.findIndex((other) => to(other) === 'subscribed'),
+    );
     const kept = Array.from({ length: 600 }, (_, index) => 1_000 + index);
     expect(ports()).toEqual([...kept, 2, 3, 4]);
   });
@@ -494,7 +505,7 @@ describe('the replay for a new wiretap reader', () => {
     hub.more(9);
     expect(given).toMatchObject([
       { to: { reader: 9 }, messages: 1, lost: { reader: 602 - 512, kernel: 3 + 4 } },
-      { reader: 9, joined: 1 },
+      { reader: 9, subscribed: 1 },
     ]);
     expect(ports()).toEqual([3]);
   });

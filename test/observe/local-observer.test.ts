@@ -55,7 +55,7 @@ beforeEach(() => {
     keeper,
     {
       frame: () => {},
-      joined: () => {},
+      subscribed: () => {},
       refused: () => {},
       wanted: ({ flows, lookups: seen, connections }) => said.push(`wanted ${flows} ${seen} ${connections}`),
       trouble: (error) => said.push(`trouble ${String(error)}`),

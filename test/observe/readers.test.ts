@@ -48,19 +48,19 @@ describe('a wiretap reader', () => {
   test('receives first the replay and then the live frames of its channel, in order', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
-    readers.frame(frame({ channel: 1 }, 'before it joined'));
+    readers.frame(frame({ channel: 1 }, 'before it subscribed'));
     readers.frame(frame({ reader }, 'kept'));
-    readers.joined(reader, 1);
+    readers.subscribe(reader, 1);
     readers.frame(frame({ channel: 1 }, 'live'));
     readers.frame(frame({ channel: 2 }, 'of others'));
     expect(sink.sent).toEqual(['"kept"', '"live"']);
     expect(asked).toEqual([`more ${reader}`]);
-    expect(written).toBe('"before it joined""kept""live""of others"'.length);
+    expect(written).toBe('"before it subscribed""kept""live""of others"'.length);
   });
 
   test('that is too slow receives the number of lost messages before the next message, and other readers lose nothing', () => {
     const [slow, fast] = [new FakeSink(), new FakeSink()];
-    for (const sink of [slow, fast]) readers.joined(readers.open(sink), 1);
+    for (const sink of [slow, fast]) readers.subscribe(readers.open(sink), 1);
     slow.waiting = 8 * MIB;
     readers.frame(frame({ channel: 1 }, 'a', 3));
     readers.frame(frame({ channel: 1 }, 'b', 4, { kernel: 5 }));
@@ -74,7 +74,7 @@ describe('a wiretap reader', () => {
 
   test('receives the number of lost messages within a second even if no message follows', () => {
     const sink = new FakeSink();
-    readers.joined(readers.open(sink), 1);
+    readers.subscribe(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
     readers.frame(frame({ channel: 1 }, 'a', 2));
     sink.waiting = 0;
@@ -84,7 +84,7 @@ describe('a wiretap reader', () => {
 
   test('receives the number of lost messages within a second while the buffer of the reader is full', () => {
     const sink = new FakeSink();
-    readers.joined(readers.open(sink), 1);
+    readers.subscribe(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
     readers.frame(frame({ channel: 1 }, 'a', 2));
     vi.advanceTimersByTime(1_000);
@@ -127,7 +127,7 @@ describe('a wiretap reader', () => {
     for (const sink of sinks) readers.open(sink);
     const reader = readers.open(first);
     first.waiting = MIB;
-    readers.joined(reader, 1);
+    readers.subscribe(reader, 1);
     readers.frame(frame({ channel: 1 }, 'a'));
     expect([first.sent, readers.lost]).toEqual([[], 1]);
   });
@@ -135,7 +135,7 @@ describe('a wiretap reader', () => {
 
 test('`Readers.closeAll` closes every reader, and a closed reader receives no more frames', () => {
   const sink = new FakeSink();
-  readers.joined(readers.open(sink), 1);
+  readers.subscribe(readers.open(sink), 1);
   readers.closeAll('performance_mode_disabled');
   readers.frame(frame({ channel: 1 }, 'a'));
   expect([sink.closes, sink.sent, readers.count]).toEqual([['performance_mode_disabled'], [], 0]);

@@ -129,8 +129,8 @@ def frames(own, to, bridge, own_ip, to_ip):
     ]
 `;
 
-type Way = readonly [from: 'client' | 'server', to: 'client' | 'server'];
-const WAYS: readonly Way[] = [
+type Direction = readonly [from: 'client' | 'server', to: 'client' | 'server'];
+const DIRECTIONS: readonly Direction[] = [
   ['client', 'server'],
   ['server', 'client'],
 ];
@@ -145,7 +145,7 @@ type Crossed = {
  * Sends each kind of frame three times from one station to the other. Returns all kinds, and the kinds that
  * arrived.
  */
-async function crossed([from, to]: Way): Promise<Crossed> {
+async function crossed([from, to]: Direction): Promise<Crossed> {
   const end = await listenForFrames(topology[to]);
   const names = JSON.parse(
     await runScapy(
@@ -170,15 +170,18 @@ print(json.dumps([name for name, _ in kinds]))`,
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
 test('without Weir, a bridge forwards all kinds of frames, and with the default kernel settings all kinds but four', async () => {
-  for (const way of WAYS) {
-    const { kinds, through } = await crossed(way);
+  for (const direction of DIRECTIONS) {
+    const { kinds, through } = await crossed(direction);
     expect(kinds).toHaveLength(59);
-    expect({ way, kept: kinds.filter((kind) => !through.includes(kind)) }).toEqual({ way, kept: [] });
+    expect({ direction, kept: kinds.filter((kind) => !through.includes(kind)) }).toEqual({ direction, kept: [] });
   }
   await configure({ snooping: 1, forwardedGroups: 0 });
-  for (const way of WAYS) {
-    const { kinds, through } = await crossed(way);
-    expect({ way, kept: kinds.filter((kind) => !through.includes(kind)).sort() }).toEqual({ way, kept: KEPT });
+  for (const direction of DIRECTIONS) {
+    const { kinds, through } = await crossed(direction);
+    expect({ direction, kept: kinds.filter((kind) => !through.includes(kind)).sort() }).toEqual({
+      direction,
+      kept: KEPT,
+    });
   }
   await configure(ALL);
   // The forged ARP replies have changed the ARP caches, and no later reply corrects the caches. The test
@@ -217,9 +220,12 @@ describe.each(
       await node.ready({ except: ['policy_ready'] });
       await node.request('PUT', '/api/v1/policy', { default_policy: action });
       await node.ready();
-      for (const way of WAYS) {
-        const { kinds, through } = await crossed(way);
-        expect({ way, through: through.toSorted() }).toEqual({ way, through: kinds.filter(crosses).toSorted() });
+      for (const direction of DIRECTIONS) {
+        const { kinds, through } = await crossed(direction);
+        expect({ direction, through: through.toSorted() }).toEqual({
+          direction,
+          through: kinds.filter(crosses).toSorted(),
+        });
       }
       // The node still answers packets to its own address.
       for (const space of [topology.client, topology.node, topology.server])

@@ -88,7 +88,7 @@ def forgeries(e, c, s, i):
 const ATTACKERS = ['wan0', 'ext0'] as const;
 describe.each(
   (['strict', 'loose', 'off'] as const).flatMap((mode) =>
-    (['stack', 'direct'] as const).map((way) => [mode, way] as const),
+    (['stack', 'direct'] as const).map((forwarding) => [mode, forwarding] as const),
   ),
 )('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
   test.each(ATTACKERS)('passes all fragments of the real sender while forged fragments arrive on %s', async (by) => {

@@ -124,8 +124,8 @@ function userOf(user: User, folder: string): KubeUser {
   const certPem = dataOrFile(user['client-certificate-data'], user['client-certificate'], folder);
   const keyPem = dataOrFile(user['client-key-data'], user['client-key'], folder);
   if (certPem !== undefined && keyPem !== undefined) return { by: 'certificate', certPem, keyPem };
-  const way = ['exec', 'auth-provider', 'username'].find((key) => key in user);
-  return { by: 'unsupported', method: way ?? 'no token and no client certificate' };
+  const method = ['exec', 'auth-provider', 'username'].find((key) => key in user);
+  return { by: 'unsupported', method: method ?? 'no token and no client certificate' };
 }
 
 /** Returns the text of a member with base64 data, or of the file that the other member names. */

@@ -7,6 +7,11 @@ import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
 import { lacksModuleBtf } from './kernel-functions.js';
 
+/**
+ * The maps that Weir pins. Their names stay as they are, because the next process finds them by name: `ways`
+ * has the next hops of direct forwarding, `joins` the spliced connections that the datapath forwards, and
+ * `joiners` the deadlines of the splice offloaders.
+ */
 export const MAPS = [
   'program',
   'active',

@@ -13,8 +13,8 @@ import { passedObject } from '#libc/object-handle.js';
  */
 export class LentObjects {
   readonly program: PassedObject;
-  readonly joins: PassedObject;
-  readonly joiners: PassedObject;
+  readonly spliceMap: PassedObject;
+  readonly offloaderMap: PassedObject;
   readonly #fds: number[] = [];
   #kernelWatchFds: number[] = [];
 
@@ -22,8 +22,8 @@ export class LentObjects {
     const lend = (fd: number): PassedObject => passedObject(duplicated(fd, this.#fds));
     try {
       this.program = lend(object.programFd('weir_join'));
-      this.joins = lend(object.mapFd('joins'));
-      this.joiners = lend(object.mapFd('joiners'));
+      this.spliceMap = lend(object.mapFd('joins'));
+      this.offloaderMap = lend(object.mapFd('joiners'));
     } catch (failure) {
       this.close();
       throw failure;

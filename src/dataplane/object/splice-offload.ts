@@ -8,11 +8,14 @@ import type { LoadedObject } from './loaded-object.js';
  * connections to the datapath. The maps and the program stay usable when a BPF object with larger maps
  * replaces the loaded object. The new object uses the same maps `joins` and `joiners`.
  */
-export function spliceOffloadOf({ options }: LoadedObject, { program, joins, joiners }: LentObjects): SpliceOffload {
+export function spliceOffloadOf(
+  { options }: LoadedObject,
+  { program, spliceMap, offloaderMap }: LentObjects,
+): SpliceOffload {
   return {
     program,
-    joins,
-    joiners,
+    spliceMap,
+    offloaderMap,
     mark: guardBit(options.markMask),
     idleMs: options.timeoutsMs.tcp_established,
     endedMs: options.timeoutsMs.tcp_closing,

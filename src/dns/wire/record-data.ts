@@ -33,7 +33,7 @@ function readNames(cursor: MessageCursor, layout: Layout, type: number, end: num
   const tail = end - cursor.at;
   if (layout.tail !== null && tail !== layout.tail) return cursor.fail('record_data_length');
   const data =
-    from === start && second === null && tail === 0 ? first : joined(cursor, start, from, first, second, end);
+    from === start && second === null && tail === 0 ? first : concatenated(cursor, start, from, first, second, end);
   cursor.at = end;
   if (type === TYPE.svcb || type === TYPE.https) {
     const fault = parametersFault(data, from - start + first.length);
@@ -42,7 +42,7 @@ function readNames(cursor: MessageCursor, layout: Layout, type: number, end: num
   return data;
 }
 
-function joined(
+function concatenated(
   { bytes, at }: MessageCursor,
   start: number,
   from: number,

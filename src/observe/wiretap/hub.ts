@@ -54,8 +54,11 @@ type Replay = {
 
 export type HubOutput = {
   frame(frame: Frame): void;
-  /** Called when a reader joins a channel. All later frames of this channel must also go to this reader. */
-  joined(reader: number, channel: number): void;
+  /**
+   * Called when a reader subscribes to a channel. All later frames of this channel must also go to this
+   * reader.
+   */
+  subscribed(reader: number, channel: number): void;
   /** Called when a reader cannot be added because there are too many different filters. */
   refused(reader: number): void;
 };
@@ -63,8 +66,8 @@ export type HubOutput = {
 /**
  * Builds wiretap frames. All readers with the same filter share a channel, so each frame is built once per
  * channel. A new reader first receives messages of the replay buffer; each replay frame is sent after the
- * previous one was written. At the end of the replay buffer, the reader joins its channel, so that it misses
- * and repeats no message.
+ * previous one was written. At the end of the replay buffer, the reader subscribes to its channel, so that it
+ * misses and repeats no message.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
@@ -152,7 +155,7 @@ export class WiretapHub {
     if (given === 0 && !isNothing(replay.lost)) this.#replayed(reader, replay, noBytes(), 0);
     if (replay.entry < this.#kept.end) return;
     this.#replays.delete(reader);
-    this.#output.joined(reader, replay.channel.number);
+    this.#output.subscribed(reader, replay.channel.number);
   }
 
   close(reader: number): void {

@@ -29,7 +29,8 @@ const STALLED_MS = 60_000;
 /** After this many sends, `#write` lets the main thread do other work, such as API requests. */
 const SENDS_AT_ONCE = 64;
 
-type Joining = { readonly joins: number; readonly channel: number };
+/** Adds a reader to a channel, at its place in the order of the frames. */
+type Subscription = { readonly reader: number; readonly channel: number };
 type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };
 
 export type ReadersOutput = {
@@ -48,7 +49,7 @@ export class Readers {
   readonly #output: ReadersOutput;
   readonly #readers = new Map<number, Reader>();
   readonly #channels = new Map<number, Set<number>>();
-  readonly #queue: (Frame | Joining)[] = [];
+  readonly #queue: (Frame | Subscription)[] = [];
   readonly #timer: NodeJS.Timeout;
   #last = 0;
   #isWriting = false;
@@ -99,8 +100,8 @@ export class Readers {
   }
 
   /** Adds a reader to a channel. All later frames of this channel also go to this reader. */
-  joined(number: number, channel: number): void {
-    this.#take({ joins: number, channel });
+  subscribe(number: number, channel: number): void {
+    this.#take({ reader: number, channel });
   }
 
   /** Writes a frame to its readers. Frames are written in the order of the calls. */
@@ -113,7 +114,7 @@ export class Readers {
     this.closeAll('going_away');
   }
 
-  #take(next: Frame | Joining): void {
+  #take(next: Frame | Subscription): void {
     this.#queue.push(next);
     if (!this.#isWriting) void this.#write();
   }
@@ -122,8 +123,8 @@ export class Readers {
     this.#isWriting = true;
     let sends = 0;
     for (let frame = this.#queue.shift(); frame !== undefined; frame = this.#queue.shift()) {
-      if ('joins' in frame) {
-        this.#join(frame);
+      if ('channel' in frame) {
+        this.#subscribe(frame);
         continue;
       }
       const { to, bytes } = frame;
@@ -136,12 +137,12 @@ export class Readers {
     this.#isWriting = false;
   }
 
-  #join({ joins, channel }: Joining): void {
-    const reader = this.#readers.get(joins);
+  #subscribe({ reader: number, channel }: Subscription): void {
+    const reader = this.#readers.get(number);
     if (reader === undefined) return;
     reader.channel = channel;
     const members = this.#channels.get(channel) ?? new Set();
-    this.#channels.set(channel, members.add(joins));
+    this.#channels.set(channel, members.add(number));
   }
 
   #send(number: number, { bytes, messages, lost }: Frame, isKept: boolean): void {

@@ -64,7 +64,7 @@ export function appendGroup(outline: Outline, text: Uint8Array): OutlineEdit {
   const [from, before, after] =
     list === undefined ? [outline.close, member, ']'] : last === undefined ? [list + 1, '', ''] : [last, ',', ''];
   const start = from + before.length;
-  const edit = { from, to: from, text: joined(before, text, after) };
+  const edit = { from, to: from, text: concatenated(before, text, after) };
   return {
     edit,
     outline: {
@@ -93,7 +93,7 @@ export function removeGroup(outline: Outline, index: number): OutlineEdit {
   };
 }
 
-function joined(before: string, text: Uint8Array, after: string): Uint8Array {
+function concatenated(before: string, text: Uint8Array, after: string): Uint8Array {
   const encoder = new TextEncoder();
   const whole = new Uint8Array(before.length + text.length + after.length);
   whole.set(encoder.encode(before));

@@ -1,6 +1,6 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import { sharedBytes, sharedWords } from '#arrays/shared-array.js';
-import { joinedTexts, textAt, textsOf } from '#arrays/texts.js';
+import { concatenatedTexts, textAt, textsOf } from '#arrays/texts.js';
 import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
 import { NONE } from '#contracts/program.js';
@@ -95,12 +95,12 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
     policy: null,
     identities,
     groups: groupOfRank,
-    groupIds: joinedTexts([
+    groupIds: concatenatedTexts([
       { texts: known.groupIds, from: 0, to: change.from },
       { texts: fresh.groupIds, from: 0, to: change.after - change.from },
       { texts: known.groupIds, from: change.before, to: before.length },
     ]),
-    ruleIds: joinedTexts([
+    ruleIds: concatenatedTexts([
       { texts: known.ruleIds, from: 0, to: first },
       { texts: fresh.ruleIds, from: 0, to: added },
       { texts: known.ruleIds, from: first + removed, to: known.groups.length },

@@ -54,7 +54,7 @@ export function sampleOf(
   const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, index, owners, MAX_CLASSES);
   if (classes === null) {
     const decided = memory.decided(policy, resolution, densityOf(rules));
-    return sample(joined(decided, ownedPackets(policy, index, owners)), null, false);
+    return sample(merged(decided, ownedPackets(policy, index, owners)), null, false);
   }
   const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);
   const random = new ProofRandom();
@@ -90,7 +90,7 @@ function ownedPackets(policy: Policy, index: SourceIndex, owners: ProofOwners): 
   return packets.decided();
 }
 
-function joined(one: Decided, other: Decided): Decided {
+function merged(one: Decided, other: Decided): Decided {
   if (other.expected.length === 0) return one;
   const packets = sharedWords(one.packets.length + other.packets.length);
   packets.set(one.packets);

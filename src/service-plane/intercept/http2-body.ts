@@ -101,7 +101,7 @@ export class Http2Body {
     if (waitForTrailers) to.on('wantTrailers', () => this.#sendTrailers(to));
     if (this.#isWhole) {
       ports.over();
-      if (!endStream) to.end(joined(held));
+      if (!endStream) to.end(concatenated(held));
       return;
     }
     to.on('drain', () => {
@@ -110,7 +110,7 @@ export class Http2Body {
     });
     // Read and drop the remaining body. Otherwise it would stay in memory until `from` is closed.
     to.on('close', () => this.#resume());
-    if (held.length > 0 && !to.write(joined(held))) this.#pause();
+    if (held.length > 0 && !to.write(concatenated(held))) this.#pause();
   }
 
   #pause(): void {
@@ -155,8 +155,8 @@ export class Http2Body {
   }
 }
 
-/** Joins the chunks into one buffer, because each write becomes a separate HTTP/2 frame. */
-function joined(chunks: readonly Buffer[]): Buffer | undefined {
+/** Concatenates the chunks into one buffer, because each write becomes a separate HTTP/2 frame. */
+function concatenated(chunks: readonly Buffer[]): Buffer | undefined {
   return chunks.length > 1 ? Buffer.concat(chunks) : chunks[0];
 }
 

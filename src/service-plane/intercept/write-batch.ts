@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 const JOINED = 16_384;
 
 /**
- * Collects texts and buffers for a socket, and joins small texts and buffers into one write. Fewer writes
+ * Collects texts and buffers for a socket, and combines small texts and buffers to one write. Fewer writes
  * save TLS records and system calls, because each write costs one of both.
  */
 export class WriteBatch {
@@ -32,12 +32,12 @@ export class WriteBatch {
     if (!socket.writable) return true;
     if (parts.length === 1) return write(socket, first);
     if (length <= JOINED) {
-      const joined = Buffer.allocUnsafe(length);
+      const combined = Buffer.allocUnsafe(length);
       let at = 0;
       for (const part of parts) {
-        at += typeof part === 'string' ? joined.write(part, at, 'latin1') : part.copy(joined, at);
+        at += typeof part === 'string' ? combined.write(part, at, 'latin1') : part.copy(combined, at);
       }
-      return socket.write(joined);
+      return socket.write(combined);
     }
     let takes = true;
     socket.cork();

@@ -3,7 +3,7 @@ import { addressesOf, cacheSecondsOf, type Found } from '#dns/wire/address-chain
 import { type Message, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { keyOf } from '#dns/wire/name.js';
-import { joined, messageBytes, name, type RawRecord, u32s } from './message-bytes.js';
+import { concatenated, messageBytes, name, type RawRecord, u32s } from './message-bytes.js';
 
 const a = (owner: string, last: number, ttl = 60): RawRecord => ({
   name: name(owner),
@@ -20,7 +20,7 @@ const soa = (zone: string, ttl: number, minimum: number): RawRecord => ({
   name: name(zone),
   type: TYPE.soa,
   ttl,
-  data: joined(name('ns'), name('root'), u32s(1, 2, 3, 4, minimum)),
+  data: concatenated(name('ns'), name('root'), u32s(1, 2, 3, 4, minimum)),
 });
 const answer = (raw: Parameters<typeof messageBytes>[0]): Message => {
   const message = readMessage(messageBytes({ question: name('a.test'), ...raw }));

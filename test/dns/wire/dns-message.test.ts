@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
-import { joined, messageBytes, name, pointer, type RawRecord, u16s, u32s } from './message-bytes.js';
+import { concatenated, messageBytes, name, pointer, type RawRecord, u16s, u32s } from './message-bytes.js';
 
 const RECORD = { name: name('www.example.com'), class: CLASS.in, ttl: 60 };
 const COM = pointer(24);
@@ -16,8 +16,8 @@ describe('readMessage', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0100_8000, data: u16s(15, 2, 6) };
     const bytes = messageBytes({
       flags: 0x81a3,
-      answers: [{ type: TYPE.cname, data: joined(Uint8Array.of(1, 0x61), COM) }, { name: pointer(45) }],
-      authorities: [{ name: COM, type: TYPE.ns, data: joined(Uint8Array.of(2, 0x4e, 0x53), pointer(16)) }],
+      answers: [{ type: TYPE.cname, data: concatenated(Uint8Array.of(1, 0x61), COM) }, { name: pointer(45) }],
+      authorities: [{ name: COM, type: TYPE.ns, data: concatenated(Uint8Array.of(2, 0x4e, 0x53), pointer(16)) }],
       additionals: [opt, { name: pointer(12), type: TYPE.aaaa, data: new Uint8Array(16) }],
     });
     expect(readMessage(bytes)).toEqual({
@@ -50,27 +50,27 @@ describe('readMessage', () => {
     [
       'SOA',
       TYPE.soa,
-      joined(COM, pointer(16), u32s(1, 2, 3, 4, 5)),
-      joined(name('com'), name('example.com'), u32s(1, 2, 3, 4, 5)),
+      concatenated(COM, pointer(16), u32s(1, 2, 3, 4, 5)),
+      concatenated(name('com'), name('example.com'), u32s(1, 2, 3, 4, 5)),
     ],
-    ['MINFO', TYPE.minfo, joined(COM, COM), joined(name('com'), name('com'))],
-    ['PTR', TYPE.ptr, joined(Uint8Array.of(1, 0x61), COM), name('a.com')],
-    ['MX', TYPE.mx, joined(u16s(10), COM), joined(u16s(10), name('com'))],
-    ['RP', TYPE.rp, joined(COM, name('')), joined(name('com'), name(''))],
-    ['AFSDB', TYPE.afsdb, joined(u16s(1), COM), joined(u16s(1), name('com'))],
-    ['PX', TYPE.px, joined(u16s(1), COM, COM), joined(u16s(1), name('com'), name('com'))],
-    ['SRV', TYPE.srv, joined(u16s(1, 2, 3), COM), joined(u16s(1, 2, 3), name('com'))],
+    ['MINFO', TYPE.minfo, concatenated(COM, COM), concatenated(name('com'), name('com'))],
+    ['PTR', TYPE.ptr, concatenated(Uint8Array.of(1, 0x61), COM), name('a.com')],
+    ['MX', TYPE.mx, concatenated(u16s(10), COM), concatenated(u16s(10), name('com'))],
+    ['RP', TYPE.rp, concatenated(COM, name('')), concatenated(name('com'), name(''))],
+    ['AFSDB', TYPE.afsdb, concatenated(u16s(1), COM), concatenated(u16s(1), name('com'))],
+    ['PX', TYPE.px, concatenated(u16s(1), COM, COM), concatenated(u16s(1), name('com'), name('com'))],
+    ['SRV', TYPE.srv, concatenated(u16s(1, 2, 3), COM), concatenated(u16s(1, 2, 3), name('com'))],
     [
       'NAPTR',
       TYPE.naptr,
-      joined(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), COM),
-      joined(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), name('com')),
+      concatenated(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), COM),
+      concatenated(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), name('com')),
     ],
   ])('decompresses the names in the data of a record of type %s', (_, type, data, decompressed) => {
     expect(dataOf(type, data)).toEqual(decompressed);
     expect(dataOf(type, decompressed)).toEqual(decompressed);
     expect(dataOf(type, data.subarray(0, -1))).toEqual(expect.any(String));
-    expect(dataOf(type, joined(data, Uint8Array.of(0)))).toBe('record_data_length');
+    expect(dataOf(type, concatenated(data, Uint8Array.of(0)))).toBe('record_data_length');
     expect(dataOf(type, new Uint8Array(0))).toBe('record_data_length');
   });
 
@@ -82,10 +82,10 @@ describe('readMessage', () => {
     ['SVCB', TYPE.svcb, u16s(1), u16s(4, 4, 0xc000, 0x0201)],
     ['HTTPS', TYPE.https, u16s(1), u16s(1, 3, 0x0268, 0x3200).subarray(0, 7)],
   ])('rejects a compression pointer in the data of a record of type %s', (_, type, before, behind) => {
-    const whole = joined(before, name('a.com'), behind);
+    const whole = concatenated(before, name('a.com'), behind);
     expect(dataOf(type, whole)).toEqual(whole);
-    expect(dataOf(type, joined(before, Uint8Array.of(1, 0x61), COM, behind))).toBe('pointer_refused');
-    expect(dataOf(type, joined(before, Uint8Array.of(9, 0x61)))).toBe('truncated');
+    expect(dataOf(type, concatenated(before, Uint8Array.of(1, 0x61), COM, behind))).toBe('pointer_refused');
+    expect(dataOf(type, concatenated(before, Uint8Array.of(9, 0x61)))).toBe('truncated');
   });
 
   it('returns the data of TXT records and of records of unknown types unchanged', () => {
@@ -133,7 +133,7 @@ describe('readMessage', () => {
 
   it('rejects a message that is truncated at any byte', () => {
     const whole = messageBytes({
-      answers: [{}, { type: TYPE.mx, data: joined(u16s(1), COM) }],
+      answers: [{}, { type: TYPE.mx, data: concatenated(u16s(1), COM) }],
       additionals: [opt('')],
     });
     for (let length = 0; length < whole.length; length++) {
@@ -166,7 +166,7 @@ describe('readMessage', () => {
 });
 
 function https(parameters: Uint8Array): RawRecord {
-  return { type: TYPE.https, data: joined(u16s(1), name(''), parameters) };
+  return { type: TYPE.https, data: concatenated(u16s(1), name(''), parameters) };
 }
 
 function opt(owner: string): RawRecord {

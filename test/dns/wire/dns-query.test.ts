@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { type Query, readQuery, writeQuery } from '#dns/wire/dns-query.js';
 import { nameOf } from '#dns/wire/name.js';
-import { joined, messageBytes, name, type RawRecord, u16s } from './message-bytes.js';
+import { concatenated, messageBytes, name, type RawRecord, u16s } from './message-bytes.js';
 
 const OPT: RawRecord = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0, data: new Uint8Array(0) };
 const query = (raw: Parameters<typeof messageBytes>[0]): Uint8Array => messageBytes({ flags: 0x0100, ...raw });
@@ -28,7 +28,7 @@ describe('readQuery', () => {
       { code: 10, data: Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8) },
       { code: 12, data: new Uint8Array(0) },
     ];
-    const data = joined(u16s(10, 8), Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8), u16s(12, 0));
+    const data = concatenated(u16s(10, 8), Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8), u16s(12, 0));
     expect(readQuery(query({ additionals: [{ ...OPT, ttl: 0x8000, data }] }))).toEqual({
       ...asked,
       edns: { payload: 1232, version: 0, dnssecOk: true, options },
@@ -60,7 +60,7 @@ describe('readQuery', () => {
   it.each([
     ['another opcode', 'opcode', 4, query({ flags: 0x2800 })],
     ['no question', 'question_count', 1, query({ counts: [0, 0, 0, 0] })],
-    ['two questions', 'question_count', 1, query({ counts: [2, 0, 0, 0], rest: joined(name('a'), u16s(1, 1)) })],
+    ['two questions', 'question_count', 1, query({ counts: [2, 0, 0, 0], rest: concatenated(name('a'), u16s(1, 1)) })],
     ['an answer record', 'record_in_query', 1, query({ answers: [{}] })],
     ['an authority record', 'record_in_query', 1, query({ authorities: [{}] })],
     ['a wrong record count', 'truncated', 1, query({ counts: [1, 0, 0, 0xffff] })],
@@ -69,7 +69,7 @@ describe('readQuery', () => {
       'a record after OPT that ends within its name',
       'truncated',
       1,
-      joined(query({ counts: [1, 0, 0, 2], additionals: [OPT] }), name('b').subarray(0, 2)),
+      concatenated(query({ counts: [1, 0, 0, 2], additionals: [OPT] }), name('b').subarray(0, 2)),
     ],
     ['another additional record', 'additional_record', 1, query({ additionals: [{ name: name('a') }] })],
     ['a root A record', 'additional_record', 1, query({ additionals: [{ name: name('') }] })],
@@ -85,8 +85,8 @@ describe('readQuery', () => {
     ['an OPT record that is too short', 'trailing_bytes', 1, query({ additionals: [OPT], rest: u16s(0) })],
     ['trailing bytes', 'trailing_bytes', 1, query({ rest: Uint8Array.of(0) })],
     ['a compression pointer', 'compressed_question', 1, query({ question: Uint8Array.of(1, 0x61, 0xc0, 0x0c) })],
-    ['a label of 64 bytes', 'label_type', 1, query({ question: joined(Uint8Array.of(64), new Uint8Array(65)) })],
-    ['an extended label', 'label_type', 1, query({ question: joined(Uint8Array.of(0x80), new Uint8Array(65)) })],
+    ['a label of 64 bytes', 'label_type', 1, query({ question: concatenated(Uint8Array.of(64), new Uint8Array(65)) })],
+    ['an extended label', 'label_type', 1, query({ question: concatenated(Uint8Array.of(0x80), new Uint8Array(65)) })],
     ['an unterminated name', 'truncated', 1, query({ question: Uint8Array.of(63) })],
     ['no class in its question', 'truncated', 1, query({}).subarray(0, 32)],
     ['a name of 256 bytes', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
@@ -97,7 +97,7 @@ describe('readQuery', () => {
   });
 
   it('rejects a query that is truncated at any byte', () => {
-    const whole = query({ additionals: [{ ...OPT, data: joined(u16s(10, 8), new Uint8Array(8)) }] });
+    const whole = query({ additionals: [{ ...OPT, data: concatenated(u16s(10, 8), new Uint8Array(8)) }] });
     for (let length = 0; length < whole.length; length++) {
       expect(readQuery(whole.subarray(0, length))).toHaveProperty('fault');
     }
@@ -128,5 +128,8 @@ describe('readQuery', () => {
 });
 
 function nameBytes(...lengths: readonly number[]): Uint8Array {
-  return joined(...lengths.map((length) => Uint8Array.of(length, ...new Uint8Array(length).fill(0x61))), name(''));
+  return concatenated(
+    ...lengths.map((length) => Uint8Array.of(length, ...new Uint8Array(length).fill(0x61))),
+    name(''),
+  );
 }

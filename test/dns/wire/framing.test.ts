@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FrameReader, framed } from '#dns/wire/framing.js';
-import { joined } from './message-bytes.js';
+import { concatenated } from './message-bytes.js';
 
 const messages = [Uint8Array.of(1, 2, 3), new Uint8Array(0), new Uint8Array(260).fill(7), Uint8Array.of(9)];
-const stream = joined(...messages.map(framed));
+const stream = concatenated(...messages.map(framed));
 
 const read = (reader: FrameReader, ...chunks: readonly Uint8Array[]): Uint8Array[] =>
   chunks.flatMap((chunk) => reader.push(chunk)).map((message) => Uint8Array.from(message));
@@ -42,7 +42,7 @@ describe('DNS over TCP framing', () => {
     const content = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 8 });
     fc.assert(
       fc.property(content, fc.array(fc.nat(300), { maxLength: 12 }), (contents, cuts) => {
-        const bytes = joined(...contents.map(framed));
+        const bytes = concatenated(...contents.map(framed));
         const places = [...cuts.map((cut) => Math.min(cut, bytes.length)), 0, bytes.length].sort((x, y) => x - y);
         const chunks = places.slice(1).map((place, index) => bytes.subarray(places[index], place));
         const reader = new FrameReader(65_535);

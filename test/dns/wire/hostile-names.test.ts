@@ -3,7 +3,7 @@ import { readMessage } from '#dns/wire/dns-message.js';
 import { TYPE } from '#dns/wire/dns-numbers.js';
 import { keyOf, labelsOf } from '#dns/wire/name.js';
 import { respond, templateOf } from '#dns/wire/response.js';
-import { joined, messageBytes, name, pointer, type RawRecord, u16s } from './message-bytes.js';
+import { concatenated, messageBytes, name, pointer, type RawRecord, u16s } from './message-bytes.js';
 
 /** The offset of the first record in bytes: after the header and the question `www.example.com`. */
 const FIRST = 33;
@@ -13,13 +13,13 @@ const owner = (bytes: Uint8Array): unknown => {
   return 'fault' in message ? message.fault : labelsOf(keyOf(message.answers[0]?.name as Uint8Array));
 };
 const labels = (...lengths: readonly number[]): Uint8Array =>
-  joined(...lengths.map((length) => Uint8Array.of(length, ...new Uint8Array(length).fill(0x61))));
+  concatenated(...lengths.map((length) => Uint8Array.of(length, ...new Uint8Array(length).fill(0x61))));
 
 describe('names in a DNS message (RFC 9267)', () => {
   it.each([
     ['to itself', 'pointer_not_backwards', pointer(FIRST)],
-    ['to its own labels', 'pointer_not_backwards', joined(labels(1), pointer(FIRST))],
-    ['to the middle of its own labels', 'pointer_not_backwards', joined(labels(1, 1), pointer(FIRST + 2))],
+    ['to its own labels', 'pointer_not_backwards', concatenated(labels(1), pointer(FIRST))],
+    ['to the middle of its own labels', 'pointer_not_backwards', concatenated(labels(1, 1), pointer(FIRST + 2))],
     ['to a later offset', 'pointer_not_backwards', pointer(FIRST + 2)],
     ['past the end', 'pointer_not_backwards', pointer(0x3fff)],
     ['to the header', 'pointer_to_header', pointer(0)],
@@ -50,25 +50,31 @@ describe('names in a DNS message (RFC 9267)', () => {
   });
 
   it('have labels of at most 63 bytes, and at most 255 bytes and 127 labels in all', () => {
-    expect(owner(joined(labels(63), name('')))).toEqual(['a'.repeat(63)]);
-    expect(owner(joined(labels(64), name('')))).toBe('label_type');
-    expect(owner(joined(labels(63, 63, 63, 61), name('')))).toHaveLength(4);
-    expect(owner(joined(labels(63, 63, 63, 62), name('')))).toBe('name_too_long');
-    expect(owner(joined(labels(...Array.from({ length: 127 }, () => 1)), name('')))).toHaveLength(127);
-    expect(owner(joined(labels(...Array.from({ length: 128 }, () => 1)), name('')))).toBe('name_too_long');
+    expect(owner(concatenated(labels(63), name('')))).toEqual(['a'.repeat(63)]);
+    expect(owner(concatenated(labels(64), name('')))).toBe('label_type');
+    expect(owner(concatenated(labels(63, 63, 63, 61), name('')))).toHaveLength(4);
+    expect(owner(concatenated(labels(63, 63, 63, 62), name('')))).toBe('name_too_long');
+    expect(owner(concatenated(labels(...Array.from({ length: 127 }, () => 1)), name('')))).toHaveLength(127);
+    expect(owner(concatenated(labels(...Array.from({ length: 128 }, () => 1)), name('')))).toBe('name_too_long');
   });
 
   it('have a limit of 255 bytes that includes the bytes to which a compression pointer refers', () => {
-    const question = joined(labels(63, 63, 63), name(''));
+    const question = concatenated(labels(63, 63, 63), name(''));
     const answer = (...own: readonly number[]): unknown => {
-      const message = readMessage(messageBytes({ question, answers: [{ name: joined(labels(...own), pointer(12)) }] }));
+      const message = readMessage(
+        messageBytes({ question, answers: [{ name: concatenated(labels(...own), pointer(12)) }] }),
+      );
       return 'fault' in message ? message.fault : message.answers[0]?.name.length;
     };
     expect([answer(61), answer(62)]).toEqual([255, 'name_too_long']);
   });
 
   it('are rejected if the message or the record data ends within the name', () => {
-    for (const bytes of [labels(10), joined(labels(9), Uint8Array.of(0xc0)), joined(labels(9), Uint8Array.of(1))]) {
+    for (const bytes of [
+      labels(10),
+      concatenated(labels(9), Uint8Array.of(0xc0)),
+      concatenated(labels(9), Uint8Array.of(1)),
+    ]) {
       expect(readMessage(messageBytes({ counts: [1, 1, 0, 0], rest: bytes }))).toEqual({ fault: 'truncated' });
     }
     const data = labels(3);
@@ -83,8 +89,11 @@ describe('names in a DNS message (RFC 9267)', () => {
     expect(seen).toEqual(
       every.map((byte) => [`x${String.fromCharCode(byte).replace(/[A-Z]/, (c) => c.toLowerCase())}y`]),
     );
-    expect(owner(joined(Uint8Array.of(8), Buffer.from('good.com'), name('')))).toEqual(['good.com']);
-    expect(owner(joined(Uint8Array.of(9), Buffer.from('good.com\0'), name('evil')))).toEqual(['good.com\0', 'evil']);
+    expect(owner(concatenated(Uint8Array.of(8), Buffer.from('good.com'), name('')))).toEqual(['good.com']);
+    expect(owner(concatenated(Uint8Array.of(9), Buffer.from('good.com\0'), name('evil')))).toEqual([
+      'good.com\0',
+      'evil',
+    ]);
   });
 });
 
@@ -97,7 +106,7 @@ describe('work to decompress the names of one message', () => {
   it('stays below the limit for 1,500 names that point to one name of 100 labels', () => {
     const long = labels(...Array.from({ length: 100 }, () => 1));
     const owners = Array.from({ length: 1500 }, (_, index) => ({ name: index % 2 === 0 ? pointer(12) : pointer(14) }));
-    const bytes = messageBytes({ question: joined(long, name('')), answers: owners });
+    const bytes = messageBytes({ question: concatenated(long, name('')), answers: owners });
     const message = readMessage(bytes);
     if ('fault' in message) throw new Error(message.fault);
     const query = { id: 1, flags: 0, opcode: 0, name: message.question.name, key: '', type: 1, class: 1, edns: null };
@@ -106,10 +115,10 @@ describe('work to decompress the names of one message', () => {
   });
 
   it('ends with a SERVFAIL response if the decompressed record data exceed the size limit', () => {
-    const question = joined(labels(63, 63, 63), name(''));
+    const question = concatenated(labels(63, 63, 63), name(''));
     const records = Array.from({ length: 450 }, (_, index) => ({
       type: TYPE.srv,
-      data: joined(u16s(0, 0, index), labels(1 + (index % 60)), pointer(12)),
+      data: concatenated(u16s(0, 0, index), labels(1 + (index % 60)), pointer(12)),
     }));
     const message = readMessage(messageBytes({ question, answers: records }));
     if ('fault' in message) throw new Error(message.fault);
@@ -125,7 +134,10 @@ describe('work to decompress the names of one message', () => {
  */
 function hopping(chainBytes: number, records: number): Uint8Array {
   const start = FIRST + 12;
-  const chain = joined(u16s(0), ...Array.from({ length: chainBytes / 2 - 1 }, (_, link) => pointer(start + 2 * link)));
+  const chain = concatenated(
+    u16s(0),
+    ...Array.from({ length: chainBytes / 2 - 1 }, (_, link) => pointer(start + 2 * link)),
+  );
   const owners = Array.from({ length: records }, (_, index) => ({
     name: pointer(start + 2 * (1 + (index % 126))),
     type: TYPE.txt,

@@ -41,7 +41,7 @@ export function u32s(...values: readonly number[]): Uint8Array {
   return u16s(...values.flatMap((value) => [value >>> 16, value & 0xffff]));
 }
 
-export function joined(...parts: readonly Uint8Array[]): Uint8Array {
+export function concatenated(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(Buffer.concat(parts));
 }
 
@@ -52,7 +52,7 @@ export function joined(...parts: readonly Uint8Array[]): Uint8Array {
 export function messageBytes(raw: Raw): Uint8Array {
   const { answers = [], authorities = [], additionals = [], question = name('www.example.com') } = raw;
   const counts = raw.counts ?? [1, answers.length, authorities.length, additionals.length];
-  return joined(
+  return concatenated(
     u16s(raw.id ?? 7, raw.flags ?? 0x8180, ...counts),
     question,
     u16s(raw.type ?? TYPE.a, raw.class ?? CLASS.in),
@@ -63,7 +63,7 @@ export function messageBytes(raw: Raw): Uint8Array {
 
 function recordBytes(record: RawRecord): Uint8Array {
   const data = record.data ?? Uint8Array.of(192, 0, 2, 1);
-  return joined(
+  return concatenated(
     record.name ?? pointer(12),
     u16s(record.type ?? TYPE.a, record.class ?? CLASS.in),
     u32s(record.ttl ?? 60),

@@ -3,7 +3,7 @@ import type { Message, ResourceRecord } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Edns } from '#dns/wire/edns.js';
 import { nameOf } from '#dns/wire/name.js';
-import { joined, u16s } from './message-bytes.js';
+import { concatenated, u16s } from './message-bytes.js';
 
 const anyLabel = fc.uint8Array({ minLength: 1, maxLength: 20 }).map((bytes) => Buffer.from(bytes).toString('latin1'));
 const label = fc.oneof({ weight: 4, arbitrary: fc.constantFrom('www', 'WWW', 'example', 'a', 'com') }, anyLabel);
@@ -12,10 +12,10 @@ const bytes = (minLength: number, maxLength: number): fc.Arbitrary<Uint8Array> =
   fc.uint8Array({ minLength, maxLength });
 
 const of = (type: number, ...parts: readonly fc.Arbitrary<Uint8Array>[]): fc.Arbitrary<[number, Uint8Array]> =>
-  fc.tuple(...parts).map((all) => [type, joined(...all)]);
+  fc.tuple(...parts).map((all) => [type, concatenated(...all)]);
 const parameters = fc
   .uniqueArray(fc.integer({ min: 7, max: 300 }), { maxLength: 4 })
-  .map((keys) => joined(...keys.sort((x, y) => x - y).map((key) => joined(u16s(key, 2), u16s(key)))));
+  .map((keys) => concatenated(...keys.sort((x, y) => x - y).map((key) => concatenated(u16s(key, 2), u16s(key)))));
 
 const typed = fc.oneof(
   of(TYPE.a, bytes(4, 4)),

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { withoutUnenforceable } from '#dns/wire/record-filter.js';
-import { joined, messageBytes, name, u16s } from './message-bytes.js';
+import { concatenated, messageBytes, name, u16s } from './message-bytes.js';
 
 const record = (owner: string, type: number, data: Uint8Array): ResourceRecord => ({
   name: name(owner),
@@ -14,9 +14,9 @@ const record = (owner: string, type: number, data: Uint8Array): ResourceRecord =
 const a = (owner: string, last: number): ResourceRecord => record(owner, TYPE.a, Uint8Array.of(192, 0, 2, last));
 const aaaa = (owner: string): ResourceRecord => record(owner, TYPE.aaaa, new Uint8Array(16));
 const rrsig = (owner: string, covered: number): ResourceRecord =>
-  record(owner, TYPE.rrsig, joined(u16s(covered), new Uint8Array(16), name('test'), new Uint8Array(8)));
+  record(owner, TYPE.rrsig, concatenated(u16s(covered), new Uint8Array(16), name('test'), new Uint8Array(8)));
 const https = (...parameters: readonly number[]): ResourceRecord =>
-  record('a.test', TYPE.https, joined(u16s(1), name('svc.test'), u16s(...parameters)));
+  record('a.test', TYPE.https, concatenated(u16s(1), name('svc.test'), u16s(...parameters)));
 const ipv4hint = [4, 8, 0xc000, 0x0201, 0xc000, 0x0202];
 const ipv6hint = [6, 16, 0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 const port = [3, 2, 443];

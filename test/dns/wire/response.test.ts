@@ -5,7 +5,7 @@ import { type Query, type QueryFault, readQuery, writeQuery } from '#dns/wire/dn
 import type { Edns } from '#dns/wire/edns.js';
 import { keyOf, nameOf } from '#dns/wire/name.js';
 import { type ResponseOptions, respond, respondError, templateOf } from '#dns/wire/response.js';
-import { joined, messageBytes, name, pointer, u16s, u32s } from './message-bytes.js';
+import { concatenated, messageBytes, name, pointer, u16s, u32s } from './message-bytes.js';
 
 const record = (owner: string, type: number, data: Uint8Array, ttl = 60): ResourceRecord => ({
   name: name(owner),
@@ -129,14 +129,14 @@ describe('DNS responses', () => {
 
 describe('names in responses', () => {
   it('are compressed only in record types for which RFC 1035 allows compression', () => {
-    const svc = joined(u16s(1), name('svc.test'));
+    const svc = concatenated(u16s(1), name('svc.test'));
     const message = answer({
       answers: [
         record('A.test', TYPE.cname, name('b.a.TEST')),
-        record('b.a.test', TYPE.mx, joined(u16s(5), name('mx.test'))),
-        record('mx.test', TYPE.srv, joined(u16s(1, 2, 3), name('mx.test'))),
+        record('b.a.test', TYPE.mx, concatenated(u16s(5), name('mx.test'))),
+        record('mx.test', TYPE.srv, concatenated(u16s(1, 2, 3), name('mx.test'))),
         record('mx.test', TYPE.https, svc),
-        record('', TYPE.soa, joined(name('test'), name(''), u32s(1, 2, 3, 4, 5))),
+        record('', TYPE.soa, concatenated(name('test'), name(''), u32s(1, 2, 3, 4, 5))),
       ],
     });
     const { bytes } = templateOf(message);
@@ -146,11 +146,11 @@ describe('names in responses', () => {
         flags: 0x80a0,
         question: name('a.test'),
         answers: [
-          { type: TYPE.cname, data: joined(Uint8Array.of(1, 0x62), pointer(12)) },
-          { name: pointer(36), type: TYPE.mx, data: joined(u16s(5), Uint8Array.of(2, 0x6d, 0x78), pointer(14)) },
-          { name: pointer(54), type: TYPE.srv, data: joined(u16s(1, 2, 3), name('mx.test')) },
+          { type: TYPE.cname, data: concatenated(Uint8Array.of(1, 0x62), pointer(12)) },
+          { name: pointer(36), type: TYPE.mx, data: concatenated(u16s(5), Uint8Array.of(2, 0x6d, 0x78), pointer(14)) },
+          { name: pointer(54), type: TYPE.srv, data: concatenated(u16s(1, 2, 3), name('mx.test')) },
           { name: pointer(54), type: TYPE.https, data: svc },
-          { name: name(''), type: TYPE.soa, data: joined(pointer(14), name(''), u32s(1, 2, 3, 4, 5)) },
+          { name: name(''), type: TYPE.soa, data: concatenated(pointer(14), name(''), u32s(1, 2, 3, 4, 5)) },
         ],
       }),
     );
@@ -193,7 +193,7 @@ describe('error responses', () => {
   it('have an Extended DNS Error if the query has EDNS', () => {
     const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'policy' };
     const response = respondError(query('a.test', edns(true)), RCODE.refused, { extendedError });
-    const data = joined(u16s(18), Buffer.from('policy'));
+    const data = concatenated(u16s(18), Buffer.from('policy'));
     expect(read(response)).toMatchObject({
       rcode: RCODE.refused,
       edns: { payload: 1232, version: 0, dnssecOk: true, options: [{ code: OPTION.extendedError, data }] },
@@ -218,7 +218,7 @@ describe('error responses', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0001_0000, data: new Uint8Array(0) };
     const fault = readQuery(messageBytes({ flags: 0x0100, additionals: [opt] })) as QueryFault & { id: number };
     expect(Uint8Array.from(respondError(fault, fault.rcode))).toEqual(
-      joined(u16s(7, 0x8180, 0, 0, 0, 1), name(''), u16s(TYPE.opt, 1232, 0x0100, 0, 0)),
+      concatenated(u16s(7, 0x8180, 0, 0, 0, 1), name(''), u16s(TYPE.opt, 1232, 0x0100, 0, 0)),
     );
   });
 });

@@ -123,8 +123,9 @@ describe('ResponseHeadReader', () => {
     'rejects with the fault %s, after the request %j, the response head %j, however the bytes are split into chunks',
     (fault, asked, _, text) => {
       const bytes = bytesOf(text);
-      const ways = bytes.length < 1000 ? cutsOf(bytes) : [[bytes], [bytes.subarray(0, 50_000), bytes.subarray(50_000)]];
-      for (const pieces of ways) expect(readResponse(asked, ...pieces)).toEqual({ result: { fault }, end: 0 });
+      const splits =
+        bytes.length < 1000 ? cutsOf(bytes) : [[bytes], [bytes.subarray(0, 50_000), bytes.subarray(50_000)]];
+      for (const pieces of splits) expect(readResponse(asked, ...pieces)).toEqual({ result: { fault }, end: 0 });
     },
   );
 });

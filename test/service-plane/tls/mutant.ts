@@ -18,15 +18,15 @@ function changed(random: Random, bytes: Uint8Array, seeds: readonly Uint8Array[]
     case 1:
       return bytes.with(Math.min(at, bytes.length - 1), random.below(256));
     case 2:
-      return joined(bytes.subarray(0, at), Uint8Array.of(random.pick(EDGES)), bytes.subarray(at + 1));
+      return concatenated(bytes.subarray(0, at), Uint8Array.of(random.pick(EDGES)), bytes.subarray(at + 1));
     case 3:
       return bytes.slice(0, at);
     case 4:
-      return joined(bytes.subarray(0, at), bytes.subarray(at + count));
+      return concatenated(bytes.subarray(0, at), bytes.subarray(at + count));
     case 5:
-      return joined(bytes.subarray(0, at), bytes.subarray(Math.max(0, at - count), at), bytes.subarray(at));
+      return concatenated(bytes.subarray(0, at), bytes.subarray(Math.max(0, at - count), at), bytes.subarray(at));
     case 6:
-      return joined(bytes.subarray(0, at), random.pick(seeds).subarray(random.below(40), 40), bytes.subarray(at));
+      return concatenated(bytes.subarray(0, at), random.pick(seeds).subarray(random.below(40), 40), bytes.subarray(at));
     default:
       return bumped(bytes, at, random.between(-2, 2));
   }
@@ -40,7 +40,7 @@ function bumped(bytes: Uint8Array, at: number, by: number): Uint8Array {
   return at < bytes.length ? bytes.with(at, (bytes[at] as number) + by) : bytes;
 }
 
-function joined(...parts: readonly Uint8Array[]): Uint8Array {
+function concatenated(...parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(Buffer.concat(parts));
 }
 

@@ -33,7 +33,7 @@ export function fuzzHttp(seed: number, goesOn: (mutants: number) => boolean): Ca
 /** Parses `bytes` and returns the number of accepted requests. Returns a text if the parser has a fault. */
 function checkSplits(bytes: Buffer, random: Random): number | string {
   try {
-    const ways = [
+    const splits = [
       cut(bytes, random),
       random.chance(0.05) ? Array.from(bytes, (octet) => Buffer.of(octet)) : cut(bytes, random),
     ];
@@ -42,7 +42,7 @@ function checkSplits(bytes: Buffer, random: Random): number | string {
     const response = readResponse(asked, bytes);
     const framing = random.pick<Framing>(['chunked', 'until_close', random.below(bytes.length + 9)]);
     const body = bodyOf(framing, [bytes]);
-    for (const pieces of ways) {
+    for (const pieces of splits) {
       if (!isDeepStrictEqual(converse(pieces), conversation)) return 'requests differ when split';
       if (!isDeepStrictEqual(readResponse(asked, ...pieces), response)) return 'a response differs when split';
       if (!isDeepStrictEqual(bodyOf(framing, pieces), body)) return 'a body differs when split';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { isPast } from '#sockets/offloaded-connection.js';
 import { ENDS, TICK_SHIFT } from '#sockets/splice-layout.js';
-import { isPast } from '#sockets/splice-pair.js';
 import { segmentBytes, TCP_FLAGS } from '#sockets/tcp-segment.js';
 
 const TIMES = { idleMs: 60_000, endedMs: 10_000 };

@@ -1,6 +1,6 @@
 import { guarded } from '#libc/termination-guard.js';
 import type { RawSocket } from './raw-socket.js';
-import { ENDS, JOIN_STATE, JOINED, TICK_SHIFT } from './splice-layout.js';
+import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './splice-layout.js';
 import type { Entry, SpliceTable } from './splice-table.js';
 import { closeSilently, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
 import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
@@ -12,19 +12,22 @@ const WINDOW_MAX = 0xffff;
  */
 const ROOM_BYTES = 0xffff;
 
-/** The BPF map, the raw socket, the number of the offloader and the timeouts that a `SplicePair` uses. */
+/**
+ * The BPF map, the raw socket, the number of the offloader and the timeouts that an `OffloadedConnection`
+ * uses.
+ */
 export type SpliceMeans = {
   readonly table: SpliceTable;
   readonly raw: RawSocket;
-  readonly joiner: number;
+  readonly offloader: number;
   readonly idleMs: number;
   readonly endedMs: number;
 };
 /** The descriptors of the two sockets of a spliced connection: to the client and to the server. */
 export type SocketPair = { readonly client: number; readonly server: number };
 
-/** A spliced connection during its offload to the datapath, and afterwards. */
-export class SplicePair {
+/** A spliced connection while it is offloaded to the datapath, and afterwards. */
+export class OffloadedConnection {
   readonly #there: Ends;
   readonly #back: Ends;
 
@@ -44,17 +47,17 @@ export class SplicePair {
    * they stop sending. Returns null in three cases: the two connections cannot be offloaded (`readEndpoint`,
    * `areAlike`), direct forwarding is off, or the BPF map is full.
    */
-  static begin(means: SpliceMeans, id: number, pair: SocketPair): SplicePair | null {
+  static begin(means: SpliceMeans, id: number, pair: SocketPair): OffloadedConnection | null {
     const client = readEndpoint(pair.client);
     const server = readEndpoint(pair.server);
     if (client === null || server === null || !areAlike(client, server)) return null;
-    const join = new SplicePair(means, id, { client, server });
-    const { joiner, table } = means;
-    if (table.hold(join.#there) === JOINED.unable) return null;
-    const quiet = { state: JOIN_STATE.quiet, joiner, id };
-    if (!table.add(join.#there, { ...quiet, window_shift: client.peerScale - server.ownScale })) return null;
-    if (table.add(join.#back, { ...quiet, window_shift: server.peerScale - client.ownScale })) return join;
-    table.remove(join.#there);
+    const connection = new OffloadedConnection(means, id, { client, server });
+    const { offloader, table } = means;
+    if (table.hold(connection.#there) === HOLD_RESULT.unable) return null;
+    const quiet = { state: SPLICE_STATE.quiet, joiner: offloader, id };
+    if (!table.add(connection.#there, { ...quiet, window_shift: client.peerScale - server.ownScale })) return null;
+    if (table.add(connection.#back, { ...quiet, window_shift: server.peerScale - client.ownScale })) return connection;
+    table.remove(connection.#there);
     return null;
   }
 
@@ -72,7 +75,7 @@ export class SplicePair {
    */
   tryNow(pair: SocketPair): boolean {
     const { table } = this.means;
-    if (table.hold(this.#there) !== JOINED.at_rest) return false;
+    if (table.hold(this.#there) !== HOLD_RESULT.at_rest) return false;
     if (!closeSilently(pair.client)) {
       this.giveUp();
       return false;
@@ -81,7 +84,7 @@ export class SplicePair {
       throw new Error('close two sockets without notice to their peers: the kernel permitted it for one only');
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
-    const isOpen = table.setState(this.#there, JOIN_STATE.joined) && table.setState(this.#back, JOIN_STATE.joined);
+    const isOpen = table.setState(this.#there, SPLICE_STATE.joined) && table.setState(this.#back, SPLICE_STATE.joined);
     if (there === null || back === null || !isOpen) {
       this.cut();
       return true;
@@ -101,7 +104,7 @@ export class SplicePair {
    * The sockets stay open, and splicing between the sockets continues.
    */
   giveUp(): void {
-    const isKnown = this.means.table.hold(this.#there) !== JOINED.gone;
+    const isKnown = this.means.table.hold(this.#there) !== HOLD_RESULT.gone;
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
     this.forget();
@@ -129,7 +132,7 @@ export class SplicePair {
   }
 
   #find(ends: Ends): Entry | null {
-    return this.means.table.find(ends, this.means.joiner, this.id);
+    return this.means.table.find(ends, this.means.offloader, this.id);
   }
 
   /**

@@ -4,14 +4,14 @@ import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 import type { Answer } from './tcp-peer.js';
-import { carry, carryBoth, type Ends, Talkers } from './tcp-peers.js';
+import { type Ends, Talkers, transfer, transferBoth } from './tcp-peers.js';
 
 const PORT = 443;
 const MB = 1_000_000;
 let rig: InspectedRig;
 let talkers: Talkers;
 beforeAll(async () => {
-  rig = await createInspectedRig('joined');
+  rig = await createInspectedRig('offload');
   talkers = await Talkers.at(rig, PORT);
   await rig.put(policyOf([tls(SERVER_NAME)]));
   await rig.node.ready();
@@ -22,13 +22,13 @@ afterAll(() => rig?.remove());
 const tls = (sni: string) => ({ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [sni] } } });
 type Inside = Topology['client'];
 const connect = (own?: number): Promise<Ends> => talkers.connect(own);
-const joined = (own?: number): Promise<Ends> => talkers.joined(own);
-const isJoined = (): Promise<boolean> => talkers.isJoined();
+const offloaded = (own?: number): Promise<Ends> => talkers.offloaded(own);
+const isOffloaded = (): Promise<boolean> => talkers.isOffloaded();
 
 test('a TLS connection that transfers much data is offloaded to the datapath, and no byte is lost', async () => {
-  const ends = await joined();
-  await carryBoth(ends, 60 * MB);
-  expect(await isJoined()).toBe(true);
+  const ends = await offloaded();
+  await transferBoth(ends, 60 * MB);
+  expect(await isOffloaded()).toBe(true);
   const { text } = await rig.node.request('GET', '/metrics');
   expect(Number(/^weir_dataplane_inspected_bytes_total\{way="joined"\} (\d+)/m.exec(text)?.[1])).toBeGreaterThan(
     120 * MB,
@@ -37,8 +37,8 @@ test('a TLS connection that transfers much data is offloaded to the datapath, an
 
 test('a connection that transfers 10 kB in each direction is not offloaded to the datapath', async () => {
   const ends = await connect();
-  await carryBoth(ends, 10_000);
-  expect(await isJoined()).toBe(false);
+  await transferBoth(ends, 10_000);
+  expect(await isOffloaded()).toBe(false);
 });
 
 test('before the offload, an urgent byte is forwarded in line with other data: the receiver reads all 2,001 bytes', async () => {
@@ -52,25 +52,25 @@ test('before the offload, an urgent byte is forwarded in line with other data: t
     await from.must('send', 1_000, 1);
     expect(await to.must('take', 2_001)).toMatchObject({ took: 2_001 });
   }
-  await carryBoth({ client, server }, 10_000);
+  await transferBoth({ client, server }, 10_000);
 });
 
 test('after a FIN from the client of an offloaded connection, the server can still send', async () => {
-  const { client, server } = await joined();
+  const { client, server } = await offloaded();
   await client.must('end');
   expect(await server.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
-  await carry(server, client, 10 * MB, 4);
+  await transfer(server, client, 10 * MB, 4);
   await server.must('end');
   expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
 });
 
 test('after an offloaded connection has closed, the client can open another connection from the same port', async () => {
   const own = talkers.nextPort();
-  const { client, server } = await joined(own);
+  const { client, server } = await offloaded(own);
   await server.must('close');
   expect(await client.must('take', 1)).toMatchObject({ end: 'end' });
   await client.must('close');
-  await carryBoth(await joined(own), MB);
+  await transferBoth(await offloaded(own), MB);
 });
 
 const decided = async (): Promise<number> => {
@@ -85,7 +85,7 @@ test.each([
   'after %s of an offloaded connection disappeared without FIN or RST, a new connection from the same client port is inspected',
   async (_, isServerGone) => {
     const own = talkers.nextPort();
-    const { client, server } = await joined(own);
+    const { client, server } = await offloaded(own);
     const before = await decided();
     const silent =
       'add table ip hush; add chain ip hush out { type filter hook output priority 0; }; add rule ip hush out tcp flags & (fin | rst) != 0 drop';
@@ -100,20 +100,20 @@ test.each([
     } finally {
       for (const inside of gone) await inside.must('nft', 'delete table ip hush');
     }
-    await carryBoth(await joined(own), MB);
+    await transferBoth(await offloaded(own), MB);
     expect(await decided()).toBe(before + 1);
   },
 );
 
 test.each(['client', 'server'] as const)('a RST of the %s resets the peer on an offloaded connection', async (who) => {
-  const ends = await joined();
+  const ends = await offloaded();
   await ends[who].must('reset');
   const other = who === 'client' ? ends.server : ends.client;
   expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
 });
 
 test('a new policy that denies an offloaded connection resets both sides', async () => {
-  const { client, server } = await joined();
+  const { client, server } = await offloaded();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.put(policyOf([tls('another.test')]));
   expect(await Promise.all(both)).toEqual(Array<Answer>(2).fill({ failed: 'ConnectionResetError' }));
@@ -121,11 +121,11 @@ test('a new policy that denies an offloaded connection resets both sides', async
 });
 
 test('while the server of an offloaded connection does not read, the client cannot send on, and data to the client still passes', async () => {
-  const { client, server } = await joined();
+  const { client, server } = await offloaded();
   await client.must('timeout', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
   expect(await server.must('take', 50_000)).toMatchObject({ took: 50_000 });
-  await carry(server, client, MB, 6);
+  await transfer(server, client, MB, 6);
 });
 
 describe('TCP options and the splicing offload', () => {
@@ -138,9 +138,9 @@ describe('TCP options and the splicing offload', () => {
     const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
     await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
     try {
-      await carryBoth(await joined(), 20 * MB);
+      await transferBoth(await offloaded(), 20 * MB);
       await set(server, 'net.ipv4.tcp_rmem=4096 65535 65535');
-      await carryBoth(await joined(), 20 * MB);
+      await transferBoth(await offloaded(), 20 * MB);
     } finally {
       const rmem = before.trim().replaceAll(/\s+/g, ' ');
       await set(client, `net.ipv4.tcp_rmem=${rmem === '' ? DEFAULT_RMEM : rmem}`);
@@ -153,13 +153,13 @@ describe('TCP options and the splicing offload', () => {
     await set(client, 'net.ipv4.tcp_timestamps=0');
     try {
       const ends = await connect();
-      await carryBoth(ends, 10 * MB);
-      expect(await isJoined()).toBe(false);
+      await transferBoth(ends, 10 * MB);
+      expect(await isOffloaded()).toBe(false);
       await set(node, 'net.ipv4.tcp_timestamps=0');
       await set(server, 'net.ipv4.tcp_timestamps=0');
       await talkers.end();
-      await expect.poll(isJoined).toBe(true);
-      await carryBoth(await joined(), 10 * MB);
+      await expect.poll(isOffloaded).toBe(true);
+      await transferBoth(await offloaded(), 10 * MB);
     } finally {
       for (const inside of [client, node, server]) await set(inside, 'net.ipv4.tcp_timestamps=1');
     }
@@ -171,8 +171,8 @@ describe('TCP options and the splicing offload', () => {
     await server.must('ip', 'link', 'set', device, 'mtu', '1300');
     try {
       const ends = await connect();
-      await carryBoth(ends, 10 * MB);
-      expect(await isJoined()).toBe(false);
+      await transferBoth(ends, 10 * MB);
+      expect(await isOffloaded()).toBe(false);
     } finally {
       await server.must('ip', 'link', 'set', device, 'mtu', '1500');
     }
@@ -180,14 +180,14 @@ describe('TCP options and the splicing offload', () => {
 });
 
 test('the client of an offloaded connection accepts the ICMP error of the node that reports a smaller path MTU', async () => {
-  const { client, server } = await joined();
-  await carry(client, server, MB, 8);
+  const { client, server } = await offloaded();
+  await transfer(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
   // The datapath caches the next hop and the MTU of a flow for about a second, so the test waits for the new
   // MTU.
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   try {
-    await carry(client, server, 10 * MB, 9);
+    await transfer(client, server, 10 * MB, 9);
     const { stdout } = await rig.topology.client.run('ip', 'route', 'get', ADDRESSES.server);
     expect(stdout).toContain('mtu 1200');
   } finally {
@@ -197,13 +197,13 @@ test('the client of an offloaded connection accepts the ICMP error of the node t
 });
 
 test('lost segments of an offloaded connection are retransmitted', async () => {
-  const ends = await joined();
+  const ends = await offloaded();
   const lossy =
     'add table ip loss; add chain ip loss in { type filter hook prerouting priority 0; }; add rule ip loss in meta l4proto tcp numgen random mod 100 < 2 drop';
   const both = [rig.topology.client, rig.topology.server];
   for (const inside of both) await inside.must('nft', lossy);
   try {
-    await carryBoth(ends, 20 * MB);
+    await transferBoth(ends, 20 * MB);
     const { stdout } = await rig.topology.client.run(
       'nstat',
       '-asz',
@@ -219,32 +219,32 @@ test('lost segments of an offloaded connection are retransmitted', async () => {
 
 test('while an nftables hook of another program exists, new connections are not offloaded, and offloaded connections continue', async () => {
   const { node } = rig.topology;
-  const ends = await joined();
+  const ends = await offloaded();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
   try {
     await expect.poll(async () => (await rig.node.request('GET', '/api/v1/stats')).text).toContain('"way":"stack"');
-    await carryBoth(ends, 10 * MB);
-    expect(await isJoined()).toBe(true);
+    await transferBoth(ends, 10 * MB);
+    expect(await isOffloaded()).toBe(true);
     const others = await connect();
-    await carryBoth(others, 10 * MB);
-    expect(await isJoined()).toBe(false);
+    await transferBoth(others, 10 * MB);
+    expect(await isOffloaded()).toBe(false);
   } finally {
     await node.must('nft', 'delete table ip mine');
   }
 });
 
 test('an offloaded connection continues when a large policy makes the node replace its BPF maps by larger maps', async () => {
-  const ends = await joined();
+  const ends = await offloaded();
   const many = Array.from({ length: 3_000 }, (_, index) => ({
     match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
   }));
   await rig.put(policyOf([tls(SERVER_NAME), ...many]));
-  await carryBoth(ends, 10 * MB);
-  expect(await isJoined()).toBe(true);
+  await transferBoth(ends, 10 * MB);
+  expect(await isOffloaded()).toBe(true);
 });
 
 test('a node that shuts down resets both ends of an offloaded connection', async () => {
-  const { client, server } = await joined();
+  const { client, server } = await offloaded();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.node.end('SIGTERM');
   expect(await Promise.all(both)).toEqual(Array<Answer>(2).fill({ failed: 'ConnectionResetError' }));
@@ -259,12 +259,12 @@ test('when the node is killed (kill -9), both sides of each offloaded connection
    * longer, in ms.
    */
   const LAPSED_MS = 6_000;
-  const clientSends = await joined();
+  const clientSends = await offloaded();
   const [serverSends, clientWakes, serverWakes, idle] = [
-    await talkers.joinedToo(),
-    await talkers.joinedToo(),
-    await talkers.joinedToo(),
-    await talkers.joinedToo(),
+    await talkers.anotherOffloaded(),
+    await talkers.anotherOffloaded(),
+    await talkers.anotherOffloaded(),
+    await talkers.anotherOffloaded(),
   ];
   for (const { client, server } of [clientSends, serverSends, clientWakes, serverWakes, idle])
     for (const peer of [client, server]) await peer.must('timeout', 30);
@@ -303,7 +303,7 @@ test('when the node is killed (kill -9), both sides of each offloaded connection
 test('both ends of an offloaded connection are closed or reset when the node restarts', {
   timeout: 90_000,
 }, async () => {
-  const { client, server } = await joined();
+  const { client, server } = await offloaded();
   const cut = server.ask('take', 100_000 * MB);
   const sending = client.ask('send', 100_000 * MB, 7);
   await rig.node.restart();
