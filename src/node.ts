@@ -215,8 +215,9 @@ export async function runNode(
         // The API listens first. A failure is thrown by the later `await`.
         peersListen.catch(() => {});
       }
-      // Loads the routes, so that clients can connect as soon as the start has ended. Not after the API listens:
-      // its address can be one that the node gets later, and systemd ends a unit that is not ready in time.
+      // Loads the routes, so that clients can connect as soon as the start has ended. Not after the API
+      // listens: its address can be one that the node gets later, and systemd ends a unit that is not ready in
+      // time.
       await api.ready();
       void reportStart(system, manager, log);
       const kept = manager === null ? null : sockets;
