@@ -216,8 +216,8 @@ export async function runNode(
         peersListen.catch(() => {});
       }
       // Loads the routes, so that clients can connect as soon as the start has ended. Not after the API
-      // listens: its address can be one that the node gets later, and systemd ends a unit that is not ready in
-      // time.
+      // listens: its address can be one that the node gets later, and systemd ends a unit that is not
+      // ready in time.
       await api.ready();
       void reportStart(system, manager, log);
       const kept = manager === null ? null : sockets;

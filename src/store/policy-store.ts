@@ -331,7 +331,7 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Reads the outcome of the last commit again until it is known: reads of policies show it without a write. */
+  /** Reads the outcome of the last commit again until it is known, so that reads of policies show it. */
   #settleLater(): void {
     const settle = (): void => {
       void this.#runExclusive(() => this.#settleUnknown()).catch((failure: unknown) => {
