@@ -141,6 +141,9 @@ const COMPLETE = [
 ];
 
 test('weir sysdump writes a complete archive that only the owner of the file can read, and does not overwrite a file', async () => {
+  // The node records a finding some time after the packet.
+  const findings = async () => (await rig.node.request('GET', '/api/v1/audit/findings')).text;
+  await expect.poll(findings, { timeout: 10_000 }).toContain('10.77.2.2');
   const output = join(rig.node.folder, 'dump.tar.gz');
   const words = ['sysdump', '--server', rig.node.url, '--output', output];
   const environment = { WEIR_TOKEN: await rig.node.token() };
