@@ -41,11 +41,16 @@ async function bytesIn(folder: string): Promise<number> {
 /**
  * Tells the service manager when the start has ended. If the kernel enforces a newer policy than the data
  * folder has, for example after a restore, logs it, and the status of the unit names it until a policy is
- * activated.
+ * activated. A node of a cluster does not report this: it gets the newer policy from etcd.
  */
-export async function reportStart(system: System, manager: ServiceManager | null, log: Logger): Promise<void> {
+export async function reportStart(
+  system: System,
+  manager: ServiceManager | null,
+  log: Logger,
+  { isInCluster }: { readonly isInCluster: boolean },
+): Promise<void> {
   await system.started;
-  const generation = await system.enforcedInstead().catch(() => null);
+  const generation = isInCluster ? null : await system.enforcedInstead().catch(() => null);
   if (generation === null) return manager?.ready('');
   log.warn(
     { generation },

@@ -219,7 +219,7 @@ export async function runNode(
       // listens: its address can be one that the node gets later, and systemd ends a unit that is not
       // ready in time.
       await api.ready();
-      void reportStart(system, manager, log);
+      void reportStart(system, manager, log, { isInCluster: cluster !== null });
       const kept = manager === null ? null : sockets;
       await listen({ name: 'the API', server: api, at: config.api.listen, sockets: kept }, log, stopping.signal);
       const bound = api.server.address() as AddressInfo | null;

@@ -6,6 +6,8 @@ import { groupName, type SystemUser, systemUser, userName } from './system-user.
 import { type Obstacle, obstacleTo } from './unreadable-file.js';
 
 const SERVICE_USER = 'weir';
+/** The folders that `ProtectHome` of weir.service hides from the node. */
+const HIDDEN = ['/root', '/home', '/run/user'];
 /** The node refuses this key if other users than the owner can read it. */
 const OWN_ONLY = 'cluster.seal_key_file';
 
@@ -18,6 +20,10 @@ export function fileWarnings(file: string, config: Config): string[] {
   const user = process.getuid?.() === 0 ? systemUser(SERVICE_USER) : undefined;
   if (user === undefined) return [];
   return [{ key: '', path: file }, ...namedFiles(config)].flatMap(({ key, path }) => {
+    const hidden = HIDDEN.find((folder) => path.startsWith(`${folder}/`));
+    // A configuration there is a draft, and not that of the unit.
+    if (hidden !== undefined)
+      return key === '' ? [] : [`${key}: weir.service hides ${hidden} from the node: move ${path} to /etc/weir`];
     const obstacle = obstacleTo(path, user);
     // An access control list can permit what owner, group and mode do not.
     if (obstacle === null || mayRead(user.name, path)) return [];

@@ -9,6 +9,8 @@ export const ADVICE_ON_UNIT =
   '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
 const FIRST_LOOK_MS = 2_000;
 const NEXT_LOOK_MS = 1_000;
+/** After so many restarts during one request, the unit fails again and again. */
+const RESTARTS = 2;
 const SYSTEMCTL_TIMEOUT_MS = 2_000;
 /** The process id of systemd. */
 const SYSTEMD = 1;
@@ -22,14 +24,18 @@ export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSigna
   const given = new AbortController();
   const ended = new AbortController();
   const look = async (): Promise<void> => {
-    let before: string | null = null;
+    let before: UnitState | null = null;
+    let restartsBefore: number | null = null;
     for (let wait = FIRST_LOOK_MS; ; wait = NEXT_LOOK_MS) {
       await pause(wait, ended.signal);
-      const state = ended.signal.aborted ? null : await stateOfStoppedUnit(server);
+      const unit: UnitState | null = ended.signal.aborted ? null : await stateOfUnit(server);
       if (ended.signal.aborted) return;
-      // A unit has no process for some time while it restarts.
-      if (state !== null && before !== null) return given.abort(stopped(state));
-      before = state;
+      restartsBefore ??= unit?.restarts ?? null;
+      const restarts = (unit?.restarts ?? 0) - (restartsBefore ?? 0);
+      // A unit has no process for some time while it restarts once.
+      const isStopped = unit?.isStopped === true && before?.isStopped === true;
+      if (unit !== null && (isStopped || restarts >= RESTARTS)) return given.abort(stopped(unit.text));
+      before = unit;
     }
   };
   if (isOfThisMachine(server)) void look();
@@ -50,24 +56,32 @@ export async function hasUnitFailed(server: URL): Promise<boolean> {
   return isOfThisMachine(server) && (await propertiesOfUnit()).ActiveState === 'failed';
 }
 
+/** `isStopped`: the unit has no process. `restarts`: how often systemd has started it again. */
+type UnitState = { readonly text: string; readonly isStopped: boolean; readonly restarts: number };
+
 /**
- * Returns the state of the unit if it has no process and systemd holds the socket that listens at `server`;
- * null otherwise. Only root sees the process of each socket; for other users, the number of descriptors that
- * systemd stores for the unit decides.
+ * Returns the state of the unit if systemd holds the socket that listens at `server`, alone or with the
+ * process of the unit; null otherwise. Only root sees the process of each socket; for other users, the number
+ * of descriptors that systemd stores for the unit decides.
  */
-async function stateOfStoppedUnit(server: URL): Promise<string | null> {
-  const listeners = listenersAt(server);
-  const holders = listeners.map(({ inode }) => processOfSocket(inode)?.pid);
-  if (listeners.length === 0 || holders.some((pid) => pid !== undefined && pid !== SYSTEMD)) return null;
+async function stateOfUnit(server: URL): Promise<UnitState | null> {
+  const holders = listenersAt(server).map(({ inode }) => processOfSocket(inode)?.pid);
+  if (holders.length === 0) return null;
   const shown = await propertiesOfUnit();
-  const { ActiveState: active, SubState: sub, MainPID: pid, NFileDescriptorStore: stored } = shown;
+  const { ActiveState: active, SubState: sub, MainPID: pid, NFileDescriptorStore: stored, NRestarts } = shown;
+  const isForeign = holders.some((each) => each !== undefined && each !== SYSTEMD && each !== Number(pid));
   const isHeld = Number(stored) > 0 || holders.includes(SYSTEMD);
-  return active !== undefined && active !== 'active' && pid === '0' && isHeld ? `${active}, ${sub}` : null;
+  if (active === undefined || isForeign || !isHeld) return null;
+  return {
+    text: `${active}, ${sub}`,
+    isStopped: active !== 'active' && pid === '0',
+    restarts: Number(NRestarts ?? 0),
+  };
 }
 
 /** Returns an empty object if there is no systemctl, or if it fails. */
 function propertiesOfUnit(): Promise<Readonly<Record<string, string>>> {
-  const words = ['show', UNIT, '--property=ActiveState,SubState,MainPID,NFileDescriptorStore'];
+  const words = ['show', UNIT, '--property=ActiveState,SubState,MainPID,NFileDescriptorStore,NRestarts'];
   return new Promise((resolve) => {
     execFile('systemctl', words, { timeout: SYSTEMCTL_TIMEOUT_MS }, (failure, stdout) => {
       const lines = failure === null ? stdout.split('\n') : [];

@@ -18,7 +18,7 @@ export type ConfigProblem = {
 /**
  * Thrown for an invalid configuration. The error contains all problems. `isInText`: whether one of them is in
  * the text of the configuration, so that each later start with this text fails too. Otherwise all problems
- * are in variables, other files or mounts, which can appear while nobody changes the configuration.
+ * are missing variables, other files or mounts, which can appear while nobody changes the configuration.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';

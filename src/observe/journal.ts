@@ -40,7 +40,9 @@ export function journalText(line: string): string {
     return `${name}=${wordOf(message)}${rest}`;
   });
   const text = [[String(msg), ...words].filter((word) => word !== '').join(' '), ...stacks].join('\n');
-  return `${text.replace(/^/gm, `<${priority}>`)}\n`;
+  // The journal ends a line at a NUL byte too, and shows control characters to terminals.
+  const lines = text.replace(/(?!\n)\p{Cc}/gu, '\ufffd').split('\n');
+  return `${lines.map((each) => `<${priority}>${each}`).join('\n')}\n`;
 }
 
 type Record = Readonly<{ [name: string]: unknown }>;
@@ -65,4 +67,4 @@ const isError = (value: unknown): value is SerialisedError =>
   typeof value.stack === 'string';
 
 const wordOf = (value: unknown): string =>
-  typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);
+  typeof value === 'string' && /^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value);

@@ -97,7 +97,14 @@ export async function explainPolicy(
       const explained = await explain(asks);
       if ('kind' in explained) return explained;
       const opener = 'packet' in asks && isDeniedByPolicy(explained) ? openerOf(asks) : null;
-      const opened = opener === null ? null : await explain({ packet: opener });
+      // The answer about the packet is complete also if the time is too short for the one about its flow.
+      const opened =
+        opener === null
+          ? null
+          : await explain({ packet: opener }).catch((failure: unknown) => {
+              if (failure instanceof PolicyThreadFailed) return null;
+              throw failure;
+            });
       return {
         ...explained,
         reply_to: opened !== null && !('kind' in opened) && opensFlow(opened) ? opener : null,

@@ -92,6 +92,7 @@ class KvPolicyStore implements PolicyStore {
   #copyIsOld = false;
   /** The last commit of this node, if it is unknown whether the store contains it. */
   #unknown: PolicyPlan | null = null;
+  #settling: NodeJS.Timeout | undefined;
   /** The last commit of this node, until the last-good copy contains it. */
   #written: Written = {};
 
@@ -339,7 +340,8 @@ class KvPolicyStore implements PolicyStore {
         this.#settleLater();
       });
     };
-    setTimeout(settle, SETTLE_MS).unref();
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(settle, SETTLE_MS).unref();
   }
 
   /** Takes over the last commit if its outcome is unknown, and the store contains it. */

@@ -116,7 +116,7 @@ test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally 
   ]);
 });
 
-test('JOIN, JOIN_KEY, JOIN_STATE, JOINED and ENDS equal the structs and enums of the splicing offload in the BPF object', () => {
+test('SPLICE_ENTRY, SPLICE_KEY, SPLICE_STATE, HOLD_RESULT and ENDS equal the structs and enums of the splicing offload in the BPF object', () => {
   expect([struct('join_key'), struct('join')]).toEqual([
     { size: SPLICE_KEY_BYTES, offsets: SPLICE_KEY },
     { size: SPLICE_ENTRY_BYTES, offsets: SPLICE_ENTRY },

@@ -63,6 +63,13 @@ describe('weir config check as root', () => {
     ]);
   });
 
+  it('warns of a file in a folder that weir.service hides from the node', async () => {
+    write('weir.yaml', 'version: 1\npolicy: { file: /root/policy.yaml }\n', 0o640, UID);
+    expect((await check()).stderr).toBe(
+      'warning: policy.file: weir.service hides /root from the node: move /root/policy.yaml to /etc/weir\n',
+    );
+  });
+
   it('prints no warning if the user weir can read all files, or is the account of a person', async () => {
     const config = write('weir.yaml', 'version: 1\n', 0o640, UID);
     const valid = { stdout: `${config} is valid\n`, stderr: '' };

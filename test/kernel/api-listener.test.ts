@@ -128,17 +128,17 @@ describe('a token of a file', () => {
 
 /** Prints the properties of the unit that a test sets in the environment. */
 const SYSTEMCTL =
-  '#!/bin/sh\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\n" $UNIT_STATE\n';
+  '#!/bin/sh\n[ -z "$RESTARTS" ] || { echo x >>"$RESTARTS"; restarts=$(wc -l <"$RESTARTS"); }\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\nNRestarts=%s\\n" $UNIT_STATE $restarts\n';
 
 describe('a server that accepts no connection, or does not answer', () => {
   /** Runs `weir token list` as another user, which does not see the process of the socket. */
-  async function listAsNobody(port: number, state: string) {
+  async function listAsNobody(port: number, state: string, restarts = '') {
     const bin = join(folder, 'bin');
     mkdirSync(bin, { recursive: true });
     chmodSync(folder, 0o755);
     writeFileSync(join(bin, 'systemctl'), SYSTEMCTL, { mode: 0o755 });
     const words = ['--reuid', String(NOBODY), '--regid', String(NOBODY), '--clear-groups', ...weirCommand];
-    const env = { PATH: `${bin}:${process.env.PATH}`, WEIR_TOKEN: 'secret', UNIT_STATE: state };
+    const env = { PATH: `${bin}:${process.env.PATH}`, WEIR_TOKEN: 'secret', UNIT_STATE: state, RESTARTS: restarts };
     const child = spawn('setpriv', [...words, 'token', 'list', '--server', `http://127.0.0.1:${port}`], { env });
     children.push(child);
     const from = performance.now();
@@ -166,6 +166,25 @@ describe('a server that accepts no connection, or does not answer', () => {
       });
       expect(tookMs).toBeLessThan(10_000);
       expect(tookMs).toBeGreaterThan(3_000);
+    } finally {
+      silent.closeAllConnections();
+      silent.close();
+    }
+  }, 40_000);
+
+  test('ends a command if systemd starts weir.service again and again, also if the unit has a process each time', async () => {
+    const silent = createServer(() => {}).listen(8091, '127.0.0.1');
+    await once(silent, 'listening');
+    const counted = join(folder, 'restarts');
+    writeFileSync(counted, '');
+    chmodSync(counted, 0o666);
+    try {
+      const { code, err, tookMs } = await listAsNobody(8091, 'activating start 7 3', counted);
+      expect([code, err]).toEqual([
+        1,
+        expect.stringMatching(/^weir: weir.service does not run \(activating, start\), and systemd keeps/),
+      ]);
+      expect(tookMs).toBeLessThan(10_000);
     } finally {
       silent.closeAllConnections();
       silent.close();

@@ -57,6 +57,12 @@ describe('the log for the journal', () => {
     );
   });
 
+  test('has no control characters: the journal ends a line at NUL, and a terminal obeys escape sequences', () => {
+    expect(textOf((log) => log.info({ name: 'a\0<0>b' }, 'first\0<0>second\x1b[31m\r<0>'))).toBe(
+      '<6>first\ufffd<0>second\ufffd[31m\ufffd<0> name="a\\u0000<0>b"\n',
+    );
+  });
+
   test('keeps a line that is no JSON after the removal of a secret', () => {
     const text = textOf((log) => log.warn('-----BEGIN PRIVATE KEY-----\nMIGH'));
     expect(text).toMatch(/^<4>\{"level":40,.*"msg":"\[private key\]\n$/);

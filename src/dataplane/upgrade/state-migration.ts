@@ -80,13 +80,13 @@ export class StateMigration {
     let notMigrated = 0;
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.samePolicy);
-      for (const { view, reread: again } of flows) {
+      for (const { view, reread } of flows) {
         const targetTable = convert(view, 0, migration.flow, 0, table);
         const isMigrated = migration.migrate(targetTable);
         if (table === 'flows' && (targetTable !== 'flows' || !isMigrated)) notMigrated++;
         // If the earlier datapath handled a packet of this flow after the read, the packet changed only the
         // flow in the old map. Read the flow again and migrate the delta.
-        if (again()) migration.migrateDelta((into) => convert(view, 0, into, 0, table));
+        if (reread()) migration.migrateDelta((into) => convert(view, 0, into, 0, table));
       }
     }
     // Weir computes the number of flows as opened minus closed flows. So count a flow that was not migrated
