@@ -33,13 +33,14 @@ reaches() { [[ $(client timeout 8 bash -c "exec 3<>/dev/tcp/10.77.2.2/$1" 2>&1 |
 expect_open() { for port in "$@"; do reaches "$port" || fail "packets to port $port do not pass"; done; }
 expect_closed() { for port in "$@"; do if reaches "$port"; then fail "packets to port $port pass"; fi; done; }
 is_ready() { weir status --output json 2>/dev/null | grep -q '"ready": true'; }
-# Prints the times from the start of the process until its policy was in force, and until READY=1.
+# Prints the times from the start of the process until its policy was in force, and until READY=1. The first is
+# 0 if the kernel enforced this policy before.
 start_time() {
   local from enforced ready
   from=$(milliseconds "$(systemctl show --timestamp=us+utc -P ExecMainStartTimestamp weir.service)")
   ready=$(milliseconds "$(systemctl show --timestamp=us+utc -P ActiveEnterTimestamp weir.service)")
   enforced=$(node -e 'fetch("http://127.0.0.1:8080/ready").then((got) => got.json()).then((ready) => console.log(Date.parse(ready.in_force_since)))')
-  echo "$((enforced - from)) ms, to READY=1: $((ready - from)) ms"
+  echo "$((enforced > from ? enforced - from : 0)) ms, to READY=1: $((ready - from)) ms"
 }
 milliseconds() { date --date="$1" +%s%3N; }
 counts() { echo "sent $(count client allowed)+$(count client denied), received $(count server allowed)+$(count server denied)"; }
