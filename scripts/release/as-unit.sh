@@ -52,7 +52,7 @@ limit -n "$(setting LimitNOFILE)"
 limit -l "$(setting LimitMEMLOCK | sed s/infinity/unlimited/)"
 environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 HOME=/var/lib/weir USER="$user")
 # An operator sets the variables that the configuration names in a drop-in.
-for name in NOTIFY_SOCKET LISTEN_PID LISTEN_FDS LISTEN_FDNAMES $(sed -nE 's/.*\$\{([A-Z_]+)\}.*/\1/p' "$config"); do
+for name in NOTIFY_SOCKET JOURNAL_STREAM LISTEN_PID LISTEN_FDS LISTEN_FDNAMES $(sed -nE 's/.*\$\{([A-Z_]+)\}.*/\1/p' "$config"); do
   if [ -n "${!name:-}" ]; then environment+=("$name=${!name}"); fi
 done
 exec env -i "${environment[@]}" setpriv --reuid "$user" --regid "$user" --init-groups --no-new-privs \
