@@ -31,9 +31,12 @@ test('a policy that is not confirmed in time goes back in the datapath, and the 
   expect((await cli('pending')).out).toMatch(/waits for `weir policy confirm`[\s\S]*generation +2 \(before: 1\)/);
   await opens(80);
   expect((await cli('pending')).out).toMatch(/generation 2 went back .*: it was not confirmed within 5 s/);
-  const { body } = await rig.node.request('GET', '/api/v1/audit/findings/local?finding_type=config_change');
-  const { items } = body as { items: { actor: string; operation: string; target: string }[] };
-  expect(items.find(({ actor }) => actor === 'weir')).toMatchObject({
+  // The node records the change some time after the datapath has the former policy.
+  const revert = async () => {
+    const { body } = await rig.node.request('GET', '/api/v1/audit/findings/local?finding_type=config_change');
+    return (body as { items: { actor: string }[] }).items.find(({ actor }) => actor === 'weir');
+  };
+  await expect.poll(revert).toMatchObject({
     operation: 'revertPendingChange',
     target: 'generation 2: it was not confirmed within 5 s',
   });
