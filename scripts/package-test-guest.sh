@@ -33,8 +33,8 @@ reaches() { [[ $(client timeout 8 bash -c "exec 3<>/dev/tcp/10.77.2.2/$1" 2>&1 |
 expect_open() { for port in "$@"; do reaches "$port" || fail "packets to port $port do not pass"; done; }
 expect_closed() { for port in "$@"; do if reaches "$port"; then fail "packets to port $port pass"; fi; done; }
 is_ready() { weir status --output json 2>/dev/null | grep -q '"ready": true'; }
-# Prints the times from the start of the process until its policy was in force, and until READY=1. The first is
-# 0 if the kernel enforced this policy before.
+# Prints the times from the start of the process until its policy was in force, and until READY=1. The first
+# time is 0 if the kernel enforced this policy before.
 start_time() {
   local from enforced ready
   from=$(milliseconds "$(systemctl show --timestamp=us+utc -P ExecMainStartTimestamp weir.service)")
