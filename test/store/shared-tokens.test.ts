@@ -31,6 +31,17 @@ const settled = async (...nodes: readonly Node[]): Promise<void> => {
 };
 const revoked = { kind: 'refused', reason: 'revoked' };
 
+/** Returns two nodes of a cluster, and a token that both accept. Timers are fake from then on. */
+async function issuedWithFakeTimers() {
+  const shared = new FakeSharedStore();
+  const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+  const { token, record } = await a.authority.issue(REQUEST);
+  await settled(a, b);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  return { a, b, token, record };
+}
+
 describe('the tokens of a cluster', () => {
   it('are accepted by each node, and each node signs with a key of its own', async () => {
     const shared = new FakeSharedStore();
@@ -101,12 +112,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('that another node revoked are refused on a full disk too, and the revocation is stored when the disk has space', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    onTestFinished(() => void vi.useRealTimers());
+    const { a, b, token, record } = await issuedWithFakeTimers();
     // A folder in place of the new file makes its writing fail.
     const draft = join(b.dataDir, 'token.revocations.new');
     mkdirSync(draft);
@@ -127,12 +133,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('that are revoked on a full disk are refused by the other nodes too, and the record is stored later', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    onTestFinished(() => void vi.useRealTimers());
+    const { a, b, token, record } = await issuedWithFakeTimers();
     const draft = join(a.dataDir, 'token.revocations.new');
     mkdirSync(draft);
     await expect(a.authority.revoke(record.id)).rejects.toThrow();
