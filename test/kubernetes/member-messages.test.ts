@@ -1,6 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { MembersMessage } from '#contracts/kubernetes-source.js';
 import { Memberships } from '#kubernetes/memberships.js';
+import { Acknowledgement } from '#kubernetes/thread/acknowledgement.js';
 import { MemberMessages } from '#kubernetes/thread/member-messages.js';
 import { ObjectChanges } from '#kubernetes/thread/stored-objects.js';
 import { ip, pod, podSelector, scope } from './sample.js';
@@ -15,7 +16,15 @@ function opened() {
   const memberships = new Memberships({ objectChanged: (...changed) => objects.changed(...changed) });
   const sent: MembersMessage[] = [];
   const integrationOf = (name: string) => ({ cluster: 'cluster', objects: memberships.objectsOf(name) });
-  const messages = new MemberMessages({ memberships, objects, integrationOf }, (message) => sent.push(message));
+  const acknowledgement = new Acknowledgement();
+  const sources = { memberships, objects, integrationOf };
+  const messages = new MemberMessages(sources, acknowledgement, (message) => sent.push(message));
+  /** Applies the last message, as the main thread does. Returns whether the thread waited for it. */
+  const apply = (): boolean => {
+    const isAwaited = acknowledgement.give();
+    if (isAwaited) messages.acknowledge();
+    return isAwaited;
+  };
   const change = (address: string): void => {
     const object = pod(address, { addresses: [ip(address)], version: 2 });
     memberships.receive('prod', scope('pods'), { type: 'changed', object });
@@ -23,12 +32,12 @@ function opened() {
   memberships.setSelectors([podSelector({})]);
   memberships.receive('prod', scope('pods'), { type: 'listed', objects: [], version: 1 });
   messages.open();
-  return { memberships, messages, sent, change };
+  return { memberships, messages, sent, change, apply };
 }
 
 test('one message has the changes that a read of a watch gives one after the other', async () => {
-  const { messages, sent, change } = opened();
-  messages.acknowledge();
+  const { messages, sent, change, apply } = opened();
+  apply();
   // The first message was sent long ago, so that the next one does not wait.
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 1_000);
   for (const address of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) {
@@ -40,15 +49,28 @@ test('one message has the changes that a read of a watch gives one after the oth
 });
 
 test('the code after `flushed` runs before further changes are told', async () => {
-  const { memberships, messages, sent, change } = opened();
+  const { memberships, messages, sent, change, apply } = opened();
   const first = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.1');
-  messages.acknowledge();
+  apply();
   const second = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.2');
-  messages.acknowledge();
+  apply();
   expect(await first).toBe(1);
-  messages.acknowledge();
+  apply();
   expect(await second).toBe(0);
   expect(sent.map(({ owners }) => owners.length)).toEqual([0, 1, 1]);
+});
+
+test('a change between two parts of a message is sent after the last part', async () => {
+  const { messages, sent, change, apply } = opened();
+  apply();
+  vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 1_000);
+  for (let pod = 0; pod < 501; pod++) change(`10.0.${pod >> 8}.${pod & 255}`);
+  messages.changed();
+  await vi.waitFor(() => expect(sent).toHaveLength(2));
+  change('10.1.0.1');
+  messages.changed();
+  expect([apply(), apply()]).toEqual([true, true]);
+  await vi.waitFor(() => expect(sent.map(({ owners }) => owners.length)).toEqual([0, 500, 1, 1]));
 });

@@ -22,6 +22,12 @@ export type KubernetesThreadOptions = KubernetesOptions & {
   readonly serviceAccountFolder?: string | undefined;
 };
 
+/** `acknowledgement`: the memory of an `Acknowledgement`. */
+export type KubernetesWorkerData = {
+  readonly options: KubernetesThreadOptions;
+  readonly acknowledgement: SharedArrayBuffer;
+};
+
 export type KubernetesRequests = {
   readonly membership: (selectors: readonly Selector[], withinMs: number) => ListedMembership;
   readonly facts: (integration: string) => IntegrationFacts;
@@ -40,7 +46,7 @@ export type ToKubernetesThread =
   | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
-  /** Acknowledges the last message with members: the listener has applied it. */
+  /** The listener has applied the last message with members. Sent if the thread waits for it. */
   | { readonly kind: 'members_applied' };
 
 export type FromKubernetesThread =

@@ -10,10 +10,12 @@ import type {
 } from '#contracts/kubernetes-source.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { WorkerClient } from '#threads/worker-client.js';
+import { Acknowledgement } from './acknowledgement.js';
 import type {
   FromKubernetesThread,
   KubernetesRequests,
   KubernetesThreadOptions,
+  KubernetesWorkerData,
   ToKubernetesThread,
 } from './kubernetes-messages.js';
 
@@ -37,6 +39,12 @@ export function createKubernetesSource(options: KubernetesOptions | KubernetesTh
 
 type Thread = WorkerClient<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>;
 type Opened = { readonly restored: () => Promise<readonly StoredObject[]>; readonly listener: KubernetesListener };
+/** A thread, and who gets its messages. */
+type Running = {
+  readonly thread: Thread;
+  readonly listener: KubernetesListener;
+  readonly acknowledgement: Acknowledgement;
+};
 
 class KubernetesThread implements KubernetesSource {
   readonly #options: KubernetesOptions | KubernetesThreadOptions;
@@ -118,6 +126,7 @@ class KubernetesThread implements KubernetesSource {
     this.#thread = undefined;
     for (const { reject } of this.#starts.splice(0)) reject(new Error(CLOSED));
     await thread?.end(CLOSED);
+    await this.#applying;
   }
 
   /** Returns the thread. Throws an error if it does not run. */
@@ -141,14 +150,15 @@ class KubernetesThread implements KubernetesSource {
     if (this.#closed.signal.aborted) return;
     for (const change of this.#reflectors.values()) listener.reflector({ ...change, phase: null, at: now() });
     this.#reflectors.clear();
+    const acknowledgement = new Acknowledgement();
     const worker = {
       entry: 'node/kubernetes.worker.cjs',
       name: 'the Kubernetes thread',
-      workerData: this.#options,
+      workerData: { options: this.#options, acknowledgement: acknowledgement.shared } satisfies KubernetesWorkerData,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_HEAP_MIB },
     };
     const thread: Thread = new WorkerClient(worker, {
-      received: (message) => this.#handle(thread, listener, message),
+      received: (message) => this.#handle({ thread, listener, acknowledgement }, message),
       failed: (reason) => this.#restart(listener, reason),
     });
     for (let at = 0; at < stored.length; at += STORED_IN_MESSAGE) {
@@ -165,7 +175,7 @@ class KubernetesThread implements KubernetesSource {
     for (const { resolve } of this.#starts.splice(0)) resolve(thread);
   }
 
-  #handle(thread: Thread, listener: KubernetesListener, message: FromKubernetesThread): void {
+  #handle({ thread, listener, acknowledgement }: Running, message: FromKubernetesThread): void {
     if (this.#closed.signal.aborted || thread.isOver) return;
     if (message.kind === 'reflector') {
       const { change } = message;
@@ -176,7 +186,9 @@ class KubernetesThread implements KubernetesSource {
       return;
     }
     this.#applying = listener.members(message.message).then(
-      () => thread.send({ kind: 'members_applied' }),
+      () => {
+        if (acknowledgement.give()) thread.send({ kind: 'members_applied' });
+      },
       (failure: unknown) => {
         // The listener lacks these members, so it needs all members again.
         const reason = `the members were not taken: ${failure instanceof Error ? failure.message : String(failure)}`;

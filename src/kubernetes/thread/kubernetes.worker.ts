@@ -1,9 +1,10 @@
 import { workerData } from 'node:worker_threads';
 import { WorkerServer } from '#threads/worker-server.js';
+import { Acknowledgement } from './acknowledgement.js';
 import type {
   FromKubernetesThread,
   KubernetesRequests,
-  KubernetesThreadOptions,
+  KubernetesWorkerData,
   ToKubernetesThread,
 } from './kubernetes-messages.js';
 import { LocalKubernetes } from './local-kubernetes.js';
@@ -13,7 +14,8 @@ import { LocalKubernetes } from './local-kubernetes.js';
  */
 
 const parent = new WorkerServer<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>('the Kubernetes thread');
-const kubernetes = new LocalKubernetes(workerData as KubernetesThreadOptions, {
+const { options, acknowledgement } = workerData as KubernetesWorkerData;
+const kubernetes = new LocalKubernetes(options, new Acknowledgement(acknowledgement), {
   members: (message) => parent.send({ kind: 'members', message }),
   reflector: (change) => parent.send({ kind: 'reflector', change }),
   failed: (failure) => {

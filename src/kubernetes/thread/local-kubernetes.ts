@@ -16,6 +16,7 @@ import { Memberships } from '../memberships.js';
 import { ObjectReader } from '../object-reader.js';
 import type { KubernetesObject } from '../objects.js';
 import { wantedObjectsOf } from '../wanted-objects.js';
+import type { Acknowledgement } from './acknowledgement.js';
 import { factsOf, membersOf, objectCountsOf } from './integration-facts.js';
 import type { KubernetesThreadOptions } from './kubernetes-messages.js';
 import { MemberMessages, plainChange } from './member-messages.js';
@@ -68,7 +69,7 @@ export class LocalKubernetes {
   #inForce: readonly Selector[] | undefined;
   #proposed: readonly Selector[] | undefined;
 
-  constructor(options: KubernetesThreadOptions, output: KubernetesOutput) {
+  constructor(options: KubernetesThreadOptions, acknowledgement: Acknowledgement, output: KubernetesOutput) {
     this.#options = options;
     this.#output = output;
     this.#memberships = new Memberships({
@@ -80,7 +81,7 @@ export class LocalKubernetes {
       objects: this.#memberships.objectsOf(name),
     });
     const sources = { memberships: this.#memberships, objects: this.#objects, integrationOf };
-    this.#messages = new MemberMessages(sources, (message) => output.members(message));
+    this.#messages = new MemberMessages(sources, acknowledgement, (message) => output.members(message));
   }
 
   /** Adds a part of the objects in the store. `open` follows after all parts. */

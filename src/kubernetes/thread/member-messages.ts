@@ -1,6 +1,7 @@
 import type { MembersMessage } from '#contracts/kubernetes-source.js';
 import type { MemberList, MembershipChange, SelectorResolution, SelectorSet } from '#contracts/membership.js';
 import type { Memberships } from '../memberships.js';
+import type { Acknowledgement } from './acknowledgement.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 
 /** The shortest time between two messages, in milliseconds. */
@@ -22,13 +23,14 @@ type Sources = {
  */
 export class MemberMessages {
   readonly #sources: Sources;
+  readonly #acknowledgement: Acknowledgement;
   readonly #send: (message: MembersMessage) => void;
   /** The further parts of the last message. */
   #parts: MembersMessage[] = [];
   #isOpen = false;
   #isFirst = true;
-  /** Whether the listener has not acknowledged the last message yet. */
-  #isUnacknowledged = false;
+  /** Whether `changed` was called after the last call of `#make`. */
+  #isChanged = false;
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #resolution: SelectorResolution | undefined;
@@ -37,8 +39,9 @@ export class MemberMessages {
   /** The calls of `flushed`. `after`: the value of `#made` at the call. */
   #flushes: { readonly after: number; readonly resolve: () => void }[] = [];
 
-  constructor(sources: Sources, send: (message: MembersMessage) => void) {
+  constructor(sources: Sources, acknowledgement: Acknowledgement, send: (message: MembersMessage) => void) {
     this.#sources = sources;
+    this.#acknowledgement = acknowledgement;
     this.#send = send;
   }
 
@@ -46,26 +49,25 @@ export class MemberMessages {
   open(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
+    this.#isChanged = true;
     this.#next();
   }
 
   /** Must be called after each change of the memberships or of the objects. */
   changed(): void {
-    if (!this.#isOpen || this.#isUnacknowledged) return;
-    const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
-    // A read of a watch gives several changes one after the other: one message has them all.
-    if (wait <= 0) queueMicrotask(() => this.#next());
-    else this.#timer ??= setTimeout(() => this.#next(), wait);
+    this.#isChanged = true;
+    this.#schedule();
   }
 
-  /** Must be called when the listener has applied the last message. */
+  /** Must be called when the listener has applied the last message, if the thread waits for that. */
   acknowledge(): void {
-    this.#isUnacknowledged = false;
+    // A later message can have followed the one for which the thread waited.
+    if (!this.#acknowledgement.isGiven()) return;
     const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
     // The caller of `flushed` runs first, so that it reads exactly the members that the listener has.
     if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
-    else if (this.#parts.length > 0 || this.#flushes.length > 0) this.#next();
-    else this.changed();
+    else if (this.#isWaiting) this.#next();
+    else this.#schedule();
   }
 
   /**
@@ -79,19 +81,36 @@ export class MemberMessages {
     });
   }
 
+  /** Whether further parts, or callers of `flushed`, wait until the listener has applied the last message. */
+  get #isWaiting(): boolean {
+    return this.#parts.length > 0 || this.#flushes.length > 0;
+  }
+
+  #schedule(): void {
+    if (!this.#isOpen || !this.#isChanged || !this.#acknowledgement.isGiven()) return;
+    const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
+    // A read of a watch gives several changes one after the other: one message has them all.
+    if (wait <= 0) queueMicrotask(() => this.#next());
+    else this.#timer ??= setTimeout(() => this.#next(), wait);
+  }
+
   #next(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (!this.#isOpen || this.#isUnacknowledged) return;
+    const isDue = this.#isOpen && (this.#isChanged || this.#isWaiting);
+    if (!isDue || !this.#acknowledgement.isGiven()) return;
     if (this.#parts.length === 0) this.#parts = this.#make();
     const message = this.#parts.shift();
     if (message === undefined) {
       this.#resolveFlushes();
       return;
     }
-    this.#isUnacknowledged = true;
     this.#sentAt = performance.now();
+    this.#acknowledgement.expect();
     this.#send(message);
+    // A change can have come between two parts of a message.
+    const isAwaited = this.#isWaiting || this.#isChanged;
+    if (isAwaited && this.#acknowledgement.isGiven()) queueMicrotask(() => this.acknowledge());
   }
 
   /** Returns whether a call of `flushed` is resolved. */
@@ -105,6 +124,7 @@ export class MemberMessages {
   /** Returns the message with all changes, in parts; none if nothing has changed. */
   #make(): MembersMessage[] {
     this.#made += 1;
+    this.#isChanged = false;
     const { memberships, objects, integrationOf } = this.#sources;
     const changes = memberships.drainChanges();
     const owners = memberships.owners.drainChanges();

@@ -1,0 +1,33 @@
+/** The states of the last message with members. */
+const APPLIED = 0;
+const PENDING = 1;
+/** Pending, and the Kubernetes thread waits for a message when it is applied. */
+const AWAITED = 2;
+
+/**
+ * Whether the listener has applied the last message of the Kubernetes thread, in memory that both threads
+ * share. The main thread sends a message only if the Kubernetes thread waits for it: otherwise each change of
+ * a pod would wake up the Kubernetes thread once more.
+ */
+export class Acknowledgement {
+  readonly #state: Int32Array;
+
+  constructor(readonly shared = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)) {
+    this.#state = new Int32Array(shared);
+  }
+
+  /** The Kubernetes thread must call this method before it sends a message with members. */
+  expect(): void {
+    Atomics.store(this.#state, 0, PENDING);
+  }
+
+  /** Returns whether the last message is applied. If not, the next call of `give` returns true. */
+  isGiven(): boolean {
+    return Atomics.compareExchange(this.#state, 0, PENDING, AWAITED) === APPLIED;
+  }
+
+  /** The last message is applied. Returns whether the main thread must send `members_applied`. */
+  give(): boolean {
+    return Atomics.exchange(this.#state, 0, APPLIED) === AWAITED;
+  }
+}
