@@ -69,7 +69,7 @@ export type Datapath = {
   /**
    * Changes the owners of addresses (D38a). The change needs no new program: an address whose set of groups
    * is not in the program gets each deny rule of a group with selectors, and none of its allow rules, until a
-   * program with it is in force. When the promise resolves, no packet passes by the former rights of a
+   * program with it is in force. When the promise resolves, no later packet passes by the former rights of a
    * changed address: its flows are classified again with their next packet.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;

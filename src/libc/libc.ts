@@ -144,16 +144,6 @@ export function membarrier(command: number): number {
   return libc.syscall(callNumber(MEMBARRIER), command, 0, 0);
 }
 
-/** Like `membarrier`, but runs in the thread pool for asynchronous koffi calls. */
-export function membarrierBeside(command: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    libc.syscall.async(callNumber(MEMBARRIER), command, 0, 0, (error, result) => {
-      if (error === null) resolve(result);
-      else reject(error);
-    });
-  });
-}
-
 /** Calls bpf(2) by its system call number. `attributes` is the `union bpf_attr` of the command. */
 export function bpf(command: number, attributes: Uint8Array): number {
   return libc.syscall(callNumber(BPF), command, Number(addressOf(attributes)), attributes.length);

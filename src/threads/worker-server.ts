@@ -15,15 +15,12 @@ type Handlers<A extends ThreadRequests<A>> = {
   ) => RequestResult<A, Kind> | Promise<RequestResult<A, Kind>>;
 };
 
-/** An urgent handler must call one of these functions, once. The reply is sent before the call returns. */
-export type UrgentReply<T> = { readonly done: (value: T) => void; readonly failed: (failure: unknown) => void };
-
 type UrgentHandlers<A extends ThreadRequests<A>, Urgent extends keyof A> = {
-  readonly [Kind in Urgent]: (reply: UrgentReply<RequestResult<A, Kind>>, ...asked: RequestParameters<A, Kind>) => void;
+  readonly [Kind in Urgent]: (...asked: RequestParameters<A, Kind>) => RequestResult<A, Kind>;
 };
 
 type ServeOptions<A extends ThreadRequests<A>, Urgent extends keyof A> = {
-  /** Handlers of the requests that `serveUrgent` serves before others. */
+  /** Handlers of the requests that `serveUrgent` serves before others. They must not be asynchronous. */
   readonly urgent?: UrgentHandlers<A, Urgent>;
   /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
   readonly failureOf?: (failure: unknown) => unknown;
@@ -103,14 +100,13 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
   ): void {
     const handler = urgent?.[what as Urgent];
     if (handler === undefined) return;
-    const failed = (failure: unknown): void =>
-      this.#port.postMessage({ kind: 'failure', id, failure: failureOf(failure) } satisfies ReplyMessage);
-    const done = (value: unknown): void => this.#port.postMessage({ kind: 'answer', id, value } satisfies ReplyMessage);
+    let message: ReplyMessage;
     try {
-      handler({ done, failed }, ...(asked as RequestParameters<A, Urgent>));
+      message = { kind: 'answer', id, value: handler(...(asked as RequestParameters<A, Urgent>)) };
     } catch (failure) {
-      failed(failure);
+      message = { kind: 'failure', id, failure: failureOf(failure) };
     }
+    this.#port.postMessage(message);
   }
 
   async #reply<Urgent extends keyof A>(

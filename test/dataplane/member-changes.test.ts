@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { MembersChanged } from '#contracts/datapath.js';
 import type { MembershipChange } from '#contracts/membership.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
+import { CHANGES, MEMBER_LINE, MEMBER_LINES } from '#dataplane/members/member-layout.js';
 import { MemberChanges } from '#dataplane/thread/member-changes.js';
 import { libc } from '#libc/libc.js';
+import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
-import type { UrgentReply } from '#threads/worker-server.js';
 import { type Loaded, loadForTest } from './loaded.js';
 
 const FAILED = 0xffff_ffff_ffff_ffffn;
@@ -28,50 +28,60 @@ let changes: MemberChanges;
 beforeEach(() => {
   kernel = loadForTest();
   flows = new FlowRenewal(() => kernel.object);
-  changes = new MemberChanges(() => kernel, flows);
+  changes = new MemberChanges(() => ({ ...kernel, hasFormerPrograms: false }), flows);
   kernel.members.replace(list);
   kernel.activate(compile(policy([group([], [rule()], { selectors: [web] })]), { membership: { scope, list } }));
   kernel.runPacket(packet({ source: '10.0.0.1' }));
 });
 afterEach(() => {
   vi.restoreAllMocks();
-  changes.close();
   flows.unmap();
   kernel.close();
 });
 
-/** Resolves with the reply to a change. Rejects if the change fails, like a request to the thread. */
-function replyTo(call: (reply: UrgentReply<MembersChanged>) => void): Promise<MembersChanged> {
-  return new Promise((done, failed) => call({ done, failed }));
-}
-
 describe('a change of members', () => {
-  test('stores nothing if the flow table cannot be mapped, and can be repeated', async () => {
+  test('stores nothing if the flow table cannot be mapped, and can be repeated', () => {
     vi.spyOn(libc, 'mmap').mockReturnValueOnce(FAILED);
-    await expect(replyTo((reply) => changes.change(removal, reply))).rejects.toThrow('map flows into memory');
+    expect(() => changes.change(removal)).toThrow('map flows into memory');
     expect(kernel.members.count).toBe(1);
-    expect(await replyTo((reply) => changes.replace(none, reply))).toMatchObject({ members: 0, flows: 1 });
+    expect(changes.replace(none)).toMatchObject({ members: 0, flows: 1 });
   });
 
-  test.each([
-    ['by itself', () => {}],
-    ['during other work', () => changes.finishNow()],
-  ])('fails if it cannot reclassify the flows %s, and the next list reclassifies them', async (_when, meanwhile) => {
+  test('is stored and counted before the flows are searched', () => {
+    const words = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
+    const changesBefore = words.words[CHANGES] ?? 0;
+    const reclassify = vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
+      expect([kernel.members.count, words.words[CHANGES]]).toEqual([0, changesBefore + 2]);
+      return 0;
+    });
+    changes.change(removal);
+    expect(reclassify).toHaveBeenCalledOnce();
+    words.unmap();
+  });
+
+  test('waits for a grace period first while hooks may have programs of an earlier build', () => {
+    const syscall = vi.spyOn(libc, 'syscall');
+    const former = new MemberChanges(() => ({ ...kernel, hasFormerPrograms: true }), flows);
+    expect(former.change(removal)).toMatchObject({ flows: 1 });
+    expect(syscall).toHaveBeenCalledOnce();
+    changes.replace(list);
+    expect(syscall).toHaveBeenCalledOnce();
+  });
+
+  test('fails if it cannot reclassify the flows, and the next list reclassifies them', () => {
     vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
       throw new Error('no flow table');
     });
-    const reply = replyTo((given) => changes.change(removal, given));
-    expect(meanwhile).not.toThrow();
-    await expect(reply).rejects.toThrow('no flow table');
-    expect(await replyTo((given) => changes.replace(none, given))).toMatchObject({ members: 0, flows: 1 });
-    expect(await replyTo((given) => changes.replace(none, given))).toMatchObject({ flows: 0 });
+    expect(() => changes.change(removal)).toThrow('no flow table');
+    expect(changes.replace(none)).toMatchObject({ members: 0, flows: 1 });
+    expect(changes.replace(none)).toMatchObject({ flows: 0 });
   });
 
-  test('without members does not map the flow table', async () => {
-    await replyTo((reply) => changes.change(removal, reply));
+  test('without members does not map the flow table', () => {
+    changes.change(removal);
     flows.unmap();
     const mmap = vi.spyOn(libc, 'mmap');
-    await replyTo((reply) => changes.replace(none, reply));
+    changes.replace(none);
     expect(mmap).not.toHaveBeenCalled();
   });
 });

@@ -1,9 +1,11 @@
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/membership.js';
-import type { Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { FLOW_OFFSETS, RECLASSIFY } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';
-import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { mapMembers } from '#dataplane/members/mapped-members.js';
 import { MEMBER_LINE, MEMBER_LINES, MEMBER_PLACES, MEMBER_PROBES } from '#dataplane/members/member-layout.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -14,9 +16,11 @@ import { generateMembership, generatePolicy, packetGenerator } from '#test/polic
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { back } from './conversation.js';
+import type { CountingInput } from './counting-worker.js';
 import { MORE_FRAGMENTS, TCP } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
+const counting = new URL('../../dist/test/dataplane/counting-worker.js', import.meta.url);
 const seed = seedOf(20_261_127);
 const web = selector('web').key;
 const db = selector('db').key;
@@ -285,7 +289,6 @@ describe('a flow of an address whose members changed', () => {
   };
   const renew = (given: MembershipChange): number => {
     const changed = kernel.members.change(given);
-    awaitGracePeriod();
     const renewal = new FlowRenewal(() => kernel.object);
     const count = renewal.reclassify(changed);
     renewal.unmap();
@@ -340,6 +343,57 @@ describe('a flow of an address whose members changed', () => {
     expect([send(0), send(48)]).toEqual([PASSED, PASSED]);
     renew(change([], [[POD, 0]]));
     expect(send(96)).toBe(DROPPED);
+  });
+
+  test('is classified again by its next packet if a packet stores its judgement while members change', async () => {
+    const udp = { ...https, protocol: IPPROTO.udp };
+    const ping = { ...https, protocol: IPPROTO.icmp, icmpType: 8, icmpCode: 0 };
+    const open = policy([group([], [rule({ id: 'all' })], { selectors: [selector('web')] })]);
+    activate(list, open);
+    const isMarked = (): boolean =>
+      kernel.records().some((record) => {
+        const { buffer } = record;
+        return (new DataView(buffer).getUint32(FLOW_OFFSETS.judgement + 4, true) & RECLASSIFY) !== 0;
+      });
+    // A packet that opens a flow by the fast path, by the full path, and a packet of a flow of an old epoch.
+    const ways: readonly (readonly [string, () => void])[] = [
+      ['fast path', () => kernel.runPacket(udp)],
+      ['full path', () => kernel.runPacket(ping)],
+      [
+        'renewal',
+        () => {
+          kernel.runPacket(udp);
+          kernel.flowsIn('half_open');
+          kernel.newEpoch();
+          kernel.runPacket(udp);
+        },
+      ],
+    ];
+    /** The marked flows of each way, in some tries. Each way is tried until `enough` flows are marked. */
+    const marked = (enough: number, tries: number) =>
+      ways.map(([name, run]): [string, number] => {
+        let count = 0;
+        for (let left = tries; left > 0 && count < enough; left--) {
+          kernel.flushFlows();
+          run();
+          if (isMarked()) count += 1;
+        }
+        return [name, count];
+      });
+    expect(marked(1, 200)).toEqual(ways.map(([name]) => [name, 0]));
+    const stop = new SharedArrayBuffer(4);
+    const workerData: CountingInput = { membersFd: kernel.object.mapFd('members'), stop };
+    const worker = new Worker(counting, { workerData, execArgv: [] });
+    try {
+      await once(worker, 'message');
+      expect(marked(20, 100_000)).toEqual(ways.map(([name]) => [name, 20]));
+    } finally {
+      Atomics.store(new Int32Array(stop), 0, 1);
+      await once(worker, 'exit');
+    }
+    kernel.forget();
+    kernel.runPacket(udp);
+    expect(isMarked()).toBe(false);
   });
 
   test('of another source stays as it is', () => {

@@ -72,6 +72,7 @@ struct prefetched {
 	__u32 word;        /* verdict word; 0: not decided */
 	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the kernel must look up the route */
 	bool has_asked;    /* true if the fast path searched the copied routes */
+	__u16 member_changes; /* result of `count_of_changes` before the search for `list` or the verdict; 0: not read */
 };
 
 /* The flow key of a packet, and its direction. `stateful` is false if the packet neither opens a flow nor

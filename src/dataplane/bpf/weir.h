@@ -208,6 +208,11 @@ struct flow_key {
 	__u16 use;
 };
 
+/* Bit of `judgement` in a flow, outside of each active word: the next packet classifies the flow again. The
+ * other bits stay, so that the counters of the flow still count for the rule that decided it.
+ */
+#define RECLASSIFY (1ULL << 63)
+
 #define KEY_FREE 0    /* value of `use`: the cache line has no flow */
 #define KEY_USED 1    /* value of `use`: the cache line has a flow; a key to search for has this value too */
 #define KEY_CLAIMED 2 /* value of `use`: one CPU owns the cache line, and writes or frees its flow */

@@ -42,8 +42,9 @@ export class FlowRenewal {
 
   /**
    * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
-   * packet is a reply. Returns the number of flows. The caller must wait for a grace period after the rights
-   * of the sources have changed.
+   * packet is a reply. Returns the number of flows. Before the call, the change of the rights must be stored
+   * and counted: a packet that still opens a flow by the former rights then marks the flow itself, see
+   * `check_members` in the BPF code.
    */
   reclassify(sources: ReadonlySet<number>): number {
     const table = this.#table();
@@ -108,7 +109,7 @@ function markForReclassification(
   const before = Atomics.load(judgements, place);
   // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
   if (before >> 32n === 0n || (before & RECLASSIFY_BIT) !== 0n) return false;
-  // If a packet classifies the flow at this moment, it does so by the new rights: it began after the grace
-  // period. If another flow takes the cache line, its next packet classifies it once more.
+  // If a packet classifies the flow at this moment, it does so by the new rights, or marks the flow itself.
+  // If another flow takes the cache line, its next packet classifies it once more.
   return Atomics.compareExchange(judgements, place, before, before | RECLASSIFY_BIT) === before;
 }

@@ -1,5 +1,4 @@
-import { check, membarrier, membarrierBeside } from '#libc/libc.js';
-import { guardedUntilDone } from '#libc/termination-guard.js';
+import { check, membarrier } from '#libc/libc.js';
 
 const MEMBARRIER_CMD_GLOBAL = 1;
 
@@ -9,9 +8,4 @@ const MEMBARRIER_CMD_GLOBAL = 1;
  */
 export function awaitGracePeriod(): void {
   check('membarrier', membarrier(MEMBARRIER_CMD_GLOBAL));
-}
-
-/** Like `awaitGracePeriod`, but waits in the thread pool for asynchronous calls, which takes 10 to 30 ms. */
-export async function awaitGracePeriodBeside(): Promise<void> {
-  check('membarrier', await guardedUntilDone(() => membarrierBeside(MEMBARRIER_CMD_GLOBAL)));
 }

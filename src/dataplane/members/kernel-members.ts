@@ -57,6 +57,7 @@ export class KernelMembers {
       this.#openWaiting(set, changed);
     }
     for (const number of dropped) this.#setsByNumber.delete(number);
+    if (changed.size > 0) this.#table.countChange();
     return changed;
   }
 

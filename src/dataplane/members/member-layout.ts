@@ -19,6 +19,8 @@ export const MEMBER_FIELDS = { spilled: 0, refused: 1, members: 1 } as const;
  * `grants`.
  */
 export const INCOMPLETE = 5;
+/** Offset of the count of changes, `reserved[0]` of `struct member_header`, in 32-bit words. */
+export const CHANGES = 6;
 /** Size of `struct member_set` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
 

@@ -2,6 +2,7 @@ import { homeOf, writeHeader } from '#dataplane/grants/address-hash.js';
 import { HEADER } from '#dataplane/grants/grant-layout.js';
 import { SharedMemory } from '#dataplane/grants/memory.js';
 import {
+  CHANGES,
   INCOMPLETE,
   MEMBER_FIELDS,
   MEMBER_HOMES,
@@ -45,6 +46,11 @@ export class MemberTable {
       const at = line * MEMBER_LINE.words + MEMBER_FIELDS.spilled;
       if (this.#memory.word(at) !== spilled[line]) this.#memory.storeWord(at, spilled[line] ?? 0);
     }
+  }
+
+  /** Must be called after the stores of a change, and before the flows of its addresses are searched. */
+  countChange(): void {
+    this.#memory.storeWord(CHANGES, (this.#memory.word(CHANGES) + 2) & 0xffff);
   }
 
   /** Number of addresses in the table. */

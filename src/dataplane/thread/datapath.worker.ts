@@ -127,7 +127,6 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
 datapath.yieldToRequests = () => {
   serveGrantors();
   parent.serveUrgent();
-  datapath.memberChanges.finishNow();
 };
 
 function serveGrantors(): void {
@@ -206,8 +205,8 @@ parent.serve(
   {
     failureOf: serializeError,
     urgent: {
-      changeMembers: (reply, change) => datapath.memberChanges.change(change, reply),
-      replaceMembers: (reply, list) => datapath.memberChanges.replace(list, reply),
+      changeMembers: (change) => datapath.memberChanges.change(change),
+      replaceMembers: (list) => datapath.memberChanges.replace(list),
     },
     replied: (what) => {
       if (what === 'flip') datapath.flushAfterFlip();

@@ -29,7 +29,10 @@ export class OpenDatapath {
       this.lent.close();
       throw failure;
     }
-    this.memberChanges = new MemberChanges(() => this.loaded, this.#flowRenewal);
+    this.memberChanges = new MemberChanges(() => {
+      const { members, slots } = this.loaded;
+      return { members, slots, hasFormerPrograms: upgrade.hasBridge || !this.holdsHooks };
+    }, this.#flowRenewal);
   }
 
   get loaded(): LoadedObject {
@@ -58,7 +61,6 @@ export class OpenDatapath {
   close(): void {
     this.#trafficStatistics.close();
     this.lent.close();
-    this.memberChanges.close();
     this.#flowRenewal.unmap();
     if (!this.holdsHooks) this.upgrade.unpin();
     this.upgrade.close();

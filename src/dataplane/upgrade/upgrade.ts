@@ -109,6 +109,11 @@ export class Upgrade {
     return this.#current.bridge ?? this.#current.loaded.object;
   }
 
+  /** Whether a takeover has not ended: hooks may have programs of an earlier build. */
+  get hasBridge(): boolean {
+    return this.#current.bridge !== undefined;
+  }
+
   /** True during a takeover before the next flip, while the earlier datapath classifies packets. */
   get awaitsFlip(): boolean {
     return this.#current.bridge !== undefined && this.loaded.slots.epoch === 0;

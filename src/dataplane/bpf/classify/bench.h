@@ -26,9 +26,10 @@ static long bench_one(__u32 index, struct bench_state *state)
 	__u32 destination = request->destination_base + (next_random(&state->random) & request->destination_mask);
 	__u32 key = request->port_map_key_base + (next_random(&state->random) & request->port_map_key_mask);
 	__u32 slot = request->slot & 1;
+	__u16 changes;
 
 	state->checksum += request->keys_only ? source ^ destination ^ key
-					      : classify(slot, find_list(image_of(slot), source, destination), destination, key, 40000);
+					      : classify(slot, find_list(image_of(slot), source, destination, &changes), destination, key, 40000);
 	return 0;
 }
 

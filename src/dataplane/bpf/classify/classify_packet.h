@@ -4,9 +4,9 @@
 
 /* Returns the verdict word of the flow that the packet belongs to. Rules describe the packets of the side
  * that opened the flow. So for a reply (`reply` is true), the function swaps source and destination before
- * the search.
+ * the search. Stores `member_changes` of the packet if it searches the rule list.
  */
-__noinline __u32 classify_with(const struct packet *packet, __u32 active_word, bool reply, __u32 flags)
+__noinline __u32 classify_with(struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 slot = slot_of(active_word), source, destination, key, port, list;
 	const struct prefetched *prefetched;
@@ -26,11 +26,11 @@ __noinline __u32 classify_with(const struct packet *packet, __u32 active_word, b
 	if (list && prefetched->word && !flags)
 		return prefetched->word;
 	if (!list)
-		list = find_list(image_of(slot), source, destination);
+		list = find_list(image_of(slot), source, destination, &packet->prefetched.member_changes);
 	return classify(slot | flags, list, destination, key, port);
 }
 
-static __always_inline __u32 classify_packet(const struct packet *packet, __u32 active_word, bool reply)
+static __always_inline __u32 classify_packet(struct packet *packet, __u32 active_word, bool reply)
 {
 	return classify_with(packet, active_word, reply, 0);
 }
@@ -38,7 +38,7 @@ static __always_inline __u32 classify_packet(const struct packet *packet, __u32 
 /* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If a grant has expired,
  * but would otherwise allow the flow, the flow stays allowed (D12).
  */
-static __always_inline __u32 classify_again(const struct packet *packet, __u32 active_word, bool reply)
+static __always_inline __u32 classify_again(struct packet *packet, __u32 active_word, bool reply)
 {
 	__u32 word = classify_packet(packet, active_word, reply), kept;
 

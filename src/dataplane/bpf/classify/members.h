@@ -3,8 +3,10 @@
  * select it (D38a). Only user space writes the maps `members` and `member_sets`, through mapped memory. The
  * BPF programs only read these maps.
  *
- * One 64-bit store changes a member. User space waits for an RCU grace period before it reuses the map
- * index of a set.
+ * One 64-bit store changes a member. A packet that is under way may have read the former member, and may
+ * store its judgement in a flow after user space has searched the flows of the address. So the packet reads
+ * the count of changes again after it has stored the judgement, see `check_members`. User space waits for an
+ * RCU grace period before it reuses the map index of a set.
  */
 #ifndef WEIR_MEMBERS_H
 #define WEIR_MEMBERS_H
@@ -24,6 +26,10 @@ struct member_header {
 	__u32 homes;
 	/* 1: the members are not known yet, so each address that the search does not find is closed. */
 	__u32 incomplete;
+	/* reserved[0] is the count of changes. User space adds 2 after it has stored a change, and before it
+	 * searches the flows of the changed addresses. The BPF programs read the low 16 bits. See `check_members`.
+	 * A field of its own would be another layout, so that an upgrade would not keep the members.
+	 */
 	__u32 reserved[10];
 };
 
@@ -108,25 +114,35 @@ static __always_inline __u32 find_member(__u32 address)
 	return missing;
 }
 
-/* Returns 1 + the index of the set of groups that select the owner of an address, in the compiled policy of a
- * program slot. Returns 0 if no object owns the address.
- */
-__noinline __u32 owner_of(__u32 slot, __u32 address)
+/* Returns the low 16 bits of the count of changes, with bit 0 set, so that the result is never 0. */
+static __always_inline __u32 count_of_changes(void)
 {
+	struct member_header *header = members_at(0);
+
+	return ((header ? READ_ONCE(header->reserved[0]) : 0) & 0xffff) | 1;
+}
+
+/* Returns 1 + the index of the set of groups that select the owner of an address, in the compiled policy of a
+ * program slot; 0 if no object owns the address. The upper 32 bits are the result of `count_of_changes`
+ * before the search.
+ */
+__noinline __u64 owner_of(__u32 slot, __u32 address)
+{
+	__u64 changes = (__u64)count_of_changes() << 32;
 	__u32 map_index = find_member(address);
 	struct member_set *set;
 
 	if (!map_index)
-		return 0;
+		return changes;
 	set = bpf_map_lookup_elem(&member_sets, &map_index);
 	if (!set)
-		return 1;
-	return 1 + READ_ONCE(set->indexes[slot & 1]);
+		return changes | 1;
+	return changes | (1 + READ_ONCE(set->indexes[slot & 1]));
 }
 
 /* Returns the index of the cache line of the rule list of a source with an owner, or 0 if the program image
- * is damaged. `bases` is the tree of the image that leads from the source to a tree of lists. `owner` is a
- * result of `owner_of`.
+ * is damaged. `bases` is the tree of the image that leads from the source to a tree of lists. `owner` is the
+ * lower half of a result of `owner_of`.
  */
 __noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source, __u32 owner)
 {

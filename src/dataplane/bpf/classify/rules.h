@@ -66,15 +66,17 @@ static __always_inline __u32 find_list_of(struct image image, __u32 source, __u3
 }
 
 /* Returns the result of `find_list_of` for the present owner of the source. Policies without resolved
- * selectors have no tree of bases, so their packets do not read the members.
+ * selectors have no tree of bases, so their packets do not read the members: `changes` is then 0. Else it is
+ * the result of `count_of_changes` before the search.
  */
-static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination)
+static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination, __u16 *changes)
 {
 	struct line *header = image.lines;
-	__u32 owner = 0;
+	__u64 owner = 0;
 
 	if (header && header->words[HEADER_BASES] != NONE)
 		owner = owner_of(image.slot, source);
+	*changes = owner >> 32;
 	return find_list_of(image, source, destination, owner);
 }
 

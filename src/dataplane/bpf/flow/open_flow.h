@@ -40,6 +40,26 @@ struct opening {
 	__u8 flags;
 };
 
+/* If a member has changed since `changes` was read, makes the next packet of a flow classify the flow again.
+ * Must be called after the judgement of the flow is stored, and the flow is published. User space stores a
+ * member, then counts the change, and then searches the flows of its address. The compare-and-swap is a full
+ * barrier: if this CPU does not see the change in the count, user space sees the flow. Not inlined, because
+ * the callers would exceed the BPF stack. Does nothing if `changes` is 0, or for a foreign flow.
+ */
+__noinline int check_members(__u32 slot, __u32 changes)
+{
+	struct flow *flow = flow_at(slot);
+	__u64 judgement;
+
+	if (!changes || !flow)
+		return 0;
+	judgement = READ_ONCE(flow->judgement);
+	if (judgement && __sync_val_compare_and_swap(&flow->judgement, judgement, judgement) == judgement &&
+	    count_of_changes() != changes)
+		__sync_val_compare_and_swap(&flow->judgement, judgement, judgement | RECLASSIFY);
+	return 0;
+}
+
 static __always_inline void fill_line(struct __sk_buff *skb, const struct opening *opening, __u64 now_ns)
 {
 	struct flow *flow = flow_at(opening->slot);
@@ -101,6 +121,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	if (opening.state == FLOW_TCP_RESET && opening.side)
 		opening.flags |= FLOW_RESET_BY_REPLY;
 	fill_line(skb, &opening, now_ns);
+	check_members(packet->place.slot, packet->prefetched.member_changes);
 	return 0;
 }
 

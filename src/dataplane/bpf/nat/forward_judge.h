@@ -229,8 +229,10 @@ __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *pa
 		direction = direction_of(flow, packet);
 		word = found.judgement;
 		if (found.judgement && found.judgement >> 32 != active_word) {
-			enum drop_reason refused = renew_judgement(packet, &found, active_word, direction, now, &word);
+			enum drop_reason refused;
 
+			word = renew_judgement(packet, &found, active_word, direction, now);
+			refused = refusal_of(word);
 			if (refused)
 				return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 		}

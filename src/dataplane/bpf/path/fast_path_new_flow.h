@@ -6,16 +6,20 @@
  * contain its source and destination, and the first two rule blocks or the default allow or audit it.
  * Otherwise returns OPENS_FLOW, and stores the rule list, verdict word and interface that it has found for
  * the full path. Searches the rule list first, so that the CPU can load the rules while it still waits for
- * the flow table.
+ * the flow table. Not inlined, because the caller would exceed the BPF stack.
  */
-static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
+__noinline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {
-	__u32 active_word = fast_packet->prefetched.active_word, list, word;
-	struct image image = image_of(slot_of(active_word));
+	__u32 active_word, list, word;
 	struct opening opening = {};
+	struct image image;
 	__u64 keys;
 
-	list = find_list(image, fast_packet->source, fast_packet->destination);
+	if (!skb || !fast_packet)
+		return OPENS_FLOW;
+	active_word = fast_packet->prefetched.active_word;
+	image = image_of(slot_of(active_word));
+	list = find_list(image, fast_packet->source, fast_packet->destination, &fast_packet->prefetched.member_changes);
 	fast_packet->prefetched.list = list;
 	fast_packet->prefetched.word = fast_packet->prefetched.ifindex = 0;
 	fast_packet->prefetched.has_asked = false;
@@ -45,6 +49,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	opening.state = fast_packet->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
 	opening.flags = FLOW_HALF_OPEN | (fast_packet->from_high ? FLOW_OPENED_BY_HIGH : 0);
 	fill_line(skb, &opening, coarse_ns());
+	check_members(opening.slot, fast_packet->prefetched.member_changes);
 	return pass_verdict(skb, word);
 }
 

@@ -34,26 +34,25 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 }
 
 /* Classifies the flow of a packet again by the policy in force, and stores the new judgement in the flow.
- * Returns DROP_NONE, or the drop reason if the policy refuses the flow, which the function then ends.
+ * Returns the verdict word. If the policy refuses the flow (`refusal_of`), the function ends it. Not inlined,
+ * because the callers would exceed the BPF stack.
  */
-static __always_inline enum drop_reason renew_judgement(const struct packet *packet, const struct found_flow *found,
-							__u32 active_word, __u32 direction, __u64 now, __u32 *word)
+static __noinline __u32 renew_judgement(struct packet *packet, const struct found_flow *found, __u32 active_word,
+					__u32 direction, __u64 now)
 {
 	__u64 judgement = found->judgement, renewed;
 	struct tally *tally = tally_at(found->slot);
 	struct flow *flow = found->flow;
-	enum drop_reason refused;
+	__u32 word = classify_again(packet, active_word, direction);
 	enum flush flush;
 
-	*word = classify_again(packet, active_word, direction);
-	renewed = (__u64)active_word << 32 | *word;
-	refused = refusal_of(*word);
-	if (refused) {
+	renewed = (__u64)active_word << 32 | word;
+	if (refusal_of(word)) {
 		end_flow(found->slot, &packet->place.key, now, renewed);
-		return refused;
+		return word;
 	}
 	if (!tally)
-		return DROP_PROGRAM_DAMAGED;
+		return 0;
 	/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
 	 * tries again. If the cache line has another flow by now, there is nothing to store.
 	 */
@@ -62,14 +61,15 @@ static __always_inline enum drop_reason renew_judgement(const struct packet *pac
 		flush_owned(flow, tally, now);
 		if (same_key(&flow->key, &packet->place.key) &&
 		    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
-			*hit_in(tally) = packed_hit(hit_of(active_word, *word));
+			*hit_in(tally) = packed_hit(hit_of(active_word, word));
 			count(COUNT_FLOWS_REJUDGED);
+			check_members(found->slot, packet->prefetched.member_changes);
 		}
 		flush = finish_flush(flow);
 	}
 	if (flush == FLUSH_END)
 		finish_flow(found->slot, now, ENDED_BY_ITSELF);
-	return DROP_NONE;
+	return word;
 }
 
 /* Finds the flow of a packet, and returns false if the packet has no flow. Ends the flow and returns false

@@ -20,8 +20,10 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 			flow->ifindex[direction & 1] = skb->ifindex;
 	}
 	if (!foreign && judgement >> 32 != active_word) {
-		enum drop_reason refused = renew_judgement(packet, found, active_word, direction, now, &word);
+		enum drop_reason refused;
 
+		word = renew_judgement(packet, found, active_word, direction, now);
+		refused = refusal_of(word);
 		if (refused)
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 	}
