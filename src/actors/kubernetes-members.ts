@@ -52,7 +52,10 @@ export function kubernetesMembers(
     source,
     integrations: store.integrations,
     inCluster,
-    stored: () => store.kubernetesObjects.read(),
+    stored: async () => {
+      await distribution.flushObjects();
+      return store.kubernetesObjects.read();
+    },
     distribution,
     isAtRest: () => AT_REST.some((activation) => policyChart()?.matches({ activation, writing: 'idle' }) === true),
     releaseMs,
@@ -65,8 +68,8 @@ export function kubernetesMembers(
       distribution.activated(generation, selectors.length === 0 ? null : inspection.scope);
     },
     close: async () => {
-      distribution.close();
       await binding.close();
+      await distribution.close();
     },
   };
 }

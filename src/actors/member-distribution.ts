@@ -13,6 +13,7 @@ import {
 import type { MemberRecord } from '#policy/model/member-record.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
+import { ObjectWrites } from './object-writes.js';
 
 /** A compilation waits for this time after a change, so that it includes further changes. */
 const COALESCE_MS = 20;
@@ -20,8 +21,6 @@ const COALESCE_MS = 20;
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
 const MAX_RESOLUTION_WAIT_MS = 2_000;
-/** How long a change waits for the write to the store, because the store can hang on a slow disk. */
-const STORE_FIRST_MS = 10;
 
 /** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
 export type DistributionPorts = {
@@ -47,8 +46,7 @@ export class MemberDistribution {
   readonly #owners = new Map<number, OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #outdated = new Subject<void>();
-  /** Objects that the store does not have yet, by their key. */
-  readonly #unstored = new Map<string, StoredObject>();
+  readonly #objectWrites: ObjectWrites;
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
   /** The selector resolution of the last message. */
@@ -68,7 +66,8 @@ export class MemberDistribution {
 
   constructor(ports: DistributionPorts) {
     this.#ports = ports;
-    const { datapath, dns, servicePlane, record, trouble } = ports;
+    const { datapath, dns, servicePlane, record, store, trouble } = ports;
+    this.#objectWrites = new ObjectWrites(store, trouble);
     const syncOf = <R>(sink: MemberSink<R> | null, noted: (result: R) => void = () => {}) =>
       sink === null ? null : new MemberSync(sink, record, { trouble, noted });
     this.#datapath = syncOf(datapath, (changed) => this.#noteChanged(changed));
@@ -84,14 +83,10 @@ export class MemberDistribution {
   readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
 
   /**
-   * Applies a message of the Kubernetes thread. Resolves when all parts decide by it, and the store has its
-   * objects.
+   * Applies a message of the Kubernetes thread. Resolves when all parts decide by it. The store gets its
+   * objects later, see `ObjectWrites`.
    */
   async apply({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
-    const storing = this.#store(stored);
-    // If this process ended after the kernel change and before the store write, the next process would
-    // restore a removed member.
-    if (changes.length > 0) await this.#storedInTime(storing);
     // The names are set first, so that they are known when the first packet matches a rule by a new member.
     this.#applyOwners(replaces !== null, owners);
     if (replaces !== null) await this.#replace(replaces);
@@ -101,7 +96,12 @@ export class MemberDistribution {
       this.#compareResolutions();
     }
     this.#demand();
-    await storing;
+    await this.#objectWrites.add(stored);
+  }
+
+  /** Resolves after an attempt to write all objects to the store. */
+  flushObjects(): Promise<void> {
+    return this.#objectWrites.flush();
   }
 
   /** Passes all members to a datapath that was opened. Its BPF programs keep former members until then. */
@@ -173,9 +173,10 @@ export class MemberDistribution {
     return this.#counts;
   }
 
-  close(): void {
+  async close(): Promise<void> {
     clearTimeout(this.#timer);
     for (const sync of [this.#datapath, ...this.#userSpaceParts]) sync?.close();
+    await this.flushObjects();
   }
 
   #applyOwners(replaces: boolean, changes: readonly OwnerChange[]): void {
@@ -196,8 +197,8 @@ export class MemberDistribution {
 
   /**
    * Passes changes to the parts. The datapath stores the addresses of a change in their order. So it gets all
-   * changes as one, with one grace period and one walk over its flows. The other parts get the removals
-   * before it, and the additions after it.
+   * changes as one, with one walk over its flows. The other parts get the removals before it, and the
+   * additions after it.
    */
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
@@ -211,30 +212,6 @@ export class MemberDistribution {
   async #changeUserSpaceParts(change: MembershipChange): Promise<void> {
     this.#ports.record.change(change);
     await Promise.all(this.#userSpaceParts.map((sync) => sync.change(change)));
-  }
-
-  /** Writes objects to the store, together with the objects of failed writes: a removal must not be lost. */
-  async #store(objects: readonly StoredObject[]): Promise<void> {
-    for (const object of objects) this.#unstored.set(object.key, object);
-    if (this.#unstored.size === 0) return;
-    const writing = new Map(this.#unstored);
-    try {
-      await this.#ports.store([...writing.values()]);
-      for (const [key, object] of writing) if (this.#unstored.get(key) === object) this.#unstored.delete(key);
-    } catch (failure) {
-      this.#ports.trouble('the members of selectors cannot be stored', failure);
-    }
-  }
-
-  /** Resolves when the objects are stored, but after `STORE_FIRST_MS` at the latest. */
-  #storedInTime(storing: Promise<void>): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, STORE_FIRST_MS);
-      void storing.then(() => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
   }
 
   #noteChanged({ members, refused, uncompiled }: MembersChanged): void {

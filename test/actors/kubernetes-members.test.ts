@@ -394,31 +394,36 @@ describe('`MemberDistribution`', () => {
     );
     // The datapath takes both changes in one call.
     expect(log).toEqual(['dns 1', 'datapath 3', 'dns 2']);
+    await distribution.close();
     expect(stored).toEqual([object]);
-    distribution.close();
   });
 
-  it('writes objects again that the store refused, and stores a change before a part decides by it', async () => {
-    const log: string[] = [];
+  it('writes the objects of several changes together, and those that the store refused again', async () => {
+    const writes: string[] = [];
     let isFull = true;
     const store = async (objects: readonly { readonly key: string }[]) => {
       if (isFull) throw new Error('ENOSPC');
-      await new Promise((resolve) => setTimeout(resolve, 5));
-      log.push(`store ${objects.map(({ key }) => key).join()}`);
+      writes.push(objects.map(({ key }) => key).join());
     };
-    const datapath = fakeDatapath();
-    datapath.changeMembers = async () => {
-      log.push('change');
-      return { members: 0, refused: 0, uncompiled: 0, flows: 0 };
-    };
-    const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath, dns: null, store });
-    await distribution.apply(message({ replaces: changeOf([]), stored: [{ key: 'a', value: '1' }] }));
+    const trouble = vi.fn();
+    const ports = { ...quiet, record: new MemberRecord(), datapath: null, dns: null, store, trouble };
+    const distribution = new MemberDistribution(ports);
+    const object = (key: string) => ({ key, value: null });
+    await distribution.apply(message({ replaces: changeOf([]), stored: [object('a')] }));
+    await vi.waitFor(() => expect(trouble).toHaveBeenCalledOnce());
     isFull = false;
-    const changes = [changeOf([[WEB, 0]])];
-    await distribution.apply(message({ changes, stored: [{ key: 'b', value: null }] }));
-    await distribution.apply(message({ stored: [{ key: 'c', value: null }] }));
-    expect(log).toEqual(['store a,b', 'change', 'store c']);
-    distribution.close();
+    await distribution.apply(message({ changes: [changeOf([[WEB, 0]])], stored: [object('b')] }));
+    await distribution.apply(message({ stored: [object('c')] }));
+    expect(writes).toEqual([]);
+    await vi.waitFor(() => expect(writes).toEqual(['a,b,c']));
+    await distribution.apply(message({ stored: Array.from({ length: 500 }, (_, index) => object(`${index}`)) }));
+    expect(writes).toHaveLength(2);
+    // The last part of a message is written at once, because the store is not complete before.
+    await distribution.apply(message({ stored: [object('part')] }));
+    await distribution.apply(message({ stored: [object('last')] }));
+    expect(writes.slice(2)).toEqual(['part']);
+    await distribution.close();
+    expect(writes.slice(3)).toEqual(['last']);
   });
 
   it('gives all members again to a part that has failed, and to a datapath that was opened', async () => {
@@ -442,7 +447,7 @@ describe('`MemberDistribution`', () => {
     await vi.waitFor(() => expect(lists).toEqual([1, 2]), 3_000);
     await distribution.datapathOpened();
     expect(lists).toEqual([1, 2, 2]);
-    distribution.close();
+    await distribution.close();
   });
 
   it('gives the changes of owners of each message, and knows the owner of each address', async () => {
@@ -472,6 +477,6 @@ describe('`MemberDistribution`', () => {
     expect(distribution.owners()).toEqual({ replaces: true, changes: left, sinceMs: 0 });
     await distribution.apply(message({ replaces: changeOf([]) }));
     expect([seen.at(-1)?.replaces, seen.length, distribution.ownerOf(BATCH)]).toEqual([true, 3, null]);
-    distribution.close();
+    await distribution.close();
   });
 });

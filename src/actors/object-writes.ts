@@ -1,0 +1,59 @@
+import type { StoredObject } from '#contracts/kubernetes-source.js';
+
+/** The time from a change to its write, in milliseconds. Changes of a busy cluster are written together. */
+const WRITE_AFTER_MS = 250;
+/** With this number of objects, a write does not wait. */
+const MANY_OBJECTS = 500;
+
+/**
+ * Writes the objects of the Kubernetes thread to the store, together with the objects of failed writes: a
+ * removal must not be lost. A write has the objects and the versions of their watches at the same time. So a
+ * process that ends before its last write restores an earlier state, and the watches go on from there. The
+ * parts of a large message are written at once: the store is not complete before the last part.
+ */
+export class ObjectWrites {
+  /** Objects that the store does not have yet, by their key. */
+  readonly #unstored = new Map<string, StoredObject>();
+  #timer: NodeJS.Timeout | undefined;
+  /** Whether the last call of `add` had many objects, so that the next one can have the last part of them. */
+  #wasMany = false;
+  /** Never rejects. */
+  #writing: Promise<void> = Promise.resolve();
+
+  /** `trouble` reports a failure of `store`. */
+  constructor(
+    private readonly store: (objects: readonly StoredObject[]) => Promise<void>,
+    private readonly trouble: (message: string, failure: unknown) => void,
+  ) {}
+
+  /**
+   * Resolves at once; with many objects, after their write, so that the caller is not faster than the store.
+   */
+  async add(objects: readonly StoredObject[]): Promise<void> {
+    for (const object of objects) this.#unstored.set(object.key, object);
+    const isMany = this.#unstored.size >= MANY_OBJECTS;
+    const isDue = isMany || this.#wasMany;
+    this.#wasMany = isMany;
+    if (isDue) await this.flush();
+    else if (objects.length > 0) this.#timer ??= setTimeout(() => void this.flush(), WRITE_AFTER_MS);
+  }
+
+  /** Resolves after an attempt to write all objects. Never rejects. */
+  flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#writing = this.#writing.then(() => this.#write());
+    return this.#writing;
+  }
+
+  async #write(): Promise<void> {
+    if (this.#unstored.size === 0) return;
+    const written = new Map(this.#unstored);
+    try {
+      await this.store([...written.values()]);
+      for (const [key, object] of written) if (this.#unstored.get(key) === object) this.#unstored.delete(key);
+    } catch (failure) {
+      this.trouble('the members of selectors cannot be stored', failure);
+    }
+  }
+}
