@@ -27,7 +27,7 @@ const KEEP_ALIVE_MS = 10_000;
  * The time between two reads of a watch. A change that comes alone is read at once; changes of a busy cluster
  * are read together, which takes less processor time. The kernel buffers them meanwhile.
  */
-const BETWEEN_READS_MS = 30;
+const BETWEEN_READS_MS = 34;
 /**
  * After a read of so many characters, the watch reads on for `BETWEEN_READS_MS`: the buffer of the kernel may
  * have been full, so that the server waits.
@@ -136,7 +136,7 @@ export class ApiSession {
       for await (const first of response.setEncoding('utf8') as AsyncIterable<string>) {
         deadline.refresh();
         // Node delivers the records of one read of the socket one by one. Without the wait, all but the first
-        // one would come 30 ms later.
+        // one would come `BETWEEN_READS_MS` later.
         await turn();
         const text = first + ((response.read() as string | null) ?? '');
         yield linesOf(text);

@@ -86,7 +86,7 @@ describe('reflector', () => {
     ]);
   });
 
-  it('reads an event that comes alone at once, and leaves 30 ms between two reads', async () => {
+  it('reads an event that comes alone at once, and leaves 34 ms between two reads', async () => {
     let watch: ServerResponse | undefined;
     const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) sendList(response, 5, []);

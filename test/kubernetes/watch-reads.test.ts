@@ -15,7 +15,7 @@ afterEach(() => {
 
 const portOf = ({ url }: { readonly url: string }): number => Number(new URL(url).port);
 
-/** Opens a watch whose first line has been read, so that the next read is 30 ms later. */
+/** Opens a watch whose first line has been read, so that the next read is 34 ms later. */
 async function watching(server: ScriptedServer, api: ApiServer = server.api) {
   let response: ServerResponse | undefined;
   server.answer = (_, answer) => {
