@@ -21,6 +21,8 @@ const COALESCE_MS = 20;
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
 const MAX_RESOLUTION_WAIT_MS = 2_000;
+/** The time of an event can be this much before the packet: a tick of the coarse clock of the kernel. */
+const EVENT_CLOCK_MS = 10;
 
 /** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
 export type DistributionPorts = {
@@ -187,7 +189,7 @@ export class MemberDistribution {
       if (owner === null) this.#owners.delete(address);
       else this.#owners.set(address, owner);
     }
-    this.#ownersChanged.next({ replaces, changes, sinceMs: Date.now() });
+    this.#ownersChanged.next({ replaces, changes, sinceMs: Date.now() - EVENT_CLOCK_MS });
   }
 
   async #replace(list: MemberList): Promise<void> {
