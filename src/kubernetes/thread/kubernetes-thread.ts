@@ -39,7 +39,7 @@ export function createKubernetesSource(options: KubernetesOptions | KubernetesTh
 
 type Thread = WorkerClient<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>;
 type Opened = { readonly restored: () => Promise<readonly StoredObject[]>; readonly listener: KubernetesListener };
-/** A thread, and who gets its messages. */
+/** A thread, and the listener that gets its messages. */
 type Running = {
   readonly thread: Thread;
   readonly listener: KubernetesListener;
