@@ -1,20 +1,23 @@
 import type { StoredObject } from '#contracts/kubernetes-source.js';
 
-/** The time from a change to its write, in milliseconds. Changes of a busy cluster are written together. */
-const WRITE_AFTER_MS = 250;
+/** The least time between two writes, in milliseconds. Changes of a busy cluster are written together. */
+const BETWEEN_WRITES_MS = 250;
 /** With this number of objects, a write does not wait. */
 const MANY_OBJECTS = 500;
 
 /**
- * Writes the objects of the Kubernetes thread to the store, together with the objects of failed writes: a
- * removal must not be lost. A write has the objects and the versions of their watches at the same time. So a
- * process that ends before its last write restores an earlier state, and the watches go on from there. The
- * parts of a large message are written at once: the store is not complete before the last part.
+ * Writes the objects of the Kubernetes thread to the store at once, or BETWEEN_WRITES_MS after the last write.
+ * A write includes the objects of failed writes: a removal must not be lost. A write has the objects and the
+ * versions of their watches at the same time. So a process that ends before its last write restores an earlier
+ * state, and the watches go on from there. The parts of a large message are written at once: the store is not
+ * complete before the last part.
  */
 export class ObjectWrites {
   /** Objects that the store does not have yet, by their key. */
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
+  /** When `flush` was last called, on the clock of `performance.now`. */
+  #flushedAt = -BETWEEN_WRITES_MS;
   /** Whether the last call of `add` had many objects, so that the next one can have the last part of them. */
   #wasMany = false;
   /** Never rejects. */
@@ -34,14 +37,20 @@ export class ObjectWrites {
     const isMany = this.#unstored.size >= MANY_OBJECTS;
     const isDue = isMany || this.#wasMany;
     this.#wasMany = isMany;
-    if (isDue) await this.flush();
-    else if (objects.length > 0) this.#timer ??= setTimeout(() => void this.flush(), WRITE_AFTER_MS);
+    if (isDue) {
+      await this.flush();
+    } else if (objects.length > 0 && this.#timer === undefined) {
+      const waitMs = this.#flushedAt + BETWEEN_WRITES_MS - performance.now();
+      if (waitMs <= 0) void this.flush();
+      else this.#timer = setTimeout(() => void this.flush(), waitMs);
+    }
   }
 
   /** Resolves after an attempt to write all objects. Never rejects. */
   flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#flushedAt = performance.now();
     this.#writing = this.#writing.then(() => this.#write());
     return this.#writing;
   }

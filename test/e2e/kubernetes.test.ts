@@ -15,6 +15,8 @@ const [WEB_PORT, BATCH_PORT, CLIENT_PORT] = [8_000, 8_001, 40_000];
 const [SERVICE, SERVICE_PORT] = ['10.96.0.10', 80];
 /** The bound on the time from a removal to the last packet by the former rights. */
 const LAST_PACKET_MS = 60;
+/** The bound on the time from a change of a pod to its record in the store. */
+const STORED_WITHIN_MS = 300;
 
 const selecting = (app: string) => ({ kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app } } }] });
 const reaching = (port: number) => [
@@ -286,6 +288,8 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
     await expect.poll(async () => (await policyReady())?.detail, { timeout: 10_000 }).toContain('warning: the members');
     expect(await policyReady()).toMatchObject({ ok: true, state: 'active' });
     expect(await passes(WEB_PORT)).toBe(true);
+    // The pod had two changes, one without and one with an address. The second is stored later.
+    await pause(STORED_WITHIN_MS);
     leave();
     await rig.node.restart();
     await rig.node.ready();
