@@ -8,6 +8,7 @@ import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from './bench.js';
+import { median } from './median.js';
 
 /**
  * The number of packets in one round. Each packet causes one record, and the ring buffer can hold slightly
@@ -85,10 +86,6 @@ async function run(): Promise<readonly Row[]> {
   } finally {
     kernel.close();
   }
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
 /**

@@ -15,12 +15,15 @@ const REQUEST = { size: 56, elapsedNs: 48 } as const;
 /** A range of random addresses: `base` plus random values in the bits that are set in `mask`. */
 export type Space = { readonly base: number; readonly mask: number };
 
-export function loadForBench(grantCapacity: number): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {
+export function loadForBench(
+  grantCapacity: number,
+  flowCapacity = 1,
+): LoadedObject & { readonly trafficStatistics: TrafficStatistics } {
   const loaded = loadObject(
     {
       objectPath: builtObject,
       slotLines: SLOT_LINES,
-      flowCapacity: 1,
+      flowCapacity,
       flowShare: 1,
       rankCapacity: 1 << 20,
       hitCapacity: 1 << 19,

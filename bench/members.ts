@@ -4,17 +4,22 @@ import { FLOW_KEY_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/fl
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { loadObject } from '#dataplane/object/loaded-object.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { selectorOf } from '#policy/model/selector.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
+import { MAX_FRAME, TCP, writeFrame } from '#test/dataplane/frame.js';
+import { PASSED } from '#test/dataplane/loaded.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { loadForBench, timeLookups } from './lookups.js';
+import { median } from './median.js';
 
 const SOURCES = 0x0a00_0000;
 const DESTINATIONS = 0x1400_0000;
@@ -22,18 +27,22 @@ const MEMBERS = 2 ** 14;
 const DEPLOYMENTS = 128;
 const FLOWS = 2 ** 17;
 const CHANGES = 5_000;
+/** The most pods of a node that Kubernetes recommends. */
+const PODS_OF_NODE = 110;
+/** Packets of one round, each of which opens a flow. The first quarter is not measured. */
+const OPENED = 512;
 
 type Rules = { readonly groups: number; readonly each: number; readonly denies: boolean };
 
 const keyOf = (deployment: number) =>
   selectorOf({ integration: 'prod', pod_selector: { match_labels: { app: `a${deployment}` } } });
 
-/** Returns a policy of groups with sources or with one selector each. */
-function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selectors'): Policy {
+/** Returns a policy of groups with their part of `count` sources, or with one selector each. */
+function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selectors', count = MEMBERS): Policy {
   const random = new Random(groups);
   return {
     groups: Array.from({ length: groups }, (_, number): Group => {
-      const sources = Array.from({ length: Math.ceil(MEMBERS / groups) }, (_, at) => SOURCES + number + at * groups);
+      const sources = Array.from({ length: Math.ceil(count / groups) }, (_, at) => SOURCES + number + at * groups);
       return {
         id: `g${number}`,
         pointer: '',
@@ -65,8 +74,8 @@ function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selector
 }
 
 /** Each member belongs to one deployment, and each deployment to one group. */
-function membersOf(deployments: number, groups: number): MemberList {
-  const addresses = Uint32Array.from({ length: MEMBERS }, (_, at) => SOURCES + at);
+function membersOf(deployments: number, groups: number, count = MEMBERS): MemberList {
+  const addresses = Uint32Array.from({ length: count }, (_, at) => SOURCES + at);
   return {
     added: Array.from({ length: deployments }, (_, at) => ({ number: at + 1, keys: [keyOf(at % groups).key] })),
     addresses,
@@ -85,6 +94,11 @@ const space = {
   sources: { base: SOURCES, mask: MEMBERS - 1 },
   destinations: { base: DESTINATIONS, mask: 0xf_ffff },
 };
+
+function memoryOf(object: BpfObject, name: 'flows' | 'flow_tags'): MappedMemory {
+  const { maxEntries, valueSize } = mapShape(object.mapFd(name));
+  return new MappedMemory(name, object.mapFd(name), maxEntries * valueSize);
+}
 
 function lookupRows(): Row[] {
   const rules = { groups: DEPLOYMENTS, each: 10, denies: true };
@@ -132,16 +146,73 @@ function lookupRows(): Row[] {
   }
 }
 
+/**
+ * Measures the whole program for first packets of allowed flows, also with the check of the members after a
+ * flow is opened. The sources are the pods of one node, in 4 deployments.
+ */
+function openingRows(): Row[] {
+  const rules = { groups: 4, each: 10, denies: false };
+  const loaded = loadForBench(1, 2 * OPENED);
+  const frame = new Uint8Array(MAX_FRAME);
+  const run = new TestRun(loaded.object.programFd('weir_ingress'), frame, undefined, undefined);
+  const table = [memoryOf(loaded.object, 'flows'), memoryOf(loaded.object, 'flow_tags')];
+  const random = new Random(1);
+  const [byAddress, bySelector] = [
+    policyOf(rules, 'addresses', PODS_OF_NODE),
+    policyOf(rules, 'selectors', PODS_OF_NODE),
+  ];
+  const nanoseconds = (): number => {
+    for (const { words } of table) words.fill(0);
+    let total = 0;
+    for (let at = 0; at < OPENED; at++) {
+      const source = random.below(PODS_OF_NODE);
+      const rule = random.pick(byAddress.groups[source % rules.groups]?.rules ?? []);
+      const packet = {
+        source: SOURCES + source,
+        destination: (rule.destinations[0]?.address ?? 0) + random.below(256),
+        protocol: IPPROTO.tcp,
+        sourcePort: 1_024 + at,
+        destinationPort: rule.destinationPorts[0]?.low ?? 0,
+        icmpType: 0,
+        icmpCode: 0,
+      };
+      const action = run.run(writeFrame(frame, packet, { tcpFlags: TCP.syn }));
+      if (action !== PASSED) throw new Error(`the program returned ${action} for an allowed packet`);
+      if (at >= OPENED / 4) total += run.durationNs;
+    }
+    return total / (OPENED - OPENED / 4);
+  };
+  try {
+    const list = membersOf(rules.groups, rules.groups, PODS_OF_NODE);
+    loaded.members.replace(list);
+    const membership = { scope: resolutionOf(rules.groups), list };
+    const measured = [compile(byAddress), compile(bySelector, { membership })].map((program) => (): number => {
+      stageProgram(loaded, program, 1);
+      flipProgram(loaded);
+      nanoseconds();
+      return Math.min(nanoseconds(), nanoseconds());
+    });
+    const turns = Array.from({ length: 200 }, () => measured.map((of) => of()));
+    const [static_, owned] = [0, 1].map((at) => median(turns.map((turn) => turn[at] ?? 0)));
+    const more = median(turns.map(([without = 0, with_ = 0]) => with_ - without));
+    const label = `${PODS_OF_NODE} sources`;
+    return [
+      { what: `${label} as static addresses: the program, with a new flow`, value: static_ ?? 0, unit: 'ns' },
+      { what: `${label} as members: the program, with a new flow`, value: owned ?? 0, unit: 'ns' },
+      { what: `${label} as members: more than static, with a new flow`, value: more, unit: 'ns', atMost: 50 },
+    ];
+  } finally {
+    for (const memory of table) memory.unmap();
+    loaded.close();
+  }
+}
+
 /** Measures the walk over the flow table after a change. */
 function walkRows(): Row[] {
   const loaded = loadForBench(1);
   const object = loadObject({ ...loaded.options, flowCapacity: FLOWS }).object;
   loaded.close();
-  const memory = (name: 'flows' | 'flow_tags'): MappedMemory => {
-    const { maxEntries, valueSize } = mapShape(object.mapFd(name));
-    return new MappedMemory(name, object.mapFd(name), maxEntries * valueSize);
-  };
-  const [flows, tags] = [memory('flows'), memory('flow_tags')];
+  const [flows, tags] = [memoryOf(object, 'flows'), memoryOf(object, 'flow_tags')];
   const renewal = new FlowRenewal(() => object);
   const sources = new Set(Array.from({ length: 100 }, (_, at) => SOURCES + at));
   const timed = (): number => {
@@ -217,7 +288,7 @@ function deploymentRows(denies: boolean): Row[] {
 }
 
 async function run(): Promise<readonly Row[]> {
-  return [...lookupRows(), ...walkRows(), ...deploymentRows(false), ...deploymentRows(true)];
+  return [...lookupRows(), ...openingRows(), ...walkRows(), ...deploymentRows(false), ...deploymentRows(true)];
 }
 
 /**

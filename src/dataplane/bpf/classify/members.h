@@ -85,9 +85,8 @@ static __always_inline void *members_at(__u32 index)
 }
 
 /* Returns the map index of the set of an address, CLOSED_SET, or 0 if no object owns the address. */
-static __always_inline __u32 find_member(__u32 address)
+static __always_inline __u32 find_member(struct member_header *header, __u32 address)
 {
-	struct member_header *header = members_at(0);
 	__u32 index, missing;
 
 	if (!header)
@@ -115,10 +114,8 @@ static __always_inline __u32 find_member(__u32 address)
 }
 
 /* Returns the low 16 bits of the count of changes, with bit 0 set, so that the result is never 0. */
-static __always_inline __u32 count_of_changes(void)
+static __always_inline __u32 count_of_changes(struct member_header *header)
 {
-	struct member_header *header = members_at(0);
-
 	return ((header ? READ_ONCE(header->reserved[0]) : 0) & 0xffff) | 1;
 }
 
@@ -128,8 +125,9 @@ static __always_inline __u32 count_of_changes(void)
  */
 __noinline __u64 owner_of(__u32 slot, __u32 address)
 {
-	__u64 changes = (__u64)count_of_changes() << 32;
-	__u32 map_index = find_member(address);
+	struct member_header *header = members_at(0);
+	__u64 changes = (__u64)count_of_changes(header) << 32;
+	__u32 map_index = find_member(header, address);
 	struct member_set *set;
 
 	if (!map_index)
@@ -146,7 +144,9 @@ __noinline __u64 owner_of(__u32 slot, __u32 address)
  */
 __noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source, __u32 owner)
 {
-	return search(slot, search(slot, bases, source), owner - 1);
+	struct image image = image_of(slot);
+
+	return search_tree(image, search_tree(image, bases, source, NONE), owner - 1, NONE);
 }
 
 #endif

@@ -38,26 +38,18 @@ struct opening {
 	__u64 wire;    /* the destination on the wire, see `wire_destination` */
 	__u8 state;
 	__u8 flags;
+	__u16 member_changes; /* as in `struct prefetched` */
 };
 
-/* If a member has changed since `changes` was read, makes the next packet of a flow classify the flow again.
- * Must be called after the judgement of the flow is stored, and the flow is published. User space stores a
- * member, then counts the change, and then searches the flows of its address. The compare-and-swap is a full
- * barrier: if this CPU does not see the change in the count, user space sees the flow. Not inlined, because
- * the callers would exceed the BPF stack. Does nothing if `changes` is 0, or for a foreign flow.
+/* Makes the next packet of a flow classify the flow again, if a member has changed since `changes` was read.
+ * User space stores a member, then counts the change, and then searches the flows of its address. So the
+ * caller stores the judgement and publishes the flow, and then passes a full barrier: if this CPU does not see
+ * the change in the count, user space sees the flow. Does nothing if `changes` is 0, or for a foreign flow.
  */
-__noinline int check_members(__u32 slot, __u32 changes)
+static __always_inline void check_members(struct flow *flow, __u64 judgement, __u32 changes)
 {
-	struct flow *flow = flow_at(slot);
-	__u64 judgement;
-
-	if (!changes || !flow)
-		return 0;
-	judgement = READ_ONCE(flow->judgement);
-	if (judgement && __sync_val_compare_and_swap(&flow->judgement, judgement, judgement) == judgement &&
-	    count_of_changes() != changes)
+	if (changes && judgement && count_of_changes(members_at(0)) != changes)
 		__sync_val_compare_and_swap(&flow->judgement, judgement, judgement | RECLASSIFY);
-	return 0;
 }
 
 static __always_inline void fill_line(struct __sk_buff *skb, const struct opening *opening, __u64 now_ns)
@@ -92,6 +84,10 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 		complete_tally(flow, tally, now_ns);
 	}
 	publish(flow, opening->key);
+	/* The compare-and-swap is the barrier. */
+	if (opening->member_changes &&
+	    __sync_val_compare_and_swap(&flow->judgement, opening->judgement, opening->judgement) == opening->judgement)
+		check_members(flow, opening->judgement, opening->member_changes);
 	count(COUNT_HALF_OPENED);
 	if (tally)
 		report_opened(flow, tally, now_ns, opening->wire);
@@ -120,8 +116,8 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 		opening.flags |= FLOW_FIN << opening.side;
 	if (opening.state == FLOW_TCP_RESET && opening.side)
 		opening.flags |= FLOW_RESET_BY_REPLY;
+	opening.member_changes = packet->prefetched.member_changes;
 	fill_line(skb, &opening, now_ns);
-	check_members(packet->place.slot, packet->prefetched.member_changes);
 	return 0;
 }
 

@@ -6,19 +6,15 @@
  * contain its source and destination, and the first two rule blocks or the default allow or audit it.
  * Otherwise returns OPENS_FLOW, and stores the rule list, verdict word and interface that it has found for
  * the full path. Searches the rule list first, so that the CPU can load the rules while it still waits for
- * the flow table. Not inlined, because the caller would exceed the BPF stack.
+ * the flow table.
  */
-__noinline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
+static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet *fast_packet)
 {
-	__u32 active_word, list, word;
-	struct opening opening = {};
-	struct image image;
+	__u32 active_word = fast_packet->prefetched.active_word, list, word;
+	struct image image = image_of(slot_of(active_word));
+	struct opening opening;
 	__u64 keys;
 
-	if (!skb || !fast_packet)
-		return OPENS_FLOW;
-	active_word = fast_packet->prefetched.active_word;
-	image = image_of(slot_of(active_word));
 	list = find_list(image, fast_packet->source, fast_packet->destination, &fast_packet->prefetched.member_changes);
 	fast_packet->prefetched.list = list;
 	fast_packet->prefetched.word = fast_packet->prefetched.ifindex = 0;
@@ -27,8 +23,8 @@ __noinline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet 
 		return OPENS_FLOW;
 	if (!settings.classify_all) {
 		fast_packet->prefetched.has_asked = true;
-		fast_packet->prefetched.ifindex = opening.goes_on = plain_route(skb, fast_packet->source, fast_packet->destination);
-		if (!opening.goes_on)
+		fast_packet->prefetched.ifindex = plain_route(skb, fast_packet->source, fast_packet->destination);
+		if (!fast_packet->prefetched.ifindex)
 			return OPENS_FLOW;
 	}
 	keys = (__u64)(fast_packet->ports >> 16) << 32 | (__u32)fast_packet->protocol << 16 | (fast_packet->ports & 0xffff);
@@ -40,16 +36,19 @@ __noinline enum outcome pass_new_flow(struct __sk_buff *skb, struct fast_packet 
 		return OPENS_FLOW;
 	if (is_over_share(fast_packet->source, 0))
 		return OPENS_FLOW;
-	opening.slot = claim_by_tags(&fast_packet->flow_lookup);
+	opening = (struct opening){
+		.key = lookup_key(&fast_packet->flow_lookup),
+		.judgement = (__u64)fast_packet->prefetched.active_word << 32 | word,
+		.slot = claim_by_tags(&fast_packet->flow_lookup),
+		.came_in = skb->ifindex,
+		.goes_on = fast_packet->prefetched.ifindex,
+		.state = fast_packet->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED,
+		.flags = FLOW_HALF_OPEN | (fast_packet->from_high ? FLOW_OPENED_BY_HIGH : 0),
+		.member_changes = fast_packet->prefetched.member_changes,
+	};
 	if (opening.slot == NO_SLOT)
 		return OPENS_FLOW;
-	opening.key = lookup_key(&fast_packet->flow_lookup);
-	opening.judgement = (__u64)fast_packet->prefetched.active_word << 32 | word;
-	opening.came_in = skb->ifindex;
-	opening.state = fast_packet->protocol == IPPROTO_TCP ? FLOW_TCP_SYN_SENT : FLOW_UDP_OPENED;
-	opening.flags = FLOW_HALF_OPEN | (fast_packet->from_high ? FLOW_OPENED_BY_HIGH : 0);
 	fill_line(skb, &opening, coarse_ns());
-	check_members(opening.slot, fast_packet->prefetched.member_changes);
 	return pass_verdict(skb, word);
 }
 
