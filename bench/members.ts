@@ -5,7 +5,6 @@ import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { loadObject } from '#dataplane/object/loaded-object.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
@@ -209,9 +208,8 @@ function openingRows(): Row[] {
 
 /** Measures the walk over the flow table after a change. */
 function walkRows(): Row[] {
-  const loaded = loadForBench(1);
-  const object = loadObject({ ...loaded.options, flowCapacity: FLOWS }).object;
-  loaded.close();
+  const loaded = loadForBench(1, FLOWS);
+  const { object } = loaded;
   const [flows, tags] = [memoryOf(object, 'flows'), memoryOf(object, 'flow_tags')];
   const renewal = new FlowRenewal(() => object);
   const sources = new Set(Array.from({ length: 100 }, (_, at) => SOURCES + at));
@@ -238,7 +236,7 @@ function walkRows(): Row[] {
   renewal.unmap();
   flows.unmap();
   tags.unmap();
-  object.close();
+  loaded.close();
   const label = `a change of 100 members: the walk over`;
   return [
     { what: `${label} an empty table for ${FLOWS.toLocaleString('en')} flows`, value: empty, unit: 'ms' },
@@ -288,7 +286,7 @@ function deploymentRows(denies: boolean): Row[] {
 }
 
 async function run(): Promise<readonly Row[]> {
-  return [...lookupRows(), ...openingRows(), ...walkRows(), ...deploymentRows(false), ...deploymentRows(true)];
+  return [...lookupRows(), ...walkRows(), ...openingRows(), ...deploymentRows(false), ...deploymentRows(true)];
 }
 
 /**

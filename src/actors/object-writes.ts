@@ -6,17 +6,17 @@ const BETWEEN_WRITES_MS = 250;
 const MANY_OBJECTS = 500;
 
 /**
- * Writes the objects of the Kubernetes thread to the store at once, or BETWEEN_WRITES_MS after the last write.
- * A write includes the objects of failed writes: a removal must not be lost. A write has the objects and the
- * versions of their watches at the same time. So a process that ends before its last write restores an earlier
- * state, and the watches go on from there. The parts of a large message are written at once: the store is not
- * complete before the last part.
+ * Writes the objects of the Kubernetes thread to the store: at once, or BETWEEN_WRITES_MS after the last
+ * write. A write includes the objects of failed writes: a removal must not be lost. It has the objects of one
+ * moment, and the versions of their watches of the same moment. So a process that ends before its last write
+ * restores an earlier state, and the watches go on from there. The parts of a large message are written at
+ * once: the store is not complete before the last part.
  */
 export class ObjectWrites {
   /** Objects that the store does not have yet, by their key. */
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
-  /** When `flush` was last called, on the clock of `performance.now`. */
+  /** When `flush` last had objects to write, on the clock of `performance.now`. */
   #flushedAt = -BETWEEN_WRITES_MS;
   /** Whether the last call of `add` had many objects, so that the next one can have the last part of them. */
   #wasMany = false;
@@ -50,7 +50,7 @@ export class ObjectWrites {
   flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#flushedAt = performance.now();
+    if (this.#unstored.size > 0) this.#flushedAt = performance.now();
     this.#writing = this.#writing.then(() => this.#write());
     return this.#writing;
   }

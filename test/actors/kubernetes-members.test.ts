@@ -398,34 +398,6 @@ describe('`MemberDistribution`', () => {
     expect(stored).toEqual([object]);
   });
 
-  it('writes the objects of several changes together, and those that the store refused again', async () => {
-    const writes: string[] = [];
-    let isFull = true;
-    const store = async (objects: readonly { readonly key: string }[]) => {
-      if (isFull) throw new Error('ENOSPC');
-      writes.push(objects.map(({ key }) => key).join());
-    };
-    const trouble = vi.fn();
-    const ports = { ...quiet, record: new MemberRecord(), datapath: null, dns: null, store, trouble };
-    const distribution = new MemberDistribution(ports);
-    const object = (key: string) => ({ key, value: null });
-    await distribution.apply(message({ replaces: changeOf([]), stored: [object('a')] }));
-    await vi.waitFor(() => expect(trouble).toHaveBeenCalledOnce());
-    isFull = false;
-    await distribution.apply(message({ changes: [changeOf([[WEB, 0]])], stored: [object('b')] }));
-    await distribution.apply(message({ stored: [object('c')] }));
-    expect(writes).toEqual([]);
-    await vi.waitFor(() => expect(writes).toEqual(['a,b,c']));
-    await distribution.apply(message({ stored: Array.from({ length: 500 }, (_, index) => object(`${index}`)) }));
-    expect(writes).toHaveLength(2);
-    // The last part of a message is written at once, because the store is not complete before.
-    await distribution.apply(message({ stored: [object('part')] }));
-    await distribution.apply(message({ stored: [object('last')] }));
-    expect(writes.slice(2)).toEqual(['part']);
-    await distribution.close();
-    expect(writes.slice(3)).toEqual(['last']);
-  });
-
   it('gives all members again to a part that has failed, and to a datapath that was opened', async () => {
     const lists: number[] = [];
     const datapath = fakeDatapath();

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/membership.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
 import { FLOW_OFFSETS, RECLASSIFY } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';
@@ -349,18 +349,23 @@ describe('a flow of an address whose members changed', () => {
     const udp = { ...https, protocol: IPPROTO.udp };
     const ping = { ...https, protocol: IPPROTO.icmp, icmpType: 8, icmpCode: 0 };
     const open = policy([group([], [rule({ id: 'all' })], { selectors: [selector('web')] })]);
-    activate(list, open);
     const isMarked = (): boolean =>
       kernel.records().some((record) => {
         const { buffer } = record;
         return (new DataView(buffer).getUint32(FLOW_OFFSETS.judgement + 4, true) & RECLASSIFY) !== 0;
       });
-    // A packet that opens a flow by the fast path, by the full path, and a packet of a flow of an old epoch.
-    const ways: readonly (readonly [string, () => void])[] = [
-      ['fast path', () => kernel.runPacket(udp)],
-      ['full path', () => kernel.runPacket(ping)],
+    // The fast path does not decide by a rule with a hostname.
+    const hostname = { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } as const;
+    const named = policy([group([], [rule({ id: 'a', hostname }), rule()], { selectors: [selector('web')] })]);
+    // A packet that opens a flow by the fast path, by the full path, by the full path with the rule list that
+    // the fast path has found, and a packet of a flow of an old epoch.
+    const ways: readonly (readonly [string, Policy, () => void])[] = [
+      ['fast path', open, () => kernel.runPacket(udp)],
+      ['full path', open, () => kernel.runPacket(ping)],
+      ['full path after the fast path', named, () => kernel.runPacket(udp)],
       [
         'renewal',
+        open,
         () => {
           kernel.runPacket(udp);
           kernel.flowsIn('half_open');
@@ -371,7 +376,8 @@ describe('a flow of an address whose members changed', () => {
     ];
     /** The marked flows of each way, in some tries. Each way is tried until `enough` flows are marked. */
     const marked = (enough: number, tries: number) =>
-      ways.map(([name, run]): [string, number] => {
+      ways.map(([name, judged, run]): [string, number] => {
+        activate(list, judged);
         let count = 0;
         for (let left = tries; left > 0 && count < enough; left--) {
           kernel.flushFlows();

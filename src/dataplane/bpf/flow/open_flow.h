@@ -43,8 +43,9 @@ struct opening {
 
 /* Makes the next packet of a flow classify the flow again, if a member has changed since `changes` was read.
  * User space stores a member, then counts the change, and then searches the flows of its address. So the
- * caller stores the judgement and publishes the flow, and then passes a full barrier: if this CPU does not see
- * the change in the count, user space sees the flow. Does nothing if `changes` is 0, or for a foreign flow.
+ * caller stores the judgement and publishes the flow, and then passes a full barrier: if this CPU does not
+ * see the change in the count, user space sees the flow. Does nothing if `changes` is 0, or for a foreign
+ * flow.
  */
 static __always_inline void check_members(struct flow *flow, __u64 judgement, __u32 changes)
 {
