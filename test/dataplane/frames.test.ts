@@ -157,10 +157,10 @@ test.each([
   ['UDP', udp],
   ['a SYN', tcp],
 ])('a datapath that takes over from an earlier datapath drops a DNS query by %s without a DNS proxy', (_, lookup) => {
-  const diverting = loadForTest({ divertDns: true, bridges: true });
+  const diverting = loadForTest({ divertDns: true, handsOver: true });
   try {
     diverting.activate(allowAll);
-    // With `bridges`, the datapath hands a dropped packet to the program of the earlier datapath. This
+    // With `handsOver`, the datapath hands a dropped packet to the program of the earlier datapath. This
     // program is missing in the test, so the drop reason is no_policy.
     expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
     expect(diverting.counted()).toEqual({ drop_no_policy: 1 });

@@ -23,11 +23,11 @@ const variants = both.flatMap((direct) =>
       copiesRoutes: canCopyRoutes(),
       ...translation,
     })),
-    ...both.map((bridges) => ({
+    ...both.map((handsOver) => ({
       ...{
         direct,
         policeLocal,
-        bridges,
+        handsOver,
         reversePath: 'strict' as const,
         divertDns: true,
         copiesRoutes: canCopyRoutes(),

@@ -102,7 +102,7 @@ const MODES = [
   ['direct forwarding', { direct: true }],
   ['dns.transparent', { divertDns: true }],
   ['a service plane', { servicePlane: { address: at('127.0.0.1'), port: 15_001 } }],
-  ['a takeover from another datapath', { bridges: true }],
+  ['a takeover from another datapath', { handsOver: true }],
 ] as const;
 const KINDS = [
   ['UDP', udp, {}],

@@ -66,7 +66,7 @@ export type Settings = {
    * True for BPF programs that run on the hooks only during an upgrade, while this datapath takes over from
    * its predecessor.
    */
-  readonly bridges?: boolean;
+  readonly handsOver?: boolean;
   /** Whether the datapath redirects DNS queries to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
   /**
@@ -101,7 +101,7 @@ export const SETTINGS_OFFSETS = {
   trace_word: 259,
   direct: 260,
   fib_flags: 261,
-  bridges: 262,
+  hands_over: 262,
   flow_shift: 263,
   divert_dns: 264,
   copies_routes: 265,
@@ -179,7 +179,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
   flag(SETTINGS_OFFSETS.direct, settings.direct);
   view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
-  flag(SETTINGS_OFFSETS.bridges, settings.bridges === true);
+  flag(SETTINGS_OFFSETS.hands_over, settings.handsOver === true);
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
   const translated = settings.translated ?? [];

@@ -170,7 +170,7 @@ int weir_egress(struct __sk_buff *skb)
 	enum outcome outcome;
 
 	hand_over_unless_in_force(skb, PREDECESSOR_EGRESS);
-	if (settings.bridges && !is_in_force())
+	if (settings.hands_over && !is_in_force())
 		return action_of(OUTCOME_PASS);
 	outcome = handle_egress(skb);
 	/* Restore the priority that the sender set, because queueing disciplines classify by the priority. */

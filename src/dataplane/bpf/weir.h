@@ -162,7 +162,7 @@ struct settings {
 	__u8 trace_word; /* for tests: stores the verdict word of a packet in skb->cb[0] */
 	__u8 direct;     /* sends allowed packets directly to the next hop, without the network stack */
 	__u8 fib_flags;  /* flags of bpf_fib_lookup that the running kernel supports */
-	__u8 bridges;    /* this datapath runs together with its predecessor (handover.h) */
+	__u8 hands_over; /* this datapath runs together with its predecessor (handover.h) */
 	__u8 flow_shift; /* log2 of the number of flow sets in `flows` */
 	__u8 divert_dns; /* hands DNS queries to the DNS proxy, whatever server they are addressed to */
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */

@@ -31,7 +31,7 @@ export class OpenDatapath {
     }
     this.memberChanges = new MemberChanges(() => {
       const { members, slots } = this.loaded;
-      return { members, slots, hasFormerPrograms: upgrade.hasBridge || !this.holdsHooks };
+      return { members, slots, hasFormerPrograms: upgrade.hasHandover || !this.holdsHooks };
     }, this.#flowRenewal);
   }
 

@@ -40,8 +40,8 @@ function openUnpinned(
   sets: readonly PinnedMaps[],
   heldPrograms: readonly number[],
 ): number | undefined {
-  // If an earlier takeover was interrupted, the programs in force are not on the hooks. The bridge of that
-  // takeover is on the hooks and calls them. So search the map `predecessors` of each pin folder too.
+  // If an earlier takeover was interrupted, the programs in force are not on the hooks. The handover programs
+  // of that takeover are on the hooks and call them. So search the map `predecessors` of each pin folder too.
   const candidates = [...heldPrograms, ...sets.flatMap(predecessorsOf)];
   const id = programOf(candidates, `weir_${direction}`, inForce.id('active'));
   return id === undefined ? undefined : check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));

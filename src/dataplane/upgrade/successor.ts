@@ -31,7 +31,7 @@ export type Successor = {
    * The BPF object whose programs are on the hooks until the state of the earlier datapath is migrated.
    * Undefined if no datapath is in force, or if the loaded object uses its maps.
    */
-  readonly bridge: BpfObject | undefined;
+  readonly handover: BpfObject | undefined;
 };
 
 export type Inheritance = {
@@ -55,9 +55,9 @@ const GRANT_MAPS: readonly MapName[] = ['grants', 'patterns'];
 
 /**
  * Loads the BPF object for this process. If the maps in force have the layouts and sizes that this process
- * wants, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, a
- * bridge is loaded as well. Changes neither the hooks nor the policy in force. `heldPrograms` are the ids of
- * the programs on the hooks.
+ * wants, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, the
+ * handover programs are loaded as well. Changes neither the hooks nor the policy in force. `heldPrograms` are
+ * the ids of the programs on the hooks.
  */
 export function prepareSuccessor(
   fixed: FixedOptions,
@@ -77,28 +77,28 @@ export function prepareSuccessor(
     .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
     .reverse();
   const loaded = loadObject({ ...options, migrates: predecessors.length > 0 }, { maps: reused, word: initialWord });
-  let bridge: BpfObject | undefined;
+  let handover: BpfObject | undefined;
   try {
     if (inForce !== undefined && adopted !== inForce) {
-      bridge = loadBridge(loaded);
+      handover = loadHandover(loaded);
       fillPredecessors(loaded.object, inForce, sets, heldPrograms);
     }
-    const set = adopted ?? pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), pinPath);
+    const set = adopted ?? pinMaps(pinnedOf(loaded.object, handover ?? loaded.object), pinPath);
     const superfluous = sets.filter((other) => other !== adopted && !predecessors.includes(other));
-    return { loaded, set, bridge, isNew: adopted === undefined, inForce, predecessors, superfluous };
+    return { loaded, set, handover, isNew: adopted === undefined, inForce, predecessors, superfluous };
   } catch (error) {
-    bridge?.close();
+    handover?.close();
     loaded.close();
     throw error;
   }
 }
 
 /**
- * Loads the bridge for a takeover: the same BPF programs of the hooks, with the same maps, but with the
- * setting `bridges`. With this setting, they hand packets to the programs of the earlier datapath.
+ * Loads the handover programs for a takeover: the same BPF programs of the hooks, with the same maps, but
+ * with the setting `handsOver`. With this setting, they hand packets to the programs of the earlier datapath.
  */
-export function loadBridge({ object, options }: LoadedObject): BpfObject {
-  return loadPrograms({ ...options, bridges: true }, mapsOf(object, MAPS), ['weir_ingress', 'weir_egress']);
+export function loadHandover({ object, options }: LoadedObject): BpfObject {
+  return loadPrograms({ ...options, handsOver: true }, mapsOf(object, MAPS), ['weir_ingress', 'weir_egress']);
 }
 
 /**

@@ -26,7 +26,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { type HitsMap, HitsMigration } from './hits-migration.js';
 import { clearPredecessors } from './predecessors.js';
 import { StateMigration } from './state-migration.js';
-import { type FixedOptions, type Inheritance, loadBridge, prepareSuccessor, type Successor } from './successor.js';
+import { type FixedOptions, type Inheritance, loadHandover, prepareSuccessor, type Successor } from './successor.js';
 
 /**
  * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program
@@ -39,10 +39,10 @@ export type SwitchHooks = () => void;
  * - If the new datapath uses the maps in force, each hook is switched to the new BPF programs.
  * - If a policy does not fit into the maps, Weir copies these maps into larger maps, and shares all other
  *   maps. The old and the new programs then classify in the same way while the hooks are switched.
- * - If flows must be migrated, BPF programs called the bridge are attached to the hooks first. The bridge
- *   hands every packet to the old programs, until one store puts the new policy in force on all hooks at the
- *   same time. Afterwards the bridge hands only packets that it would drop to the old programs, until all
- *   flows are migrated.
+ * - If flows must be migrated, handover programs (handover.h) are attached to the hooks first. They hand
+ *   every packet to the old programs, until one store puts the new policy in force on all hooks at the same
+ *   time. Afterwards they hand only packets that they would drop to the old programs, until all flows are
+ *   migrated.
  *
  * If this process ends at any step, the next process finds the state in the pins.
  */
@@ -72,23 +72,23 @@ export class Upgrade {
   constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
     this.#programCapacity = programCapacity;
     this.#pinPath = pinPath;
-    const { loaded, set, bridge, isNew, ...inheritance } = prepareSuccessor(
+    const { loaded, set, handover, isNew, ...inheritance } = prepareSuccessor(
       fixed,
       programCapacity,
       pinPath,
       heldPrograms,
     );
-    this.#current = { loaded, set, bridge };
+    this.#current = { loaded, set, handover };
     this.#inheritance = inheritance;
     this.#isNew = isNew;
     this.adopted = inheritance.inForce !== undefined;
     this.#enforcedBefore = inheritance.inForce?.inspect((slots) => slots.enforced()) ?? null;
-    if (bridge !== undefined) {
+    if (handover !== undefined) {
       this.#hitsMigration = this.#migrateInheritedHits();
       this.#copyInheritedGrants();
     } else if (inheritance.predecessors.length > 0) {
-      // An earlier process ended while it migrated the state, so its bridge is still on the hooks. Migrate
-      // the state again.
+      // An earlier process ended while it migrated the state, so its handover programs are still on the
+      // hooks. Migrate the state again.
       this.#migrateState();
     }
   }
@@ -102,21 +102,21 @@ export class Upgrade {
   }
 
   /**
-   * The BPF object whose programs must be on the hooks now: the bridge during a takeover, else the loaded
-   * object.
+   * The BPF object whose programs must be on the hooks now: the handover programs during a takeover, else
+   * those of the loaded object.
    */
   get programs(): BpfObject {
-    return this.#current.bridge ?? this.#current.loaded.object;
+    return this.#current.handover ?? this.#current.loaded.object;
   }
 
   /** Whether a takeover has not ended: hooks may have programs of an earlier build. */
-  get hasBridge(): boolean {
-    return this.#current.bridge !== undefined;
+  get hasHandover(): boolean {
+    return this.#current.handover !== undefined;
   }
 
   /** True during a takeover before the next flip, while the earlier datapath classifies packets. */
   get awaitsFlip(): boolean {
-    return this.#current.bridge !== undefined && this.loaded.slots.epoch === 0;
+    return this.#current.handover !== undefined && this.loaded.slots.epoch === 0;
   }
 
   /** Returns the generation by which the datapath classifies packets now; null if no policy is in force. */
@@ -148,18 +148,18 @@ export class Upgrade {
    * is in force on all hooks.
    */
   complete(switchHooks: SwitchHooks): void {
-    const { bridge } = this.#current;
-    if (bridge !== undefined) this.#migrateState();
+    const { handover } = this.#current;
+    if (handover !== undefined) this.#migrateState();
     this.#sweep();
-    this.#current = { ...this.#current, bridge: undefined };
+    this.#current = { ...this.#current, handover: undefined };
     try {
-      if (bridge !== undefined) {
+      if (handover !== undefined) {
         switchHooks();
         this.restorePins();
       }
     } finally {
       this.#removePredecessors();
-      bridge?.close();
+      handover?.close();
     }
   }
 
@@ -181,8 +181,8 @@ export class Upgrade {
   }
 
   /**
-   * Stops the bridge from handing packets to the earlier datapath. Migrates the counters of that datapath and
-   * the flows that it opened last, and removes its pins.
+   * Stops the handover programs from handing packets to the earlier datapath. Migrates the counters of that
+   * datapath and the flows that it opened last, and removes its pins.
    */
   #removePredecessors(): void {
     const { object, slots } = this.loaded;
@@ -230,20 +230,20 @@ export class Upgrade {
       },
     );
     let set: PinnedMaps | undefined;
-    let bridge: BpfObject | undefined;
+    let handover: BpfObject | undefined;
     let hits: HitsMigration | undefined;
     try {
       if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
       if (grown.includes('hits')) hits = this.#migrateHits(before.loaded, loaded);
-      if (before.bridge !== undefined) bridge = loadBridge(loaded);
-      set = pinMaps(pinnedOf(loaded.object, bridge ?? loaded.object), this.#pinPath);
-      this.#current = { loaded, set, bridge };
+      if (before.handover !== undefined) handover = loadHandover(loaded);
+      set = pinMaps(pinnedOf(loaded.object, handover ?? loaded.object), this.#pinPath);
+      this.#current = { loaded, set, handover };
       switchHooks();
     } catch (error) {
       this.#current = before;
       hits?.close();
-      bridge?.close();
+      handover?.close();
       loaded.close('grants_and_members');
       set?.remove();
       switchHooks();
@@ -256,15 +256,15 @@ export class Upgrade {
     if (!this.awaitsFlip) startSweep(loaded.object);
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
-    before.bridge?.close();
+    before.handover?.close();
     before.loaded.close('grants_and_members');
     return true;
   }
 
   /**
    * Returns the names of those pins of the present datapath that are missing or refer to another map or
-   * program. The next process finds the programs in force by their pins. So a bridge stays pinned until the
-   * hooks have other programs.
+   * program. The next process finds the programs in force by their pins. So the handover programs stay pinned
+   * until the hooks have other programs.
    */
   lostPins(): string[] {
     return this.set.lost(this.#pinned());
@@ -294,7 +294,7 @@ export class Upgrade {
 
   close(): void {
     this.#hitsMigration?.close();
-    this.#current.bridge?.close();
+    this.#current.handover?.close();
     this.#current.loaded.close();
     const { predecessors, superfluous, inForce } = this.#inheritance;
     for (const set of [this.#current.set, ...predecessors, ...superfluous]) set.close();

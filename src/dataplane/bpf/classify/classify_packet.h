@@ -58,7 +58,7 @@ __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet,
 	/* Never pass a packet with a loopback address to the predecessor datapath: an older predecessor would let
 	 * the packet in.
 	 */
-	if (settings.bridges && reason != DROP_LOOPBACK)
+	if (settings.hands_over && reason != DROP_LOOPBACK)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + reason, skb);
 	report_packet(skb, packet, 0, reason);
@@ -72,7 +72,7 @@ __noinline enum outcome refuse(struct __sk_buff *skb, const struct packet *packe
 {
 	if (!skb)
 		return OUTCOME_DROP;
-	if (settings.bridges)
+	if (settings.hands_over)
 		return TO_PREDECESSOR;
 	trace(skb, judgement);
 	count_packet(COUNT_DROPS + reason, skb);

@@ -360,7 +360,7 @@ __noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet 
 	if (!packet || !in_force || !READ_ONCE(in_force->translates) || is_multicast_or_broadcast(packet->destination) ||
 	    is_spoofed(skb, packet))
 		return pass_unmarked(skb, COUNT_TO_NODE);
-	if (settings.bridges)
+	if (settings.hands_over)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_TO_NODE, skb);
 	skb->mark |= settings.nat_bit;

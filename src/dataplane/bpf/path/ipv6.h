@@ -143,7 +143,7 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (settings.pass_non_ipv4)
 		return outgoing ? pass_unmarked(skb, COUNT_NON_IPV4) : pass(skb, COUNT_NON_IPV4);
-	if (settings.bridges)
+	if (settings.hands_over)
 		return TO_PREDECESSOR;
 	count_packet(COUNT_DROPS + DROP_NON_IPV4, skb);
 	if (has_header)
