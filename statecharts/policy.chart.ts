@@ -36,15 +36,15 @@ const notRecovered = ({ context: { current, unflipped } }: InContext): Published
   const { outcome } = unflipped;
   return answered(current, 'warnings' in outcome ? { ...outcome, warnings: [...outcome.warnings, NOT_YET] } : outcome);
 };
-const desired = ({ context: { replay } }: InContext): Published => ({
+const desired = ({ context: { restored } }: InContext): Published => ({
   message:
-    replay === null
+    restored === null
       ? null
       : {
           type: 'program.desired',
-          program: replay.program,
-          sample: replay.sample,
-          generation: replay.inForce.generation,
+          program: restored.program,
+          sample: restored.sample,
+          generation: restored.inForce.generation,
         },
 });
 const activated = ({ context: { inForce, epoch } }: InContext): Published => {
@@ -54,18 +54,18 @@ const activated = ({ context: { inForce, epoch } }: InContext): Published => {
 };
 
 /**
- * The transitions at the end of a replay: the dataplane has put the replayed policy in force, or has
+ * The transitions at the end of a restore: the dataplane has put the restored policy in force, or has
  * rejected it.
  */
-const replayEnding = policy.createStateConfig({
+const restoreEnding = policy.createStateConfig({
   on: {
     'dataplane.enforcing': {
-      guard: { type: 'isReplayed', params: ({ event }) => event },
+      guard: { type: 'isRestored', params: ({ event }) => event },
       target: 'settling',
-      actions: ['noteRegained', { type: 'adoptReplay', params: ({ event }) => event }],
+      actions: ['noteRegained', { type: 'adoptRestored', params: ({ event }) => event }],
     },
     'program.rejected': {
-      guard: { type: 'isReplayed', params: ({ event }) => event },
+      guard: { type: 'isRestored', params: ({ event }) => event },
       target: 'backing_off',
       actions: { type: 'noteTrouble', params: ({ event }) => ({ trouble: event.refusal.detail }) },
     },
@@ -80,7 +80,7 @@ export const policyChart = policy.createMachine({
     inForce: null,
     epoch: null,
     everActivated: false,
-    replay: null,
+    restored: null,
     queue: [],
     current: null,
     expired: false,
@@ -89,7 +89,7 @@ export const policyChart = policy.createMachine({
     unfollowed: 0,
     proposal: null,
     rehearsed: null,
-    hasTurn: false,
+    hasWriteLock: false,
     draining: false,
     dataplaneLost: null,
     attempts: 0,
@@ -101,37 +101,37 @@ export const policyChart = policy.createMachine({
   }),
   states: {
     activation: {
-      initial: 'replaying',
+      initial: 'restoring',
       on: {
         'policy.settled': { target: '.settling' },
-        'replay.needed': { target: '.replaying' },
-        'dataplane.attached': { target: '.replaying', actions: 'noteRegained' },
+        'restore.needed': { target: '.restoring' },
+        'dataplane.attached': { target: '.restoring', actions: 'noteRegained' },
         'dataplane.enforcing': { actions: 'noteRegained' },
         'dataplane.lost': { actions: { type: 'noteLost', params: ({ event }) => event } },
       },
       states: {
-        replaying: {
+        restoring: {
           tags: `${part}:starting`,
           meta: { part, detail: 'activating the stored policy' },
           initial: 'reading',
-          ...replayEnding,
+          ...restoreEnding,
           states: {
             reading: {
               on: { 'dataplane.attached': { actions: 'noteRegained' } },
               invoke: {
-                id: 'replay',
-                src: 'replay',
+                id: 'restore',
+                src: 'restore',
                 onDone: [
                   {
                     guard: 'isEnforced',
                     target: 'awaiting',
-                    actions: { type: 'noteReplay', params: ({ event }) => event },
+                    actions: { type: 'noteRestored', params: ({ event }) => event },
                   },
                   {
                     target: '#policy.activation.settling',
                     actions: [
-                      { type: 'noteReplay', params: ({ event }) => event },
-                      { type: 'adoptReplay', params: { epoch: null } },
+                      { type: 'noteRestored', params: ({ event }) => event },
+                      { type: 'adoptRestored', params: { epoch: null } },
                     ],
                   },
                 ],
@@ -158,14 +158,14 @@ export const policyChart = policy.createMachine({
         unenforced: {
           tags: `${part}:failed`,
           meta: { part, detail: 'the stored policy waits for the dataplane' },
-          ...replayEnding,
+          ...restoreEnding,
         },
         backing_off: {
           tags: `${part}:failed`,
           meta: { part, detail: 'the stored policy could not be activated; the node tries again soon' },
           entry: 'countAttempt',
-          after: { replayBackoff: 'replaying' },
-          on: { 'policy.committed': 'replaying' },
+          after: { restoreBackoff: 'restoring' },
+          on: { 'policy.committed': 'restoring' },
         },
         settling: {
           entry: { type: 'publish', params: activated },
@@ -284,11 +284,11 @@ export const policyChart = policy.createMachine({
               {
                 guard: { type: 'hasFailed', params: ({ event }) => event },
                 target: 'idle',
-                actions: ['noteUnfollowed', 'demandReplay'],
+                actions: ['noteUnfollowed', 'demandRestore'],
               },
               { target: 'idle' },
             ],
-            onError: { target: 'idle', actions: ['noteUnfollowed', 'demandReplay'] },
+            onError: { target: 'idle', actions: ['noteUnfollowed', 'demandRestore'] },
           },
           on: {
             'policy.committed': {
@@ -305,7 +305,7 @@ export const policyChart = policy.createMachine({
           },
         },
         writing: {
-          exit: 'spendTurn',
+          exit: 'forgetWriteLock',
           invoke: {
             id: 'write',
             src: 'write',
@@ -324,7 +324,7 @@ export const policyChart = policy.createMachine({
               {
                 guard: { type: 'isUnflipped', params: ({ event }) => event },
                 target: 'recovering',
-                actions: [{ type: 'noteUnflipped', params: ({ event }) => event }, 'demandReplay'],
+                actions: [{ type: 'noteUnflipped', params: ({ event }) => event }, 'demandRestore'],
               },
               {
                 guard: { type: 'mayRepeat', params: ({ event }) => event },
@@ -376,16 +376,16 @@ export const policyChart = policy.createMachine({
         },
       },
     },
-    turn: {
+    writeLock: {
       initial: 'none',
       states: {
-        none: { always: { guard: 'needsTurn', target: 'waiting' } },
+        none: { always: { guard: 'needsWriteLock', target: 'waiting' } },
         waiting: {
           always: { guard: 'hasNoStoredWrite', target: 'none' },
           invoke: {
-            id: 'takeTurn',
-            src: 'takeTurn',
-            onDone: { target: 'held', actions: 'noteTurn' },
+            id: 'takeWriteLock',
+            src: 'takeWriteLock',
+            onDone: { target: 'held', actions: 'noteWriteLock' },
             onError: {
               target: 'none',
               actions: [
@@ -400,9 +400,9 @@ export const policyChart = policy.createMachine({
           },
         },
         held: {
-          exit: 'releaseTurn',
+          exit: 'releaseWriteLock',
           always: [
-            { guard: 'hasNoTurn', target: 'none' },
+            { guard: 'hasNoWriteLock', target: 'none' },
             { guard: 'hasNoStoredWrite', target: 'none' },
           ],
         },

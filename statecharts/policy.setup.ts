@@ -30,7 +30,7 @@ export type PolicyContext = PolicyInput & {
    * The stored policy that must be put in force: after the start of the process, and after a loss of the
    * datapath.
    */
-  readonly replay: CompiledStoredPolicy | null;
+  readonly restored: CompiledStoredPolicy | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
   /** Whether the activation timeout of the current write has passed. */
@@ -48,8 +48,8 @@ export type PolicyContext = PolicyInput & {
   readonly proposal: PolicyProposal | null;
   /** The policy write of another node that this node rehearses now. */
   readonly rehearsed: PolicyProposal | null;
-  /** Whether it is the turn of this node to write, before all other nodes of the cluster. */
-  readonly hasTurn: boolean;
+  /** Whether this node holds the write lock of the cluster. */
+  readonly hasWriteLock: boolean;
   readonly draining: boolean;
   /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
   readonly dataplaneLost: string | null;
@@ -80,10 +80,10 @@ type PolicyEvent =
           | 'membership.changed';
       }
     >
-  /** This chart raises `deadline.passed`, `policy.settled` and `replay.needed` for itself. */
+  /** This chart raises `deadline.passed`, `policy.settled` and `restore.needed` for itself. */
   | { readonly type: 'deadline.passed'; readonly id: string }
   | { readonly type: 'policy.settled' }
-  | { readonly type: 'replay.needed' };
+  | { readonly type: 'restore.needed' };
 
 /** The name of the readiness check of the policy chart. */
 export const READY = 'policy_ready';
@@ -99,23 +99,23 @@ export const policySetup = setup({
   },
   actors: {
     /** Reads the active policy record from the store and compiles it. */
-    replay: fromPromise<CompiledStoredPolicy>(notProvided('replay')),
+    restore: fromPromise<CompiledStoredPolicy>(notProvided('restore')),
     write: writeChart,
     /** Puts a policy of another node in force. */
     follow: followChart,
     /** Waits until this node may write; the signal ends the wait. */
-    takeTurn: fromPromise<void>(notProvided('takeTurn')),
+    takeWriteLock: fromPromise<void>(notProvided('takeWriteLock')),
   },
   actions: {
-    releaseTurn: () => {},
+    releaseWriteLock: () => {},
     publish: (_, _params: { message: Message | null }) => {},
-    noteReplay: assign((_, { output }: { output: CompiledStoredPolicy }) => ({
-      replay: output,
+    noteRestored: assign((_, { output }: { output: CompiledStoredPolicy }) => ({
+      restored: output,
       everActivated: output.everActivated,
     })),
-    adoptReplay: assign(({ context }, { epoch }: { epoch: number | null }) => ({
-      inForce: context.replay?.inForce ?? null,
-      replay: null,
+    adoptRestored: assign(({ context }, { epoch }: { epoch: number | null }) => ({
+      inForce: context.restored?.inForce ?? null,
+      restored: null,
       epoch,
       attempts: 0,
       trouble: {},
@@ -151,7 +151,7 @@ export const policySetup = setup({
             inForce: output.inForce,
             epoch: output.epoch,
             everActivated: context.everActivated || output.inForce.record !== null,
-            replay: null,
+            restored: null,
             attempts: 0,
             refreshAttempts: 0,
             trouble: {},
@@ -163,8 +163,10 @@ export const policySetup = setup({
         output.kind === 'unflipped' ? { generation: output.inForce.generation, outcome: output.outcome } : null,
     })),
     endWrite: assign({ current: null, unflipped: null }),
-    noteTurn: assign({ hasTurn: true }),
-    spendTurn: assign(({ context }) => ({ hasTurn: context.hasTurn && context.current?.write.dryRun === true })),
+    noteWriteLock: assign({ hasWriteLock: true }),
+    forgetWriteLock: assign(({ context }) => ({
+      hasWriteLock: context.hasWriteLock && context.current?.write.dryRun === true,
+    })),
     noteCommitted: assign(({ context }, { generation }: { generation: number }) => ({
       committed: Math.max(context.committed, generation),
     })),
@@ -180,7 +182,7 @@ export const policySetup = setup({
             inForce: output.inForce,
             epoch: output.epoch,
             everActivated: context.everActivated || output.everActivated,
-            replay: null,
+            restored: null,
             attempts: 0,
             refreshAttempts: 0,
             trouble: {},
@@ -196,7 +198,7 @@ export const policySetup = setup({
     })),
     demandRefresh: raise({ type: 'membership.changed' }, { delay: 'refreshBackoff' }),
     announceSettled: raise({ type: 'policy.settled' }),
-    demandReplay: raise({ type: 'replay.needed' }),
+    demandRestore: raise({ type: 'restore.needed' }),
   },
   guards: {
     isEnforced: ({ context }) => context.enforced,
@@ -204,21 +206,21 @@ export const policySetup = setup({
     hasUnresolvedSelectors: ({ context }) => (context.inForce?.unresolved.length ?? 0) > 0,
     mustRefresh: and([
       ({ context }) => context.isStale && (context.inForce?.selectors.length ?? 0) > 0,
-      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'restoring' })),
       not(stateIn({ activation: 'unenforced' })),
     ]),
     wasEverActivated: ({ context }) => context.everActivated,
-    isReplayed: ({ context }, params: { generation: number }) =>
-      context.replay?.inForce.generation === params.generation,
+    isRestored: ({ context }, params: { generation: number }) =>
+      context.restored?.inForce.generation === params.generation,
     dataplaneIsLost: ({ context }) => context.dataplaneLost !== null,
     isDraining: ({ context }) => context.draining,
     hasQueued: ({ context }) => context.queue.length > 0,
-    mayBegin: and(['hasQueued', not(stateIn({ activation: 'replaying' })), or(['needsNoTurn', 'hasTurn'])]),
+    mayBegin: and(['hasQueued', not(stateIn({ activation: 'restoring' })), or(['needsNoWriteLock', 'hasWriteLock'])]),
     /** Whether the next write stores nothing, or no other node writes. */
-    needsNoTurn: ({ context }) => !context.shared || context.queue[0]?.write.dryRun === true,
-    hasTurn: ({ context }) => context.hasTurn,
-    hasNoTurn: ({ context }) => !context.hasTurn,
-    needsTurn: ({ context }) => context.shared && nextStored(context) !== undefined,
+    needsNoWriteLock: ({ context }) => !context.shared || context.queue[0]?.write.dryRun === true,
+    hasWriteLock: ({ context }) => context.hasWriteLock,
+    hasNoWriteLock: ({ context }) => !context.hasWriteLock,
+    needsWriteLock: ({ context }) => context.shared && nextStored(context) !== undefined,
     hasNoStoredWrite: ({ context }) =>
       nextStored(context) === undefined && (context.current === null || context.current.write.dryRun),
     isBehind: and([
@@ -226,11 +228,11 @@ export const policySetup = setup({
         context.inForce !== null &&
         context.committed > context.inForce.generation &&
         context.committed !== context.unfollowed,
-      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'restoring' })),
     ]),
     mayRehearse: and([
       ({ context }) => context.proposal !== null && context.inForce !== null,
-      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'restoring' })),
     ]),
     isProposed: ({ context }, params: { id: string }) => context.proposal?.id === params.id,
     isRehearsed: ({ context }, params: { id: string }) => context.rehearsed?.id === params.id,
@@ -249,13 +251,13 @@ export const policySetup = setup({
     isUnflipped: (_, { output }: { output: WriteOutput }) => output.kind === 'unflipped',
     isRecovered: and([
       ({ context }) => context.inForce !== null && context.inForce.generation === context.unflipped?.generation,
-      not(stateIn({ activation: 'replaying' })),
+      not(stateIn({ activation: 'restoring' })),
       not(stateIn({ activation: 'unenforced' })),
     ]),
   },
   delays: {
     activationTimeout: ({ context }) => context.activationTimeoutMs,
-    replayBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
+    restoreBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
     refreshBackoff: ({ context }) => backoffMs(context.refreshAttempts - 1, 500, 30_000),
     /**
      * If the flip fails after the commit, the answer to the write waits this many milliseconds for the

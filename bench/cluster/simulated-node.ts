@@ -93,11 +93,12 @@ export class SimulatedNode {
   }
 
   /**
-   * Writes the next revision of the policy: turn, rehearsal and commit. Returns the votes of the other nodes.
+   * Writes the next revision of the policy: write lock, rehearsal and commit. Returns the votes of the other
+   * nodes.
    */
   async write(put: (record: PolicyRecord) => PolicyPut, rehearse = true): Promise<Rehearsal | null> {
     const { cluster, store } = this;
-    await cluster.takeTurn(AbortSignal.timeout(60_000));
+    await cluster.takeWriteLock(AbortSignal.timeout(60_000));
     try {
       const before = (await store.policies.list()).find(({ id }) => id === POLICY);
       const generation = (await store.policies.generation()) + 1;
@@ -109,7 +110,7 @@ export class SimulatedNode {
       await store.policies.commit(change);
       return rehearsal;
     } finally {
-      cluster.releaseTurn();
+      cluster.releaseWriteLock();
     }
   }
 

@@ -97,7 +97,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
         async ({ input: { write }, signal }) => {
           // Other nodes may have changed the policies meanwhile. A write without a refusal notices it later.
           const confirm = async (): Promise<void> => {
-            if (!write.dryRun) await cluster?.confirmTurn();
+            if (!write.dryRun) await cluster?.confirmWriteLock();
           };
           try {
             const prepared = await prepareWrite(ports, write, signal).catch(async (failure: unknown) => {
@@ -160,14 +160,14 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     },
   });
   return policyChart.provide({
-    actions: { publish, releaseTurn: () => cluster?.releaseTurn() },
+    actions: { publish, releaseWriteLock: () => cluster?.releaseWriteLock() },
     actors: {
       write,
       follow,
-      replay: fromPromise(({ signal }) => compileActive(ports, signal)),
-      takeTurn: fromPromise<void>(async ({ signal }) => {
+      restore: fromPromise(({ signal }) => compileActive(ports, signal)),
+      takeWriteLock: fromPromise<void>(async ({ signal }) => {
         if (cluster === null) throw new Error('the configuration has no cluster section');
-        await cluster.takeTurn(signal).catch((failure: unknown) => {
+        await cluster.takeWriteLock(signal).catch((failure: unknown) => {
           throw storeRefused(failure);
         });
       }),

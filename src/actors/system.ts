@@ -24,7 +24,7 @@ import {
   explainPolicy,
   WAITING_PER_SUBJECT,
 } from '#requests/explanation.js';
-import { FairQueue, inTurn } from '#requests/fair-queue.js';
+import { FairQueue, runOrRefuse } from '#requests/fair-queue.js';
 import type { IntegrationSnapshot } from '#requests/integration-status.js';
 import { integrationsOver } from '#requests/integrations.js';
 import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#requests/live-traffic.js';
@@ -307,7 +307,7 @@ export function createSystem(ports: SystemPorts): System {
       write: async (write) => {
         if (stopped) return refusal('draining', 'the node is shut down');
         const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
-        if (write.dryRun) return inTurn(dryRuns, write.author, request);
+        if (write.dryRun) return runOrRefuse(dryRuns, write.author, request);
         const outcome = await request();
         if (write.wait === undefined || cluster === null) return outcome;
         return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);

@@ -110,7 +110,7 @@ export type GroupOfText = { readonly id: string; readonly from: number; readonly
 
 /**
  * A policy write of another node before its commit. The nodes of the cluster stage the policy and vote. `id`
- * is the id of the turn of the write.
+ * is the id of the lock entry of the write.
  */
 export type PolicyProposal = {
   readonly id: string;

@@ -15,7 +15,7 @@ export const SHOWN_CONTEXT: Readonly<Record<string, readonly string[]>> = {
     'everActivated',
     'committed',
     'unfollowed',
-    'hasTurn',
+    'hasWriteLock',
     'draining',
     'dataplaneLost',
     'attempts',

@@ -51,7 +51,7 @@ import { ReplicaStore } from './replica-store.js';
 import { Rollouts } from './rollout/rollouts.js';
 import { EtcdSharedStore } from './shared-store.js';
 import { failureBeforeCommit } from './store-failure.js';
-import { Turns } from './turns.js';
+import { WriteLock } from './write-lock.js';
 
 export type ClusterOptions = {
   readonly etcd: EtcdOptions;
@@ -117,7 +117,7 @@ export class Cluster {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
-  readonly #turns: Turns;
+  readonly #writeLock: WriteLock;
   readonly #membership: Membership;
   readonly #election: Election;
   readonly #rehearsals: Rehearsals;
@@ -147,16 +147,16 @@ export class Cluster {
       certificates: [certificate.fingerprint],
     };
     const membership = new Membership(client, keys, member, () => this.#identity());
-    const turns = new Turns(client, keys, replica, self.id);
+    const writeLock = new WriteLock(client, keys, replica, self.id);
     this.kv = kv;
     this.#ports = { client, keys, kv, replica, seal };
     this.#client = client;
     this.#keys = keys;
     this.#replica = replica;
     this.#membership = membership;
-    this.#turns = turns;
+    this.#writeLock = writeLock;
     this.#election = new Election(client, keys, replica, membership, self.id);
-    this.#rehearsals = new Rehearsals(client, keys, turns, membership, self.id);
+    this.#rehearsals = new Rehearsals(client, keys, writeLock, membership, self.id);
     this.#self = self.id;
     this.#address = self.address;
     this.#access = access;
@@ -176,7 +176,7 @@ export class Cluster {
       const removal = await kv.get(removedKey(await this.#identity()));
       return removal !== null;
     });
-    const { node, ...ports } = { node: self.id, client, keys, kv, replica, turns, election: this.#election };
+    const { node, ...ports } = { node: self.id, client, keys, kv, replica, writeLock, election: this.#election };
     this.commits = new Commits(node, ports);
     this.rollouts = new Rollouts(node, { ...ports, membership });
     this.#enforced
@@ -299,22 +299,22 @@ export class Cluster {
   }
 
   /**
-   * Waits until it is the turn of this node to write a policy. Throws a `StoreError` without etcd, before
+   * Waits until this node holds the write lock. Throws a `StoreError` without etcd, before
    * `init` and during a contradiction.
    */
-  async takeTurn(signal: AbortSignal): Promise<void> {
+  async takeWriteLock(signal: AbortSignal): Promise<void> {
     if (!this.#replica.isConnected)
       throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
-    await this.#turns.take(await this.#membership.leaseWithin(JOIN_MS), signal);
+    await this.#writeLock.take(await this.#membership.leaseWithin(JOIN_MS), signal);
   }
 
   /**
-   * Makes sure that no other node has written a policy since this node took its turn. Throws
+   * Makes sure that no other node has written a policy since this node took the write lock. Throws
    * `revision_conflict` if one has.
    */
-  async confirmTurn(): Promise<void> {
+  async confirmWriteLock(): Promise<void> {
     try {
-      await this.#turns.confirm();
+      await this.#writeLock.confirm();
     } catch (failure) {
       throw failureBeforeCommit('compare the policies with etcd', failure);
     }
@@ -325,8 +325,8 @@ export class Cluster {
     return this.#replica.revisionOf('head');
   }
 
-  releaseTurn(): void {
-    this.#turns.release();
+  releaseWriteLock(): void {
+    this.#writeLock.release();
   }
 
   /** Emits the proposed writes of other nodes, and their ends. */

@@ -21,8 +21,8 @@ export type Collection = { readonly removed: number; readonly isComplete: boolea
 /**
  * Removes what no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids. Only
  * the leader collects. Each transaction has two conditions: `fence`, which proves that this node leads, and
- * an unchanged head. A transaction that removes bodies or revisions also ends all turns: a writer that has
- * found an old part in etcd, and relies on it, begins again.
+ * an unchanged head. A transaction that removes bodies or revisions also removes all entries of the write
+ * lock: a writer that has found an old part in etcd, and relies on it, begins again.
  */
 export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);
@@ -37,7 +37,7 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
   const rows = [...policies, ...kept].map(({ value }) => decodeJson<PolicyRow>(value));
   const before = pending?.before.row ?? null;
   const dead = [...old, ...(await deadBodies(client, keys, before === null ? rows : [...rows, before]))];
-  const turns: Operation = { type: 'delete_range', range: keys.turns };
+  const unlock: Operation = { type: 'delete_range', range: keys.lockEntries };
   const firstKept = Math.max(0, sequence - COMMITS);
   const apply: Operation[] = [{ type: 'delete_range', range: { from: keys.commit(0), to: keys.commit(firstKept) } }];
   if (firstKept > 0 && !(await client.transact({ when, apply }, WRITE)).succeeded)
@@ -45,7 +45,7 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
   let removed = 0;
   for (const page of chunks(dead, KEYS_PER_WRITE)) {
     const deletes = page.map((key): Operation => ({ type: 'delete', key }));
-    const { succeeded } = await client.transact({ when, apply: [turns, ...deletes] }, WRITE);
+    const { succeeded } = await client.transact({ when, apply: [unlock, ...deletes] }, WRITE);
     if (!succeeded) return { removed, isComplete: false };
     removed += page.length;
   }

@@ -13,7 +13,7 @@ import { bodyWrites } from './parts.js';
 import { proposedBodies } from './proposed-bodies.js';
 import type { Replica } from './replica.js';
 import { failureBeforeCommit, storeFailure } from './store-failure.js';
-import type { Turn, Turns } from './turns.js';
+import type { LockEntry, WriteLock } from './write-lock.js';
 
 const COMMIT = { withinMs: 3_000 };
 /** How long a commit without a response from etcd is looked for. */
@@ -27,7 +27,7 @@ type CommitPorts = {
   readonly keys: ClusterKeys;
   readonly kv: KvStore;
   readonly replica: Replica;
-  readonly turns: Turns;
+  readonly writeLock: WriteLock;
   readonly election: Election;
 };
 
@@ -36,7 +36,7 @@ export class Commits implements SharedCommits {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
-  readonly #turns: Turns;
+  readonly #writeLock: WriteLock;
   readonly #kv: KvStore;
   readonly #election: Election;
   /** The plans whose bodies this node has stored, or stores now. */
@@ -45,14 +45,14 @@ export class Commits implements SharedCommits {
   /** `kv` is the local store, which contains the replica. */
   constructor(
     readonly node: string,
-    { client, keys, kv, replica, turns, election }: CommitPorts,
+    { client, keys, kv, replica, writeLock, election }: CommitPorts,
   ) {
     this.#election = election;
     this.#client = client;
     this.#keys = keys;
     this.#kv = kv;
     this.#replica = replica;
-    this.#turns = turns;
+    this.#writeLock = writeLock;
   }
 
   get applied(): Observable<readonly KvOperation[]> {
@@ -61,22 +61,23 @@ export class Commits implements SharedCommits {
 
   /**
    * Commits a plan. Resolves when the replica of this node contains the commit. Throws a `StoreError`:
-   * - `revision_conflict` if the turn of this node has ended, or another node has committed: nothing changed.
+   * - `revision_conflict` if this node has lost the write lock, or another node has committed: nothing
+   *   changed.
    * - `store_unavailable` or `store_full` if etcd did not apply the commit.
    * - `outcome_unknown` if etcd does not report within 10 s whether it applied the commit.
    */
   async commit(plan: PolicyPlan): Promise<void> {
-    const { own } = this.#turns;
-    if (own === null) throw lost('this node does not have the turn to write');
-    const turn = await translated('take the turn of this node', () => this.#turns.takenTurn(own));
+    const { own } = this.#writeLock;
+    if (own === null) throw lost('this node does not hold the write lock');
+    const lock = await translated('take the write lock', () => this.#writeLock.taken(own));
     const bodies =
-      this.#turns.proposed === plan
+      this.#writeLock.proposed === plan
         ? []
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
     await this.keep(plan);
     const timer = await translated('start the timer of the change', () => this.#timer(plan));
-    await this.#applied(await this.#move(plan, turn, [...bodies, ...timer]));
-    this.#turns.spend();
+    await this.#applied(await this.#move(plan, lock, [...bodies, ...timer]));
+    this.#writeLock.forget();
   }
 
   /**
@@ -125,7 +126,7 @@ export class Commits implements SharedCommits {
     const known = this.#kept.get(plan);
     if (known !== undefined) return known;
     const bodies = plan.operations.filter(({ key }) => isBody(key));
-    const operations = proposedBodies(this.#turns.own?.id ?? '', bodies);
+    const operations = proposedBodies(this.#writeLock.own?.id ?? '', bodies);
     const kept = operations.length === 0 ? Promise.resolve() : this.#kv.batch(operations, { sync: false });
     this.#kept.set(plan, kept);
     return kept;
@@ -171,15 +172,15 @@ export class Commits implements SharedCommits {
     return [...writes, { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) }];
   }
 
-  /** Moves the head, while the turn exists. Returns the revision of the commit. */
-  async #move(plan: PolicyPlan, turn: Turn, others: readonly Operation[]): Promise<bigint> {
+  /** Moves the head, while the lock entry exists. Returns the revision of the commit. */
+  async #move(plan: PolicyPlan, lock: LockEntry, others: readonly Operation[]): Promise<bigint> {
     const { sequence = 0, commit = '' } = plan.head;
-    const when = [...this.#unchanged(plan), { key: turn.entry.key, createRevision: turn.entry.createRevision }];
+    const when = [...this.#unchanged(plan), { key: lock.entry.key, createRevision: lock.entry.createRevision }];
     const apply: Operation[] = [
       ...others,
       ...this.#writes(plan),
-      { type: 'delete', key: turn.entry.key },
-      { type: 'delete_range', range: this.#keys.votes(turn) },
+      { type: 'delete', key: lock.entry.key },
+      { type: 'delete_range', range: this.#keys.votes(lock) },
     ];
     try {
       const { succeeded, revision } = await this.#client.transact({ when, apply }, COMMIT);
@@ -187,17 +188,17 @@ export class Commits implements SharedCommits {
     } catch (failure) {
       if (!(failure instanceof EtcdError) || failure.code !== 'outcome_unknown')
         throw storeFailure('commit the policy', failure);
-      return await this.#settle(turn, sequence, commit);
+      return await this.#settle(lock, sequence, commit);
     }
-    throw lost('another node has changed the policies, or the turn of this node has ended');
+    throw lost('another node has changed the policies, or this node has lost the write lock');
   }
 
   /**
-   * Finds out whether etcd applied a commit that got no response. Ends the turn if it exists: then etcd can
-   * never apply the commit. If the turn has ended, the id under the sequence of the commit decides.
+   * Finds out whether etcd applied a commit that got no response. Removes the lock entry if it exists: then
+   * etcd can never apply the commit. If the entry is gone, the id under the sequence of the commit decides.
    */
-  async #settle(turn: Turn, sequence: number, commit: string): Promise<bigint> {
-    const { key, createRevision } = turn.entry;
+  async #settle(lock: LockEntry, sequence: number, commit: string): Promise<bigint> {
+    const { key, createRevision } = lock.entry;
     for (const until = performance.now() + SETTLE_MS; performance.now() < until; await pause(SETTLE_PAUSE_MS)) {
       try {
         const { succeeded, found } = await this.#client.transact(
@@ -211,7 +212,7 @@ export class Commits implements SharedCommits {
         if (succeeded) throw new StoreError('store_unavailable', 'etcd did not apply the write; nothing was changed');
         const entry = found[0]?.[0];
         if (entry !== undefined && Buffer.from(entry.value).toString() === commit) return entry.modRevision;
-        throw lost('the turn of this node ended before etcd applied the write');
+        throw lost('this node lost the write lock before etcd applied the write');
       } catch (failure) {
         if (!(failure instanceof EtcdError)) throw failure;
       }

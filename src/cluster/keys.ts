@@ -18,8 +18,8 @@ const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
 const SEQUENCE_DIGITS = 12;
 
-/** The id of a turn, and the node that has the turn. */
-export type TurnKey = { readonly id: string; readonly node: string };
+/** The id of an entry of the write lock, and its node. */
+export type LockKey = { readonly id: string; readonly node: string };
 
 /**
  * The keys of a cluster in etcd. A replicated local key is below `PREFIX/shared/`, beside the short-lived
@@ -27,11 +27,11 @@ export type TurnKey = { readonly id: string; readonly node: string };
  *
  *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…, cluster-token/ID, token-key/KID}
  *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY}
- *     PREFIX/shared/{turn/ID, leader}      on the lease of a node
+ *     PREFIX/shared/{turn/ID, leader}      on the lease of a node; turn: the write lock
  *     PREFIX/shared/change/ID              on a lease with the time of a pending change
  *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
  *     PREFIX/commit/SEQUENCE               the id of each commit
- *     PREFIX/{member/NODE, vote/WRITER/TURN/NODE, rollout/CHANGE/NODE} on the lease of a node
+ *     PREFIX/{member/NODE, vote/WRITER/ENTRY/NODE, rollout/CHANGE/NODE} on the lease of a node
  */
 export class ClusterKeys {
   readonly shared: KeyRange;
@@ -56,13 +56,13 @@ export class ClusterKeys {
   get members(): KeyRange {
     return under(this.#of('member/'));
   }
-  get turns(): KeyRange {
-    return under(this.turn(''));
+  get lockEntries(): KeyRange {
+    return under(this.lockEntry(''));
   }
   get bodies(): readonly KeyRange[] {
     return [under(this.#of('part/')), under(this.#of('parts/'))];
   }
-  turn(id: string): string {
+  lockEntry(id: string): string {
     return this.#of(`shared/turn/${id}`);
   }
   get changes(): KeyRange {
@@ -90,10 +90,10 @@ export class ClusterKeys {
     return key.slice(this.members.from.length);
   }
   /** The vote of `node` on the proposal of the node `writer`. */
-  vote({ id, node: writer }: TurnKey, node: string): string {
+  vote({ id, node: writer }: LockKey, node: string): string {
     return `${this.votes({ id, node: writer }).from}${node}`;
   }
-  votes({ id, node }: TurnKey): KeyRange {
+  votes({ id, node }: LockKey): KeyRange {
     return under(`${this.votesFor(node).from}${id}/`);
   }
   /** All votes on the proposals of a node. */
@@ -127,9 +127,9 @@ export class ClusterKeys {
     return this.isReplicated(local) ? local : null;
   }
 
-  /** Returns the id of a turn; null for any other key. */
-  turnId(key: string): string | null {
-    const from = this.turn('');
+  /** Returns the id of an entry of the write lock; null for any other key. */
+  lockId(key: string): string | null {
+    const from = this.lockEntry('');
     return key.startsWith(from) ? key.slice(from.length) : null;
   }
 

@@ -10,15 +10,15 @@ const DELETES_PER_WRITE = 1_000;
 
 /**
  * Returns bodies of a write before its commit as operations for the local store. They include a note of the
- * turn of the write, so that `collectProposed` finds the bodies if the write is not committed.
+ * lock entry of the write, so that `collectProposed` finds the bodies if the write is not committed.
  */
-export function proposedBodies(turn: string, bodies: readonly KvOperation[]): readonly KvOperation[] {
+export function proposedBodies(lock: string, bodies: readonly KvOperation[]): readonly KvOperation[] {
   return bodies.length === 0
     ? []
     : [
         ...bodies,
         putJson(
-          PROPOSED + turn,
+          PROPOSED + lock,
           bodies.map(({ key }) => key),
         ),
       ];
@@ -36,10 +36,10 @@ export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
 }
 
 /**
- * Removes the bodies of ended turns that no policy and no revision in the local store needs. `isLive` returns
- * whether a turn exists. Must not run at the same time as a change of policies in the store.
+ * Removes the bodies of ended writes that no policy and no revision in the local store needs. `isLive`
+ * returns whether a lock entry exists. Must not run at the same time as a change of policies in the store.
  */
-export async function collectProposed(kv: KvStore, isLive: (turn: string) => boolean): Promise<void> {
+export async function collectProposed(kv: KvStore, isLive: (lock: string) => boolean): Promise<void> {
   const notes: string[] = [];
   const candidates = new Set<string>();
   for await (const [key, value] of kv.iterate(under(PROPOSED))) {

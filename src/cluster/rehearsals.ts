@@ -18,11 +18,11 @@ import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys, TurnKey } from './keys.js';
+import type { ClusterKeys, LockKey } from './keys.js';
 import type { Membership } from './membership.js';
 import { bodiesOf, bodyWrites, hasSmallBodies } from './parts.js';
 import { failureBeforeCommit } from './store-failure.js';
-import type { Claim, Turn, Turns } from './turns.js';
+import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
 /** How long a member may be without a report before the write goes on without its vote. */
 const SILENCE_MS = 3_000;
@@ -79,7 +79,7 @@ export class MemberRefused extends Error {
 export class Rehearsals {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
-  readonly #turns: Turns;
+  readonly #writeLock: WriteLock;
   readonly #membership: Membership;
   readonly #node: string;
   /** The id of the proposal for which this node has voted. */
@@ -87,10 +87,10 @@ export class Rehearsals {
   /** The changes of the votes for this node, see `KEEP_WATCH_MS`. */
   readonly #votesHere: Observable<KeyChange>;
 
-  constructor(client: EtcdClient, keys: ClusterKeys, turns: Turns, membership: Membership, node: string) {
+  constructor(client: EtcdClient, keys: ClusterKeys, writeLock: WriteLock, membership: Membership, node: string) {
     this.#client = client;
     this.#keys = keys;
-    this.#turns = turns;
+    this.#writeLock = writeLock;
     this.#membership = membership;
     this.#node = node;
     // etcd starts a watch that begins at an old revision up to 100 ms later. So the watch begins at the
@@ -104,8 +104,8 @@ export class Rehearsals {
 
   /** Emits the proposals of other nodes, and their ends. */
   get proposals(): Observable<PolicyProposal | { readonly ended: string }> {
-    const first = this.#turns.all.pipe(
-      map(([turn]) => (turn === undefined || turn.node === this.#node ? null : turn.proposal)),
+    const first = this.#writeLock.all.pipe(
+      map(([lock]) => (lock === undefined || lock.node === this.#node ? null : lock.proposal)),
       distinctUntilChanged((one, other) => one?.id === other?.id),
       startWith(null),
       pairwise(),
@@ -117,15 +117,15 @@ export class Rehearsals {
 
   /**
    * Proposes a plan to the other members, and collects their votes. Throws `MemberRefused` if a member cannot
-   * hold the policy, and a `StoreError` if the turn of this node has ended or etcd cannot be reached.
+   * hold the policy, and a `StoreError` if this node has lost the write lock or etcd cannot be reached.
    */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     try {
-      const turn = this.#turns.own;
-      if (turn === null) throw new StoreError('revision_conflict', 'this node does not have the turn to write');
+      const lock = this.#writeLock.own;
+      if (lock === null) throw new StoreError('revision_conflict', 'this node does not hold the write lock');
       // The watch of the votes opens while etcd writes the proposal.
-      const proposing = this.#propose(turn, plan, proposal);
-      const [members, behind] = await Promise.all([proposing, this.#votes(turn, proposing)]);
+      const proposing = this.#propose(lock, plan, proposal);
+      const [members, behind] = await Promise.all([proposing, this.#votes(lock, proposing)]);
       return { members: Math.max(members.length, 1), behind };
     } catch (failure) {
       throw failureBeforeCommit('propose the policy to the other nodes', failure);
@@ -152,17 +152,17 @@ export class Rehearsals {
 
   /** Writes a proposal and its bodies. Returns the ids of all members. */
   async #propose(
-    own: Turn | Claim,
+    own: LockEntry | Claim,
     plan: PolicyPlan,
     proposal: Omit<PolicyProposal, 'id' | 'node'>,
   ): Promise<readonly string[]> {
     const full = { ...proposal, ...enclosed(plan) };
     const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
-    // Large bodies are written before the proposal, in a turn that exists.
-    const turn = hasSmallBodies(plan) ? own : await this.#turns.takenTurn(own);
+    // Large bodies are written before the proposal, while the lock entry exists.
+    const lock = hasSmallBodies(plan) ? own : await this.#writeLock.taken(own);
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
-    const [present] = await this.#turns.propose(turn, full, [...bodies, members]);
-    this.#turns.proposed = plan;
+    const [present] = await this.#writeLock.propose(lock, full, [...bodies, members]);
+    this.#writeLock.proposed = plan;
     return (present ?? []).map(({ key }) => this.#keys.memberOf(key));
   }
 
@@ -173,7 +173,7 @@ export class Rehearsals {
   }
 
   /** Waits for the votes of the other members. Returns the members without a report for `SILENCE_MS`. */
-  #votes(turn: TurnKey, listing: Promise<readonly string[]>): Promise<readonly string[]> {
+  #votes(lock: LockKey, listing: Promise<readonly string[]>): Promise<readonly string[]> {
     return new Promise((resolve, reject) => {
       const began = performance.now();
       const reports = new Map<string, number>();
@@ -184,7 +184,7 @@ export class Rehearsals {
         const silent = missing?.filter((id) => performance.now() - (reports.get(id) ?? began) >= SILENCE_MS);
         if (silent !== undefined && silent.length === missing?.length) end(() => resolve(silent));
       };
-      const { from: prefix } = this.#keys.votes(turn);
+      const { from: prefix } = this.#keys.votes(lock);
       const votes = this.#votesHere.pipe(
         mergeMap((change) =>
           change.type === 'put' && change.entry.key.startsWith(prefix) ? [decodeJson<Vote>(change.entry.value)] : [],
@@ -216,13 +216,13 @@ export class Rehearsals {
     });
   }
 
-  /** Writes a report, while the turn of the proposal exists. Returns whether it exists. */
-  async #report(turnId: string, vote: Vote): Promise<boolean> {
+  /** Writes a report, while the lock entry of the proposal exists. Returns whether it exists. */
+  async #report(lockId: string, vote: Vote): Promise<boolean> {
     const { lease } = this.#membership;
-    const turn = this.#turns.find(turnId);
-    if (lease === null || turn === null) return false;
-    const { key, createRevision } = turn.entry;
-    const put = { type: 'put' as const, key: this.#keys.vote(turn, this.#node), value: encodeJson(vote) };
+    const lock = this.#writeLock.find(lockId);
+    if (lease === null || lock === null) return false;
+    const { key, createRevision } = lock.entry;
+    const put = { type: 'put' as const, key: this.#keys.vote(lock, this.#node), value: encodeJson(vote) };
     try {
       const { succeeded } = await this.#client.transact(
         { when: [{ key, createRevision }], apply: [{ ...put, lease: lease.id }] },

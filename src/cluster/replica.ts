@@ -170,7 +170,10 @@ export class Replica {
     return this.#metaRevision;
   }
 
-  /** The present turns and the leader, by their key in etcd. Emits after the batch that changed them. */
+  /**
+   * The present entries of the write lock and the leader, by their key in etcd. Emits after the batch that
+   * changed them.
+   */
   get live(): Observable<ReadonlyMap<string, KeyValue>> {
     return this.#live;
   }
@@ -297,7 +300,7 @@ export class Replica {
   /** Removes the bodies of writes that were not committed from the local store. A full disk refuses this. */
   async #collect(): Promise<void> {
     try {
-      await collectProposed(this.#kv, (turn) => this.present.has(this.#keys.turn(turn)));
+      await collectProposed(this.#kv, (lock) => this.present.has(this.#keys.lockEntry(lock)));
     } catch (failure) {
       if (!(failure instanceof StoreError)) throw failure;
     }

@@ -39,7 +39,7 @@ export type PolicyFileEvents = {
  * symbolic link.
  */
 export class FollowedPolicyFile {
-  #turn: Promise<unknown>;
+  #applying: Promise<unknown>;
   #isClosed = false;
   #refused: { readonly json: string; readonly failure: unknown } | null = null;
   #reported: string | null = null;
@@ -55,7 +55,7 @@ export class FollowedPolicyFile {
     ready: Promise<void>,
     private readonly intervalMs = 1_000,
   ) {
-    this.#turn = ready;
+    this.#applying = ready;
   }
 
   /**
@@ -63,8 +63,8 @@ export class FollowedPolicyFile {
    * policy is refused.
    */
   begin(): Promise<void> {
-    const applied = this.#turn.then(() => this.#apply());
-    this.#turn = applied.catch(() => {});
+    const applied = this.#applying.then(() => this.#apply());
+    this.#applying = applied.catch(() => {});
     return applied;
   }
 

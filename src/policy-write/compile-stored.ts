@@ -3,7 +3,7 @@ import type { PolicyRecord } from '#contracts/policy-record.js';
 import type { Prepared } from '#policy-thread/policy-work.js';
 import { storedText, textKey } from '#policy-thread/stored-text.js';
 import type { CompiledStoredPolicy } from '#statecharts/follow.chart.js';
-import type { EnforcedRecord, StoredPolicyToEnforce } from '#store/store-types.js';
+import type { EnforcedRecord, PolicyToEnforce } from '#store/store-types.js';
 import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { prepareIn } from './prepare-in-thread.js';
 import { type PrepareWritePorts, refusalOfText } from './prepare-write.js';
@@ -43,7 +43,7 @@ export async function compileFromCache(
  */
 export async function compileStored(
   ports: PrepareWritePorts,
-  { stored, generation, everActivated }: StoredPolicyToEnforce,
+  { stored, generation, everActivated }: PolicyToEnforce,
   { signal, memberWaitMs = 0, onCompiled }: CompileOptions,
 ): Promise<CompiledStoredPolicy> {
   const { surroundings } = ports;

@@ -12,7 +12,7 @@ import type { PolicySurroundings, PolicyText } from '#policy-thread/policy-work.
 import { storedText } from '#policy-thread/stored-text.js';
 import { refusal } from '#statecharts/refusal.js';
 import type { PolicyStore } from '#store/store-types.js';
-import { FairQueue, inTurn } from './fair-queue.js';
+import { FairQueue, runOrRefuse } from './fair-queue.js';
 
 /**
  * An explain request. `policy` is a draft in singleton form; the API has checked its shape, but not validated
@@ -82,7 +82,7 @@ export async function explainPolicy(
   const { thread, queue, budgetMs } = policy === undefined ? active : drafts;
   let signal: AbortSignal | undefined;
   try {
-    return await inTurn(queue, subject, async () => {
+    return await runOrRefuse(queue, subject, async () => {
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
       const explain = async (asked: ExplainQuery): Promise<Explanation | Refusal> => {

@@ -21,11 +21,11 @@ export class FairQueue {
   constructor(private readonly mostPerSubject: number) {}
 
   /**
-   * Waits for the task's turn in the queue, and runs the task. Rejects immediately with `QueueFull` if too
-   * many tasks of the subject are waiting.
+   * Waits until the tasks before it have ended, and runs the task. Rejects immediately with `QueueFull` if
+   * too many tasks of the subject are waiting.
    */
   async run<T>(subject: string, work: () => Promise<T>): Promise<T> {
-    if (this.#isBusy) await this.#turn(subject);
+    if (this.#isBusy) await this.#wait(subject);
     this.#isBusy = true;
     try {
       return await work();
@@ -34,7 +34,7 @@ export class FairQueue {
     }
   }
 
-  #turn(subject: string): Promise<void> {
+  #wait(subject: string): Promise<void> {
     const own = this.#waiting.get(subject) ?? [];
     if (own.length >= this.mostPerSubject) {
       throw new QueueFull(`${own.length} requests of this token subject are waiting already`);
@@ -46,12 +46,12 @@ export class FairQueue {
   }
 
   #next(): void {
-    const [turn] = this.#waiting;
-    if (turn === undefined) {
+    const [first] = this.#waiting;
+    if (first === undefined) {
       this.#isBusy = false;
       return;
     }
-    const [subject, own] = turn;
+    const [subject, own] = first;
     this.#waiting.delete(subject);
     const next = own.shift();
     if (own.length > 0) this.#waiting.set(subject, own);
@@ -61,7 +61,7 @@ export class FairQueue {
 }
 
 /** Runs a task like `queue.run`. Returns a refusal if too many tasks of the subject are waiting. */
-export async function inTurn<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
+export async function runOrRefuse<T>(queue: FairQueue, subject: string, work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await queue.run(subject, work);
   } catch (failure) {

@@ -18,8 +18,8 @@ import type {
   PolicyCommit,
   PolicyPlan,
   PolicyStore,
+  PolicyToEnforce,
   SharedStore,
-  StoredPolicyToEnforce,
 } from './store-types.js';
 
 /** A commit of this node: the policy that it writes, the stored policy before it, and the body. */
@@ -202,7 +202,7 @@ class KvPolicyStore implements PolicyStore {
     return active === null ? null : this.get(active);
   }
 
-  async toEnforce(): Promise<StoredPolicyToEnforce> {
+  async toEnforce(): Promise<PolicyToEnforce> {
     const { row, generation } = this.#enforced;
     const { active, ever_activated: everActivated } = this.#state.head;
     // A damaged record is not in the rows: `get` then throws.

@@ -80,7 +80,7 @@ export type PolicyStore = {
    * Returns the policy that this node must enforce. It is not the active policy while a roll-out has not
    * reached this node, and after this node reverted a pending change by itself.
    */
-  toEnforce(): Promise<StoredPolicyToEnforce>;
+  toEnforce(): Promise<PolicyToEnforce>;
   /** Returns `toEnforce` without the text of the policy. `record`: null also if the policy is damaged. */
   enforced(): Promise<EnforcedRecord>;
   /** Emits the generation that this node must enforce, after a change that no write of this node made. */
@@ -133,7 +133,7 @@ export type PolicyStore = {
 };
 
 /** A policy to enforce. `stored`: null if no policy is active. */
-export type StoredPolicyToEnforce = Omit<EnforcedRecord, 'record'> & { readonly stored: StoredPolicy | null };
+export type PolicyToEnforce = Omit<EnforcedRecord, 'record'> & { readonly stored: StoredPolicy | null };
 
 export type EnforcedRecord = {
   readonly record: PolicyRecord | null;

@@ -220,8 +220,8 @@ class Run {
     const planned = faults
       .filter((fault) => 'step' in fault)
       .map(({ kind, step }) => ({ kind, step, planned: 1, hit: 0, committed: 0, flipped: 0 }));
-    const hits = injector.hits.map(({ kind, step, node, turn, at }) => {
-      const generation = steps.committedBy(turn);
+    const hits = injector.hits.map(({ kind, step, node, lock, at }) => {
+      const generation = steps.committedBy(lock);
       const position = positionAt(positions.get(node) ?? [], at + KILLED_MS) ?? 0;
       const isCommitted = generation !== null;
       const isFlipped = isCommitted && position >= positionOf(generation);

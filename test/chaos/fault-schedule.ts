@@ -66,7 +66,7 @@ const ALL_MEMBERS_CHANCE = 0.2;
 /** The share of lost responses among the faults of all members. */
 const LOST_SHARE = 0.75;
 const LOST_RESPONSES = [
-  { kind: 'cut_all_responses_at', target: null, step: 'turn_taken' },
+  { kind: 'cut_all_responses_at', target: null, step: 'lock_taken' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
@@ -109,7 +109,7 @@ const WRITER_KINDS: readonly WriterFaultKind[] = [
   'stop_writer_at',
 ];
 /** The steps of a write that relies on the parts in etcd. */
-const STEPS_BEFORE_COMMIT: readonly WriteStep[] = ['turn_taken', 'proposed', 'voted'];
+const STEPS_BEFORE_COMMIT: readonly WriteStep[] = ['lock_taken', 'proposed', 'voted'];
 
 /**
  * Returns the faults of a run in the order of their starts. The same options give the same faults. At any

@@ -17,7 +17,7 @@ const removed = (name: string, modRevision: bigint): KeyChange => ({
   modRevision,
 });
 
-const turn = (id: string, node: string, created: bigint): KeyChange => put(`shared/turn/${id}`, { node }, created);
+const lock = (id: string, node: string, created: bigint): KeyChange => put(`shared/turn/${id}`, { node }, created);
 const proposal = (id: string, node: string, created: bigint, modified: bigint): KeyChange =>
   put(`shared/turn/${id}`, { node, proposal: {} }, created, modified);
 const commit = (id: string, generation: number, revision: bigint): KeyChange[] => [
@@ -28,39 +28,39 @@ const commit = (id: string, generation: number, revision: bigint): KeyChange[] =
 describe('StepTracker', () => {
   test('returns the steps of a write', () => {
     const tracker = new StepTracker([]);
-    expect(tracker.take([turn('t1', 'n1', 5n)])).toEqual([
-      { step: 'turn_taken', node: 'n1', turn: 't1', generation: null },
+    expect(tracker.take([lock('t1', 'n1', 5n)])).toEqual([
+      { step: 'lock_taken', node: 'n1', lock: 't1', generation: null },
     ]);
     expect(tracker.take([proposal('t1', 'n1', 5n, 6n)])).toEqual([
-      { step: 'proposed', node: 'n1', turn: 't1', generation: null },
+      { step: 'proposed', node: 'n1', lock: 't1', generation: null },
     ]);
     expect(tracker.take([put('vote/n1/t1/n2', { node: 'n2', staged: true }, 7n)])).toEqual([
-      { step: 'voted', node: 'n1', turn: 't1', generation: null },
+      { step: 'voted', node: 'n1', lock: 't1', generation: null },
     ]);
-    expect(tracker.take(commit('t1', 3, 8n))).toEqual([{ step: 'committed', node: 'n1', turn: 't1', generation: 3 }]);
+    expect(tracker.take(commit('t1', 3, 8n))).toEqual([{ step: 'committed', node: 'n1', lock: 't1', generation: 3 }]);
     expect(tracker.take([put('member/n1', { id: 'n1', generation: 3 }, 2n, 9n)])).toEqual([
-      { step: 'flipped', node: 'n1', turn: 't1', generation: 3 },
+      { step: 'flipped', node: 'n1', lock: 't1', generation: 3 },
     ]);
   });
 
-  test('gives the turn to the next writer at the end of a turn, also within one batch', () => {
+  test('gives the lock to the next writer when the lock is released, also within one batch', () => {
     const tracker = new StepTracker([entry('shared/turn/t1', { node: 'n1' }, [5n, 5n])]);
-    expect(tracker.take([turn('t2', 'n2', 6n), ...commit('t1', 3, 7n), proposal('t2', 'n2', 6n, 8n)])).toEqual([
-      { step: 'committed', node: 'n1', turn: 't1', generation: 3 },
-      { step: 'turn_taken', node: 'n2', turn: 't2', generation: null },
-      { step: 'proposed', node: 'n2', turn: 't2', generation: null },
+    expect(tracker.take([lock('t2', 'n2', 6n), ...commit('t1', 3, 7n), proposal('t2', 'n2', 6n, 8n)])).toEqual([
+      { step: 'committed', node: 'n1', lock: 't1', generation: 3 },
+      { step: 'lock_taken', node: 'n2', lock: 't2', generation: null },
+      { step: 'proposed', node: 'n2', lock: 't2', generation: null },
     ]);
   });
 
-  test('returns no commit for a turn that ends without one', () => {
+  test('returns no commit for a lock that is released without one', () => {
     const tracker = new StepTracker([]);
-    tracker.take([turn('t1', 'n1', 5n)]);
+    tracker.take([lock('t1', 'n1', 5n)]);
     expect(tracker.take([removed('shared/turn/t1', 6n)])).toEqual([]);
   });
 
   test('ignores reports without a vote, members that follow, and other keys', () => {
     const tracker = new StepTracker([]);
-    tracker.take([turn('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
+    tracker.take([lock('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
     const changes = [
       put('vote/n1/t1/n2', { node: 'n2', staged: false }, 7n),
       put('member/n2', { id: 'n2', generation: 3 }, 2n, 8n),

@@ -20,17 +20,17 @@ import { decodeJson } from '#store/json-value.js';
 import type { PolicyHead } from '#store/policy-row.js';
 
 /**
- * The steps of a policy write in a cluster, as etcd shows them: the turn of the writer is the oldest, the
- * turn has a proposal, a member has voted, the head has moved, the writer enforces the policy.
+ * The steps of a policy write in a cluster, as etcd shows them: the lock entry of the writer is the oldest,
+ * the entry has a proposal, a member has voted, the head has moved, the writer enforces the policy.
  */
-export const WRITE_STEPS = ['turn_taken', 'proposed', 'voted', 'committed', 'flipped'] as const;
+export const WRITE_STEPS = ['lock_taken', 'proposed', 'voted', 'committed', 'flipped'] as const;
 export type WriteStep = (typeof WRITE_STEPS)[number];
 
-/** A step that `node` has made in its turn. `generation` is null before the commit. */
+/** A step that `node` has made while it holds the write lock. `generation` is null before the commit. */
 export type SeenStep = {
   readonly step: WriteStep;
   readonly node: string;
-  readonly turn: string;
+  readonly lock: string;
   readonly generation: number | null;
 };
 
@@ -40,13 +40,13 @@ const VOTE = `${PREFIX}/vote/`;
 const RETRY_MS = 50;
 const keys = new ClusterKeys(PREFIX);
 
-type Turn = { readonly id: string; readonly node: string; readonly createRevision: bigint; isProposed: boolean };
+type LockEntry = { readonly id: string; readonly node: string; readonly createRevision: bigint; isProposed: boolean };
 
 /** Derives the steps of all writers from the changes of all keys in etcd. */
 export class StepTracker {
-  readonly #turns = new Map<string, Turn>();
-  /** The turn and the generation of the last commit of each node. */
-  readonly #commits = new Map<string, { readonly turn: string; readonly generation: number }>();
+  readonly #entries = new Map<string, LockEntry>();
+  /** The lock entry and the generation of the last commit of each node. */
+  readonly #commits = new Map<string, { readonly lock: string; readonly generation: number }>();
   #first: string | null = null;
 
   /** `entries` are all keys of etcd before the first change. */
@@ -69,7 +69,7 @@ export class StepTracker {
   #takeTransaction(changes: readonly KeyChange[]): SeenStep[] {
     const steps: SeenStep[] = [];
     let head: PolicyHead | null = null;
-    let ended: Turn | null = null;
+    let ended: LockEntry | null = null;
     for (const change of changes) {
       if (change.type === 'put') {
         const step = this.#put(change.entry);
@@ -77,37 +77,37 @@ export class StepTracker {
         if (change.entry.key === keys.inEtcd('head')) head = decodeJson<PolicyHead>(change.entry.value);
         continue;
       }
-      const id = keys.turnId(change.key);
-      const turn = id === null ? undefined : this.#turns.get(id);
-      if (turn === undefined) continue;
-      this.#turns.delete(turn.id);
-      ended = turn;
+      const id = keys.lockId(change.key);
+      const lock = id === null ? undefined : this.#entries.get(id);
+      if (lock === undefined) continue;
+      this.#entries.delete(lock.id);
+      ended = lock;
     }
     if (head !== null && ended !== null) {
       const { generation } = head;
-      this.#commits.set(ended.node, { turn: ended.id, generation });
-      steps.push({ step: 'committed', node: ended.node, turn: ended.id, generation });
+      this.#commits.set(ended.node, { lock: ended.id, generation });
+      steps.push({ step: 'committed', node: ended.node, lock: ended.id, generation });
     }
     const first = this.#oldest();
     if (first !== null && first.id !== this.#first)
-      steps.push({ step: 'turn_taken', node: first.node, turn: first.id, generation: null });
+      steps.push({ step: 'lock_taken', node: first.node, lock: first.id, generation: null });
     this.#first = first?.id ?? null;
     return steps;
   }
 
   #put({ key, value, createRevision }: KeyValue): SeenStep | null {
-    const id = keys.turnId(key);
+    const id = keys.lockId(key);
     if (id !== null) {
       const { node, proposal } = decodeJson<{ readonly node: string; readonly proposal?: unknown }>(value);
-      const wasProposed = this.#turns.get(id)?.isProposed === true;
+      const wasProposed = this.#entries.get(id)?.isProposed === true;
       const isProposed = proposal !== undefined;
-      this.#turns.set(id, { id, node, createRevision, isProposed });
-      return isProposed && !wasProposed ? { step: 'proposed', node, turn: id, generation: null } : null;
+      this.#entries.set(id, { id, node, createRevision, isProposed });
+      return isProposed && !wasProposed ? { step: 'proposed', node, lock: id, generation: null } : null;
     }
     if (key.startsWith(VOTE)) {
-      const [node = '', turn = ''] = key.slice(VOTE.length).split('/');
+      const [node = '', lock = ''] = key.slice(VOTE.length).split('/');
       const { staged } = decodeJson<{ readonly staged: boolean }>(value);
-      return staged ? { step: 'voted', node, turn, generation: null } : null;
+      return staged ? { step: 'voted', node, lock, generation: null } : null;
     }
     if (key.startsWith(keys.members.from)) {
       const { id: node, generation } = decodeJson<{ readonly id: string; readonly generation: number }>(value);
@@ -119,10 +119,10 @@ export class StepTracker {
     return null;
   }
 
-  #oldest(): Turn | null {
-    let oldest: Turn | null = null;
-    for (const turn of this.#turns.values())
-      if (oldest === null || turn.createRevision < oldest.createRevision) oldest = turn;
+  #oldest(): LockEntry | null {
+    let oldest: LockEntry | null = null;
+    for (const lock of this.#entries.values())
+      if (oldest === null || lock.createRevision < oldest.createRevision) oldest = lock;
     return oldest;
   }
 }
@@ -134,12 +134,12 @@ export class StepTracker {
 export class WriteSteps {
   readonly #steps = new Subject<SeenStep>();
   readonly #watching: Subscription;
-  /** The generation that the write of each turn has committed. */
+  /** The generation that the write of each lock entry has committed. */
   readonly #committed = new Map<string, number>();
 
   constructor(client: EtcdClient) {
     this.#watching = follow(client).subscribe((step) => {
-      if (step.step === 'committed' && step.generation !== null) this.#committed.set(step.turn, step.generation);
+      if (step.step === 'committed' && step.generation !== null) this.#committed.set(step.lock, step.generation);
       this.#steps.next(step);
     });
   }
@@ -165,9 +165,9 @@ export class WriteSteps {
     return firstValueFrom(seen, { defaultValue: null });
   }
 
-  /** Returns the generation that the write of a turn has committed; null if it has committed none. */
-  committedBy(turn: string): number | null {
-    return this.#committed.get(turn) ?? null;
+  /** Returns the generation that the write of a lock entry has committed; null if it has committed none. */
+  committedBy(lock: string): number | null {
+    return this.#committed.get(lock) ?? null;
   }
 
   close(): void {

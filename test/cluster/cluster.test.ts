@@ -183,7 +183,7 @@ describe('a node that is late by a second', () => {
   });
 });
 
-describe('a node that is frozen while it has the turn to write', () => {
+describe('a node that is frozen while it holds the write lock', () => {
   test('delays writes of other nodes by at most 6 s', async () => {
     const [frozen, other] = [nodeAt(0), nodeAt(1)];
     const writing = Promise.allSettled(Array.from({ length: 20 }, (_, at) => put(frozen, `10.0.5.${at}`)));
@@ -199,7 +199,7 @@ describe('a node that is frozen while it has the turn to write', () => {
   });
 });
 
-describe('a turn that etcd applies after its node has given it up', () => {
+describe('an entry of the write lock that etcd applies after its node has given it up', () => {
   test('does not delay writes of other nodes by more than 2 s', async () => {
     await put(nodeAt(0), '10.0.8.1');
     const keys = new ClusterKeys('/weir');
@@ -208,7 +208,7 @@ describe('a turn that etcd applies after its node has given it up', () => {
     try {
       const { entries } = await client.range(keys.members, within);
       const { lease = 0n } = entries.find(({ key }) => key === keys.member('n1')) ?? {};
-      const late = { type: 'put' as const, key: keys.turn('late'), value: encodeJson({ node: 'n1' }), lease };
+      const late = { type: 'put' as const, key: keys.lockEntry('late'), value: encodeJson({ node: 'n1' }), lease };
       await client.transact({ when: [], apply: [late] }, within);
     } finally {
       client.close();

@@ -69,9 +69,12 @@ async function takesPart({ cluster }: Node): Promise<void> {
   await cluster.connectedWithin(5_000);
 }
 
-/** Writes a policy in the turn of a node. Returns false if the turn ended before the commit. */
+/**
+ * Writes a policy while a node holds the write lock. Returns false if the node lost the lock before the
+ * commit.
+ */
 async function write({ cluster, policies }: Node, body: string): Promise<boolean> {
-  await cluster.takeTurn(AbortSignal.timeout(10_000));
+  await cluster.takeWriteLock(AbortSignal.timeout(10_000));
   try {
     const stored = await policies.get('a');
     const revision = (stored?.record.revision ?? 0) + 1;
@@ -82,7 +85,7 @@ async function write({ cluster, policies }: Node, body: string): Promise<boolean
     if ((failure as { code?: string }).code === 'revision_conflict') return false;
     throw failure;
   } finally {
-    cluster.releaseTurn();
+    cluster.releaseWriteLock();
   }
 }
 
@@ -103,7 +106,7 @@ async function lacksPart(): Promise<boolean> {
   }
 }
 
-test('a collection removes bodies that no revision needs, and ends the turn of a writer', async () => {
+test('a collection removes bodies that no revision needs, and takes the write lock from a writer', async () => {
   client = new EtcdClient(etcd.options);
   stops.push(() => client.close());
   const node = await nodeOf('n1');
@@ -113,7 +116,7 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   expect(await write(node, '{"a":2}')).toBe(true);
   const garbage = '/weir/part/00';
   await client.transact({ when: [], apply: [{ type: 'put', key: garbage, value: Buffer.from('x') }] }, SOON);
-  await node.cluster.takeTurn(AbortSignal.timeout(5_000));
+  await node.cluster.takeWriteLock(AbortSignal.timeout(5_000));
   const change = { put: storedPolicy({ id: 'b' }, '{"a":1}'), generation: 9 };
   const plan = await node.policies.plan(change);
   await node.cluster.rehearse(plan, { generation: 9, record: null, bodySha256: '' });
@@ -126,7 +129,7 @@ test('a collection removes bodies that no revision needs, and ends the turn of a
   expect(bodies.entries.map(({ key }) => key).includes(garbage)).toBe(false);
   expect(bodies.entries.length).toBe(4);
   await expect(node.policies.commit(change)).rejects.toMatchObject({ code: 'revision_conflict' });
-  node.cluster.releaseTurn();
+  node.cluster.releaseWriteLock();
   expect(await write(node, '{"a":3}')).toBe(true);
 });
 
@@ -134,19 +137,19 @@ test('a write that was prepared before another node wrote is neither committed n
   const [one, other] = [await nodeOf('n1'), await nodeOf('n2')];
   await takesPart(one);
   await takesPart(other);
-  await one.cluster.takeTurn(AbortSignal.timeout(5_000));
-  await one.cluster.confirmTurn();
+  await one.cluster.takeWriteLock(AbortSignal.timeout(5_000));
+  await one.cluster.confirmWriteLock();
   const generation = (await one.policies.generation()) + 1;
   const change = { put: storedPolicy({ id: 'c' }, '{"c":1}'), generation };
   const plan = await one.policies.plan(change);
   expect(await write(other, '{"a":4}')).toBe(true);
 
   const conflict = { code: 'revision_conflict' };
-  await expect(one.cluster.confirmTurn()).rejects.toMatchObject(conflict);
+  await expect(one.cluster.confirmWriteLock()).rejects.toMatchObject(conflict);
   const proposal = { generation, record: null, bodySha256: '' };
   await expect(one.cluster.rehearse(plan, proposal)).rejects.toMatchObject(conflict);
   await expect(one.policies.commit(change)).rejects.toMatchObject(conflict);
-  one.cluster.releaseTurn();
+  one.cluster.releaseWriteLock();
   expect(await write(one, '{"a":5}')).toBe(true);
   expect(await one.policies.get('c')).toBe(null);
 });

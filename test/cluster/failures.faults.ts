@@ -134,8 +134,8 @@ describe('a policy that this build cannot read, of a node with a newer build', (
     ]);
     const record = items.find(({ active }) => active);
     const proposal = { generation: 999, record, bodySha256: sha256, bodies: Object.fromEntries(bodies) as object };
-    const turn = { type: 'put', key: keys.turn('t'), value: encodeJson({ node: 'newer', proposal }) } as const;
-    await rig.client.transact({ when: [], apply: [turn] }, SOON);
+    const lock = { type: 'put', key: keys.lockEntry('t'), value: encodeJson({ node: 'newer', proposal }) } as const;
+    await rig.client.transact({ when: [], apply: [lock] }, SOON);
     const votes = async () =>
       (await rig.client.range(keys.votesFor('newer'), SOON)).entries
         .map(({ value }) => decodeJson<{ node: string; refusal: { code: string } | null }>(value))
@@ -143,14 +143,17 @@ describe('a policy that this build cannot read, of a node with a newer build', (
     try {
       await expect.poll(votes).toEqual(['n1', 'n2', 'n3'].map((node) => `${node} invalid_policy`));
     } finally {
-      await rig.client.transact({ when: [], apply: [{ type: 'delete', key: keys.turn('t') }] }, SOON);
+      await rig.client.transact({ when: [], apply: [{ type: 'delete', key: keys.lockEntry('t') }] }, SOON);
     }
     expect((await put(rig.plain, '10.3.1.1')).status).toBe(200);
   });
 });
 
-describe('a write whose turn ends before its commit', () => {
-  /** Ends the turn of a write at `plain`, which waits for the vote of a frozen node. Then calls `act`. */
+describe('a write that loses the write lock before its commit', () => {
+  /**
+   * Takes the write lock from a write at `plain`, which waits for the vote of a frozen node. Then calls
+   * `act`.
+   */
   async function disturbed(write: Promise<Reply>, act: () => Promise<unknown> = async () => {}): Promise<Reply> {
     rig.early.signal('SIGSTOP');
     await pause(400);

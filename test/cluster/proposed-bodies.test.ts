@@ -6,7 +6,7 @@ import { createMemoryStore } from '#test/store/memory-store.js';
 
 const SYNC = { sync: true };
 
-test('the local store loses the bodies of ended turns, except those that a revision needs', async () => {
+test('the local store loses the bodies of ended writes, except those that a revision needs', async () => {
   const kv = createMemoryStore();
   const bodies = new Bodies(kv);
   const [committed, refused, live] = await Promise.all(
@@ -17,7 +17,7 @@ test('the local store loses the bodies of ended turns, except those that a revis
   await kv.batch(proposedBodies('t2', [...refused.operations, ...committed.operations]), SYNC);
   await kv.batch(proposedBodies('t3', live.operations), SYNC);
   await kv.batch([putJson('history/a/000000000001', { id: 'a', revision: 1, body_sha256: committed.sha256 })], SYNC);
-  await collectProposed(kv, (turn) => turn === 't3');
+  await collectProposed(kv, (lock) => lock === 't3');
   expect(Buffer.from(await bodies.read(committed.sha256)).toString()).toBe('committed'.repeat(100));
   expect(Buffer.from(await bodies.read(live.sha256)).toString()).toBe('live'.repeat(100));
   const keys: string[] = [];

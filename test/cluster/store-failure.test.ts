@@ -12,11 +12,11 @@ describe('a lost response of etcd', () => {
   });
 
   test('is a refusal before the commit: the policy is not changed', () => {
-    const failure = failureBeforeCommit('wait for the turn', lost);
+    const failure = failureBeforeCommit('wait for the write lock', lost);
     expect(failure).toEqual(
       new StoreError(
         'store_unavailable',
-        'wait for the turn: write etcd at m1: Cancelled on client; nothing was changed',
+        'wait for the write lock: write etcd at m1: Cancelled on client; nothing was changed',
         { cause: lost },
       ),
     );

@@ -94,7 +94,7 @@ const preparedWrite = (activates: boolean) => ({
   compiled: activates ? COMPILED : null,
   outcome: { kind: 'written', created: true, stored: STORED, generation: 2, warnings: [], proof: null },
 });
-const replay = (record: typeof RECORD | null, everActivated: boolean) => ({
+const compiled = (record: typeof RECORD | null, everActivated: boolean) => ({
   inForce: inForce(record, 1),
   program: PROGRAM,
   sample: SAMPLE,
@@ -128,7 +128,7 @@ const LOST_RACE = Object.assign(new Error('another node has written'), {
   refusal: { kind: 'refused', code: 'write_conflict', detail: 'another node has written' },
 });
 const policyOutputs = {
-  replay: [replay(RECORD, true), replay(null, true), replay(null, false)],
+  restore: [compiled(RECORD, true), compiled(null, true), compiled(null, false)],
   write: [
     { kind: 'ended' },
     { kind: 'activated', inForce: inForce(RECORD, 2), epoch: 2 },
@@ -144,7 +144,7 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.inForce?.record === null,
   context.inForce?.generation,
   context.everActivated,
-  context.replay?.inForce.generation,
+  context.restored?.inForce.generation,
   context.queue.slice(0, 1).map(({ id }) => id),
   context.current?.id,
   context.current?.repeated,
@@ -156,7 +156,7 @@ const policyKey = ({ context }: { context: PolicyContext }) => [
   context.unfollowed,
   context.proposal?.id,
   context.rehearsed?.id,
-  context.hasTurn,
+  context.hasWriteLock,
   context.isStale,
   context.isRefresh,
 ];
@@ -225,7 +225,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       outputs: {
         ...policyOutputs,
         write: [...policyOutputs.write, { kind: 'lost_race' }],
-        replay: [replay(RECORD, true)],
+        restore: [compiled(RECORD, true)],
       },
       key: policyKey as never,
       within: boundedQueue as never,
@@ -265,7 +265,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       machine: followChart,
       input: { proposal, enforced },
       events: [{ type: 'proposal.committed' }, { type: 'proposal.ended' }],
-      outputs: { prepare: [replay(RECORD, true)], stage: [replay(RECORD, true)], flip: [{ epoch: 2 }] },
+      outputs: { prepare: [compiled(RECORD, true)], stage: [compiled(RECORD, true)], flip: [{ epoch: 2 }] },
       key: (({ context }: { context: { committed: boolean; withdrawn: boolean } }) => [
         context.committed,
         context.withdrawn,

@@ -53,7 +53,7 @@ export class Http2Body {
   /** True if the target stream could not be opened. Further body data are then dropped. */
   #isLost = false;
   #isPaused = false;
-  readonly #turn: NodeJS.Immediate;
+  readonly #immediate: NodeJS.Immediate;
 
   constructor(
     private readonly from: Http2Stream,
@@ -68,7 +68,7 @@ export class Http2Body {
       if (this.#isPaused) ports.window.closed();
       this.#isPaused = false;
     });
-    this.#turn = setImmediate(() => this.#begin());
+    this.#immediate = setImmediate(() => this.#begin());
   }
 
   #take(chunk: Buffer): void {
@@ -87,7 +87,7 @@ export class Http2Body {
   /** Sends the message head, together with the body data received so far. */
   #begin(): void {
     const { from, ports } = this;
-    clearImmediate(this.#turn);
+    clearImmediate(this.#immediate);
     const held = this.#held;
     const waitForTrailers = !this.#isWhole || this.#trailers !== null;
     const endStream = held.length === 0 && !waitForTrailers;

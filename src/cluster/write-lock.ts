@@ -13,8 +13,8 @@ import { failureBeforeCommit } from './store-failure.js';
 
 const WITHIN = { withinMs: 3_000 };
 
-/** A place in the order of the policy writes of all nodes. The oldest turn writes. */
-export type Turn = {
+/** An entry of the write lock: a key in etcd on the lease of its node. The oldest entry holds the lock. */
+export type LockEntry = {
   readonly id: string;
   readonly node: string;
   /** The write that the node proposes; null before its rehearsal. */
@@ -25,12 +25,12 @@ export type Turn = {
 type Proposal = Omit<PolicyProposal, 'id' | 'node'>;
 type Found = TransactionResult['found'];
 
-/** The value of a turn in etcd. */
-type TurnValue = { readonly node: string; readonly proposal?: Proposal };
+/** The value of an entry in etcd. */
+type LockValue = { readonly node: string; readonly proposal?: Proposal };
 
 /**
- * A turn that this node may take together with its proposal: no turn existed when the write began. `when`: no
- * turn exists, and no policy was written since the write began.
+ * An entry that this node can make together with its proposal: no entry existed when the write began. `when`:
+ * no entry exists, and no policy was written since the write began.
  */
 export type Claim = {
   readonly id: string;
@@ -40,22 +40,25 @@ export type Claim = {
 };
 
 /**
- * The turns of a cluster: policy writes of all nodes run one after the other. A turn is a key on the lease of
- * its node, so that it ends if the node dies or is frozen. A commit has the condition that its turn exists.
+ * The write lock of a cluster: policy writes of all nodes run one after the other. An entry is a key on the
+ * lease of its node, so that it ends if the node dies or is frozen. A commit has the condition that its entry
+ * exists.
  */
-export class Turns {
+export class WriteLock {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #replica: Replica;
   readonly #node: string;
-  #own: Turn | Claim | null = null;
-  /** Whether the last write of this node lost its turn or claim. The next write then waits for its turn. */
+  #own: LockEntry | Claim | null = null;
+  /**
+   * Whether the last write of this node lost the lock or its claim. The next write then waits for the lock.
+   */
   #mustWait = false;
-  /** The lease of the last turn that this node asked for. */
+  /** The lease of the last entry that this node made. */
   #lease: bigint | null = null;
-  /** The ids of the turns that this node waits for, has or removes. */
+  /** The ids of the entries with which this node waits for the lock or holds it, or that it removes. */
   readonly #known = new Set<string>();
-  /** The plan whose bodies etcd has since the turn of this node; null without a proposal. */
+  /** The plan whose bodies etcd has since this node holds the lock; null without a proposal. */
   proposed: PolicyPlan | null = null;
 
   constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, node: string) {
@@ -66,30 +69,30 @@ export class Turns {
     replica.live.subscribe((live) => this.#removeLost(live));
   }
 
-  /** All turns, the oldest first. */
-  get all(): Observable<readonly Turn[]> {
-    return this.#replica.live.pipe(map((live) => this.#turnsIn(live)));
+  /** All entries, the oldest first. */
+  get all(): Observable<readonly LockEntry[]> {
+    return this.#replica.live.pipe(map((live) => this.#entriesIn(live)));
   }
 
-  find(id: string): Turn | null {
-    return this.#turnsIn(this.#replica.present).find((turn) => turn.id === id) ?? null;
+  find(id: string): LockEntry | null {
+    return this.#entriesIn(this.#replica.present).find((lock) => lock.id === id) ?? null;
   }
 
-  /** The turn that this node has or may claim; null if another node writes, or none. */
-  get own(): Turn | Claim | null {
+  /** The entry of this node that holds the lock, or its claim; null if this node does not write. */
+  get own(): LockEntry | Claim | null {
     return this.#own;
   }
 
   /**
-   * Waits until it is the turn of this node. The replica then contains all commits before the turn. If no
-   * turn exists, returns at once with a claim: the proposal or the commit takes the turn, unless another node
-   * is faster. Begins again if the leader ends all turns. Throws a `StoreError` if etcd cannot be reached,
+   * Waits until this node holds the lock. The replica then contains all earlier commits. If no entry exists,
+   * returns at once with a claim: the proposal or the commit takes the lock, unless another node is faster.
+   * Begins again if the leader removes all entries. Throws a `StoreError` if etcd cannot be reached,
    * and the reason of `signal` after its abort.
    */
   async take(lease: Lease, signal: AbortSignal): Promise<void> {
     this.#lease = lease.id;
     this.proposed = null;
-    const isFree = this.#turnsIn(this.#replica.present).length === 0;
+    const isFree = this.#entriesIn(this.#replica.present).length === 0;
     if (isFree && !this.#mustWait) {
       this.#own = { id: crypto.randomUUID(), node: this.#node, lease: lease.id, when: this.#unchanged() };
       return;
@@ -98,30 +101,30 @@ export class Turns {
       const id = crypto.randomUUID();
       this.#known.add(id);
       try {
-        const { revision } = await this.#put(this.#keys.turn(id), lease);
-        const turn = await this.#first(id, revision, lease, signal);
-        if (turn === null) {
+        const { revision } = await this.#put(this.#keys.lockEntry(id), lease);
+        const lock = await this.#first(id, revision, lease, signal);
+        if (lock === null) {
           this.#known.delete(id);
           continue;
         }
-        this.#own = turn;
+        this.#own = lock;
         this.#mustWait = false;
         return;
       } catch (failure) {
         void this.#remove(id);
-        throw failureBeforeCommit('wait for the turn of this node', failure);
+        throw failureBeforeCommit('wait for the write lock', failure);
       }
     }
   }
 
-  /** Returns the turn of this node. Takes it first, if it is only claimed. */
-  async takenTurn(own: Turn | Claim): Promise<Turn> {
-    return 'when' in own ? (await this.#takeClaimed(own)).turn : own;
+  /** Returns the entry of this node. Makes it first, if it is only claimed. */
+  async taken(own: LockEntry | Claim): Promise<LockEntry> {
+    return 'when' in own ? (await this.#takeClaimed(own)).lock : own;
   }
 
   /**
-   * Reads whether this node can still take the turn that it claims, so that it has seen the newest policies.
-   * Throws `revision_conflict` if it cannot. Has no effect if this node has taken its turn.
+   * Reads whether this node can still take the lock that it claims, so that it has seen the newest policies.
+   * Throws `revision_conflict` if it cannot. Has no effect if this node has an entry already.
    */
   async confirm(): Promise<void> {
     const own = this.#own;
@@ -132,18 +135,19 @@ export class Turns {
   }
 
   /**
-   * Puts a proposal into the turn of this node, in one transaction with `more`. Returns what each `get_range`
-   * in `more` found. Throws `revision_conflict` if the turn has ended, or cannot be claimed any more.
+   * Puts a proposal into the entry of this node, in one transaction with `more`. Returns what each
+   * `get_range` in `more` found. Throws `revision_conflict` if the entry is gone, or cannot be claimed any
+   * more.
    */
-  async propose(own: Turn | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
+  async propose(own: LockEntry | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
     if ('when' in own) return (await this.#takeClaimed(own, proposal, more)).found;
     const { key, createRevision, lease } = own.entry;
-    const value = encodeJson({ node: this.#node, proposal } satisfies TurnValue);
+    const value = encodeJson({ node: this.#node, proposal } satisfies LockValue);
     const { succeeded, found } = await this.#client.transact(
       { when: [{ key, createRevision }], apply: [...more, { type: 'put', key, value, lease }] },
       WITHIN,
     );
-    if (!succeeded) throw new StoreError('revision_conflict', 'the turn of this node has ended; nothing was changed');
+    if (!succeeded) throw new StoreError('revision_conflict', 'this node has lost the write lock; nothing was changed');
     return found;
   }
 
@@ -151,9 +155,9 @@ export class Turns {
     { id, node, lease, when }: Claim,
     proposal?: Proposal,
     more: readonly Operation[] = [],
-  ): Promise<{ readonly turn: Turn; readonly found: Found }> {
-    const key = this.#keys.turn(id);
-    const value = encodeJson({ node, ...(proposal && { proposal }) } satisfies TurnValue);
+  ): Promise<{ readonly lock: LockEntry; readonly found: Found }> {
+    const key = this.#keys.lockEntry(id);
+    const value = encodeJson({ node, ...(proposal && { proposal }) } satisfies LockValue);
     this.#known.add(id);
     const put: Operation = { type: 'put', key, value, lease };
     const { succeeded, revision, found } = await this.#client.transact({ when, apply: [...more, put] }, WITHIN);
@@ -162,9 +166,9 @@ export class Turns {
       throw this.#claimLost();
     }
     const entry: KeyValue = { key, value, createRevision: revision, modRevision: revision, lease };
-    const turn: Turn = { id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry };
-    if (this.#own?.id === id) this.#own = turn;
-    return { turn, found };
+    const lock: LockEntry = { id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry };
+    if (this.#own?.id === id) this.#own = lock;
+    return { lock, found };
   }
 
   #claimLost(): StoreError {
@@ -172,16 +176,16 @@ export class Turns {
     return new StoreError('revision_conflict', 'another node writes a policy; nothing was changed');
   }
 
-  /** Conditions that hold until any node takes a turn or writes a policy. */
+  /** Conditions that hold until any node makes an entry or writes a policy. */
   #unchanged(): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
       { key: this.#keys.inEtcd('head'), modRevision: this.#replica.revisionOf('head') },
-      { empty: this.#keys.turns },
+      { empty: this.#keys.lockEntries },
     ];
   }
 
-  /** Ends the turn of this node, if it has taken one and has not committed. */
+  /** Removes the entry of this node, if it has one and has not committed. */
   release(): void {
     const own = this.#own;
     this.#own = null;
@@ -190,29 +194,29 @@ export class Turns {
     void this.#remove(own.id, this.#keys.votes(own));
   }
 
-  /** Forgets the turn of this node, which a commit has ended. */
-  spend(): void {
+  /** Forgets the entry of this node, which a commit has removed. */
+  forget(): void {
     if (this.#own !== null) this.#known.delete(this.#own.id);
     this.#own = null;
   }
 
   #put(key: string, lease: Lease): Promise<{ readonly revision: bigint }> {
     const value = encodeJson({ node: this.#node });
-    const old = this.#turnsIn(this.#replica.present).filter(({ node }) => node === this.#node);
+    const old = this.#entriesIn(this.#replica.present).filter(({ node }) => node === this.#node);
     const apply = old.map(({ entry }) => ({ type: 'delete' as const, key: entry.key }));
     return this.#client.transact({ when: [], apply: [...apply, { type: 'put', key, value, lease: lease.id }] }, WITHIN);
   }
 
-  /** Waits until a turn is the first. Returns null if the turn has ended before. */
-  async #first(id: string, revision: bigint, lease: Lease, signal: AbortSignal): Promise<Turn | null> {
+  /** Waits until an entry is the first. Returns null if the entry is removed before. */
+  async #first(id: string, revision: bigint, lease: Lease, signal: AbortSignal): Promise<LockEntry | null> {
     const lost = (reason: string) => (): never => {
       throw new EtcdError('unavailable', reason);
     };
     const first = this.#replica.live.pipe(
       filter(() => this.#replica.revision >= revision),
-      map((live) => this.#turnsIn(live)),
-      filter((turns) => turns[0]?.id === id || !turns.some((turn) => turn.id === id)),
-      map(([turn]) => (turn?.id === id ? turn : null)),
+      map((live) => this.#entriesIn(live)),
+      filter((entries) => entries[0]?.id === id || !entries.some((lock) => lock.id === id)),
+      map(([lock]) => (lock?.id === id ? lock : null)),
     );
     const ended = merge(
       lease.ended.pipe(map((reason) => lost(reason)())),
@@ -230,41 +234,41 @@ export class Turns {
   }
 
   /**
-   * Removes turns that this node does not wait for. etcd may apply the put of a turn after the node has given
-   * up the turn and removed its key. Such a turn would stop the writes of all nodes, as its lease lives on.
+   * Removes entries that this node does not use. etcd may apply the put of an entry after the node has given
+   * up and removed the key. Such an entry would stop the writes of all nodes, as its lease lives on.
    */
   #removeLost(live: ReadonlyMap<string, KeyValue>): void {
     for (const { key, lease } of live.values()) {
-      const id = this.#keys.turnId(key);
+      const id = this.#keys.lockId(key);
       if (id === null || lease !== this.#lease || this.#known.has(id)) continue;
       this.#known.add(id);
       void this.#remove(id);
     }
   }
 
-  /** Removes a turn, and the votes on its proposal. */
+  /** Removes an entry, and the votes on its proposal. */
   async #remove(id: string, votes?: KeyRange): Promise<void> {
     const ranges = votes === undefined ? [] : [{ type: 'delete_range' as const, range: votes }];
-    const key = this.#keys.turn(id);
+    const key = this.#keys.lockEntry(id);
     try {
       await this.#client.transact({ when: [], apply: [{ type: 'delete', key }, ...ranges] }, WITHIN);
     } catch (failure) {
-      // `#removeLost` or the next turn of this node removes the key, or its lease ends.
+      // `#removeLost` or the next entry of this node removes the key, or its lease ends.
       if (!(failure instanceof EtcdError)) throw failure;
     } finally {
       this.#known.delete(id);
     }
   }
 
-  #turnsIn(live: ReadonlyMap<string, KeyValue>): readonly Turn[] {
-    const turns: Turn[] = [];
+  #entriesIn(live: ReadonlyMap<string, KeyValue>): readonly LockEntry[] {
+    const entries: LockEntry[] = [];
     for (const entry of live.values()) {
-      const id = this.#keys.turnId(entry.key);
+      const id = this.#keys.lockId(entry.key);
       if (id === null) continue;
-      const { node, proposal } = decodeJson<TurnValue>(entry.value);
-      turns.push({ id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry });
+      const { node, proposal } = decodeJson<LockValue>(entry.value);
+      entries.push({ id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry });
     }
-    return turns.sort((a, b) => Number(a.entry.createRevision - b.entry.createRevision));
+    return entries.sort((a, b) => Number(a.entry.createRevision - b.entry.createRevision));
   }
 }
 
