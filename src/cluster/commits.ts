@@ -76,7 +76,7 @@ export class Commits implements SharedCommits {
         : await translated('write the policy to etcd', () => bodyWrites(this.#client, this.#keys, plan));
     await this.keep(plan);
     const timer = await translated('start the timer of the change', () => this.#timer(plan));
-    await this.#applied(await this.#move(plan, lock, [...bodies, ...timer]));
+    await this.#replica.until(await this.#move(plan, lock, [...bodies, ...timer]), APPLY_MS);
     this.#writeLock.forget();
   }
 
@@ -102,20 +102,7 @@ export class Commits implements SharedCommits {
       throw storeFailure('end the pending change', failure);
     });
     if (!succeeded) throw lost('another node has changed the policies, or the time of the change has not ended');
-    await this.#applied(revision);
-  }
-
-  /** Waits until the replica of this node contains a commit. */
-  async #applied(revision: bigint): Promise<void> {
-    try {
-      await this.#replica.until(revision, APPLY_MS);
-    } catch (cause) {
-      throw new StoreError(
-        'outcome_unknown',
-        `the commit is in etcd as revision ${revision}, but this node could not apply it yet`,
-        { cause },
-      );
-    }
+    await this.#replica.until(revision, APPLY_MS);
   }
 
   /**

@@ -188,14 +188,23 @@ export class Replica {
     return this.#known.get(local) ?? 0n;
   }
 
-  /** Resolves when the replica contains a revision of etcd. Throws a `TimeoutError` after `withinMs`. */
+  /**
+   * Resolves when the replica contains a write that etcd applied as `revision`. Throws the `StoreError`
+   * `outcome_unknown` after `withinMs`.
+   */
   async until(revision: bigint, withinMs: number): Promise<void> {
-    await firstValueFrom(
+    const isApplied = await firstValueFrom(
       this.#revision.pipe(
-        filter((applied) => applied >= revision),
-        timeout(withinMs),
+        map((applied) => applied >= revision),
+        filter((applied) => applied),
+        timeout({ first: withinMs, with: () => of(false) }),
       ),
     );
+    if (!isApplied)
+      throw new StoreError(
+        'outcome_unknown',
+        `the write is in etcd as revision ${revision}, but this node could not apply it yet`,
+      );
   }
 
   /**

@@ -142,6 +142,7 @@ export async function createAuthority(
 
   const subscription = new Subscription();
   let retry: NodeJS.Timeout | undefined;
+  let shareRetry: NodeJS.Timeout | undefined;
   /** Stores the revocations that the file and the own records lack. After a failure, tries again later. */
   const storeRevoked = async (): Promise<void> => {
     clearTimeout(retry);
@@ -199,9 +200,13 @@ export async function createAuthority(
         await shared.putRecord(merged);
     }
   };
-  /** Shares without waiting. Without etcd, the next connect shares again. */
+  /** Shares without waiting. After a failure, tries again later. */
   const push = (): void => {
-    void runShareExclusive(share).catch(ignoreStoreError);
+    clearTimeout(shareRetry);
+    void runShareExclusive(share).catch((failure: unknown) => {
+      ignoreStoreError(failure);
+      if (!subscription.closed) shareRetry = setTimeout(push, RETRY_MS).unref();
+    });
   };
 
   const adminTokenPath = join(dataDir, 'admin.token');
@@ -229,6 +234,7 @@ export async function createAuthority(
     close: () => {
       subscription.unsubscribe();
       clearTimeout(retry);
+      clearTimeout(shareRetry);
     },
   };
 }

@@ -4,7 +4,7 @@ import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { encodeJson } from '#store/json-value.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
-import { EtcdCluster, IN_MEMORY } from './etcd-cluster.js';
+import { EtcdCluster } from './etcd-cluster.js';
 import { type ClusterNode, type Reply, startNodes } from './node-cluster.js';
 
 const policyOf = (address: string) => ({
@@ -41,7 +41,7 @@ async function allHave(address: string, withinMs = 5_000): Promise<void> {
 }
 
 beforeAll(async () => {
-  etcd = await EtcdCluster.start('nodes', 3, [], IN_MEMORY);
+  etcd = await EtcdCluster.start('nodes');
   leave = enterNamespace(etcd.namespace);
   nodes = await startNodes(etcd, 3);
 }, 90_000);

@@ -5,7 +5,7 @@ import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
 import { type EtcdOptions, type KeyChange, type Operation, under, type WatchBatch } from '#cluster/etcd/etcd-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
-import { EtcdCluster, IN_MEMORY } from './etcd-cluster.js';
+import { EtcdCluster } from './etcd-cluster.js';
 
 const SOON = { withinMs: 5_000 };
 const text = (value: Uint8Array | undefined): string => new TextDecoder().decode(value);
@@ -17,7 +17,7 @@ let leave: () => void;
 let client: EtcdClient;
 const clients: EtcdClient[] = [];
 beforeAll(async () => {
-  cluster = await EtcdCluster.start('etcd', 3, [], IN_MEMORY);
+  cluster = await EtcdCluster.start('etcd');
   leave = enterNamespace(cluster.namespace);
 }, 60_000);
 beforeEach(() => {

@@ -25,12 +25,6 @@ export const NO_PEERS = {
   },
 };
 
-/**
- * A folder in memory, for tests that measure delays: other programs can delay each write to a disk by a
- * second.
- */
-export const IN_MEMORY = '/dev/shm';
-
 type Member = {
   readonly name: string;
   readonly namespace: string;
@@ -57,9 +51,8 @@ export class EtcdCluster {
     size: number,
     /** Further arguments of each etcd process. */
     readonly more: readonly string[],
-    parent: string,
   ) {
-    this.folder = mkdtempSync(join(parent, 'weir-etcd-'));
+    this.folder = mkdtempSync(join(tmpdir(), 'weir-etcd-'));
     this.members = Array.from({ length: size }, (_, index) => ({
       name: `m${index + 1}`,
       namespace: `${namespace}-m${index + 1}`,
@@ -71,15 +64,10 @@ export class EtcdCluster {
 
   /**
    * Starts the members, creates the user `weir` with access to the keys below `/weir/`, and enables
-   * authentication. Makes the folder of the cluster in `parent`.
+   * authentication. The members do not wait for the disk, because other programs can delay a disk by seconds.
    */
-  static async start(
-    name: string,
-    size = 3,
-    more: readonly string[] = [],
-    parent: string = tmpdir(),
-  ): Promise<EtcdCluster> {
-    const cluster = new EtcdCluster(`weir-${name}`, size, more, parent);
+  static async start(name: string, size = 3, more: readonly string[] = []): Promise<EtcdCluster> {
+    const cluster = new EtcdCluster(`weir-${name}`, size, more);
     try {
       cluster.#makeNamespaces();
       cluster.#makeCertificates();
@@ -202,7 +190,7 @@ export class EtcdCluster {
       [
         `--net=/run/netns/${member.namespace}`,
         'etcd',
-        ...['--name', name, '--data-dir', file(name)],
+        ...['--name', name, '--data-dir', file(name), '--unsafe-no-fsync'],
         ...['--listen-client-urls', client, '--advertise-client-urls', client],
         ...['--listen-peer-urls', peer(member), '--initial-advertise-peer-urls', peer(member)],
         ...['--initial-cluster', this.members.map((each) => `${each.name}=${peer(each)}`).join()],

@@ -181,6 +181,21 @@ describe('the tokens of a cluster', () => {
     expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
   });
 
+  it('are shared again after a write to etcd that fails while the node is connected', async () => {
+    const { a, b } = await issuedWithFakeTimers();
+    const failing = vi
+      .spyOn(a.node, 'batch')
+      .mockRejectedValue(new StoreError('outcome_unknown', 'the write is in etcd as revision 8'));
+    const { token } = await a.authority.issue(REQUEST);
+    await expect.poll(() => vi.getTimerCount()).toBe(1);
+    failing.mockRestore();
+    expect(await b.authority.verify(token)).toEqual({ kind: 'refused', reason: 'unknown' });
+    await vi.advanceTimersByTimeAsync(5_000);
+    await expect.poll(() => b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    for (const { authority } of [a, b]) authority.close();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
   it('issued without etcd are valid at once on their node, and later on each node', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];

@@ -15,7 +15,7 @@ import type {
   TransactionResult,
   WatchBatch,
 } from './etcd-types.js';
-import { isFaultOfMember, showsFaultOfMember } from './failure.js';
+import { isFaultOfMember, isLate, showsFaultOfMember } from './failure.js';
 import {
   Auth,
   AuthenticateRequestSchema,
@@ -40,8 +40,11 @@ const AUTHENTICATE = methodOf(Auth.method.authenticate);
 const PAGE_ENTRIES = 500n;
 
 const READ: Deadline = { withinMs: 3_000 };
-/** How long a read waits for one member before it goes to the next. */
-const READ_ATTEMPT_MS = 500;
+/**
+ * How long a read waits for the member in use before it goes to the next. Each further wait is twice as long:
+ * while the disk of the leader is slow, a read waits for the writes before it, at each member.
+ */
+const FIRST_READ_MS = 500;
 /** The pause before a read is repeated, for example while etcd elects a leader. */
 const READ_PAUSE_MS = 20;
 
@@ -181,29 +184,39 @@ export class EtcdClient {
     request: Request,
     deadline: number,
   ): Promise<Response> {
-    for (;;) {
+    /** The member that did not respond to the last attempt in time; null if there is none. */
+    let late: EtcdServer | null = null;
+    for (let waitMs = FIRST_READ_MS; ; ) {
+      let used: EtcdServer | null = late;
+      const attempt = (member: EtcdServer, metadata: Metadata): Promise<Response> => {
+        used = member;
+        const until = Math.min(deadline, Date.now() + waitMs);
+        return member.call(method, request, { kind: 'read', operation, metadata, deadline: until });
+      };
       try {
-        return await this.#authorized(deadline, (member, metadata) => {
-          const attempt = Math.min(deadline, Date.now() + READ_ATTEMPT_MS);
-          return member.call(method, request, { kind: 'read', operation, metadata, deadline: attempt });
-        });
+        return await this.#authorized(deadline, attempt, late);
       } catch (failure) {
         if (!(failure instanceof EtcdError) || !isFaultOfMember(failure.code) || Date.now() >= deadline) throw failure;
+        if (isLate(failure)) {
+          late = used;
+          waitMs *= 2;
+        }
         await setTimeout(READ_PAUSE_MS);
       }
     }
   }
 
   /**
-   * Runs a request at the member in use. If etcd no longer accepts the token of the user, logs in and runs
-   * the request again: etcd did not apply it.
+   * Runs a request at the member in use, or at the member after `late`. If etcd no longer accepts the token
+   * of the user, logs in and runs the request again: etcd did not apply it.
    */
   async #authorized<Response>(
     deadline: number,
     act: (member: EtcdServer, metadata: Metadata) => Promise<Response>,
+    late: EtcdServer | null = null,
   ): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
-      const member = await this.#members.connected(deadline);
+      const member = await (late === null ? this.#members.connected(deadline) : this.#members.after(late, deadline));
       const token = this.#token;
       try {
         return await act(member, await this.#metadata(member, deadline));

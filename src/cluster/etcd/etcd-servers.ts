@@ -57,6 +57,24 @@ export class EtcdServers {
     }
   }
 
+  /**
+   * Returns the next member after a member that is late, with a connection, for one request. The client stays
+   * with the member that it uses. Throws `unavailable` at the deadline.
+   */
+  async after(late: EtcdServer, deadline: number): Promise<EtcdServer> {
+    const index = this.#members.indexOf(late);
+    for (const member of [...this.#members.slice(index + 1), ...this.#members.slice(0, index)]) {
+      if (this.#isClosed) break;
+      try {
+        await member.connected(Math.min(deadline, Date.now() + NEXT_AFTER_MS));
+        return member;
+      } catch {
+        // Try the next member. This member continues to connect.
+      }
+    }
+    return this.connected(deadline);
+  }
+
   /** Stops the use of a member: its pending requests fail, and the next request goes to another member. */
   leave(member: EtcdServer): void {
     this.#faults.set(member, performance.now());

@@ -49,11 +49,16 @@ export function isFaultOfMember(code: EtcdErrorCode): boolean {
   return code === 'unavailable' || code === 'timed_out' || code === 'outcome_unknown';
 }
 
+/** Returns whether a request got no response before its deadline. */
+export function isLate({ cause }: EtcdError): boolean {
+  return (cause as ServiceError | undefined)?.code === status.DEADLINE_EXCEEDED;
+}
+
 /**
- * Returns whether a failed request shows that its member cannot be used. A write that got no response before
- * its deadline does not: its member may have a slow disk, and still respond to other requests.
+ * Returns whether a failed request shows that its member cannot be used. A request that got no response
+ * before its deadline does not: while the disk of the leader is slow, a read or a write at any member waits.
+ * The heartbeat of a watch finds a member that does not respond at all.
  */
-export function showsFaultOfMember({ code, cause }: EtcdError): boolean {
-  if (!isFaultOfMember(code)) return false;
-  return code !== 'outcome_unknown' || (cause as ServiceError | undefined)?.code !== status.DEADLINE_EXCEEDED;
+export function showsFaultOfMember(failure: EtcdError): boolean {
+  return isFaultOfMember(failure.code) && !isLate(failure);
 }
