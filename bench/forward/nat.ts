@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { ADDRESSES } from '#cli/topology.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
@@ -16,10 +17,15 @@ const SYN = { protocol: IPPROTO.tcp, tcpFlags: 2 };
 const ROUND = 20_000;
 const REFUSAL_ROUNDS = 15;
 const FIRST_PORT = 1_024;
+const ESTABLISHED_MS = 5_000;
+const AGAIN_MS = 500;
 /** Translates sources to the address of the node. The ports stay, because no two flows have one port. */
 const RULES = `add table ip mine
 add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine post oifname "wan0" snat to ${ADDRESSES.nodeWan}`;
+
+const DROP_ALL = `add table netdev quiet
+add chain netdev quiet every { type filter hook ingress device wan0 priority 0; policy drop; }`;
 
 /** Flows before the translation (`real`), and as the server sees them (`wire`). */
 type Flows = Readonly<Record<'real' | 'wire', readonly FiveTuple[]>>;
@@ -35,13 +41,19 @@ function flowsFrom(count: number): Flows {
   return { real: from(SOURCES.base + 1), wire: from(parseAddress(ADDRESSES.nodeWan) ?? 0) };
 }
 
-/** Sends packets of each flow from both sides, so that conntrack and the datapath know the flows. */
-function establish(rig: ForwardRig, { real, wire }: Flows): void {
-  for (let time = 0; time < 3; time++) {
-    rig.use(real);
-    rig.send(real.length, UDP);
-    rig.use(wire);
-    rig.send(wire.length, { ...UDP, from: 'server' });
+/**
+ * Sends packets of each flow from both sides, until conntrack has seen the flows for two seconds: then it calls
+ * them established.
+ */
+async function establish(rigs: readonly ForwardRig[], { real, wire }: Flows): Promise<void> {
+  for (let time = 0; time < ESTABLISHED_MS; time += AGAIN_MS) {
+    await setTimeout(AGAIN_MS);
+    for (const rig of rigs) {
+      rig.use(real);
+      rig.send(real.length, UDP);
+      rig.use(wire);
+      rig.send(wire.length, { ...UDP, from: 'server' });
+    }
   }
 }
 
@@ -50,10 +62,9 @@ function establish(rig: ForwardRig, { real, wire }: Flows): void {
  * nodes forward in turns.
  */
 async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promise<number> {
-  for (const rig of [pair.plain, pair.filtered]) {
-    establish(rig, flows);
-    rig.use(from === 'client' ? flows.real : flows.wire);
-  }
+  const rigs = [pair.plain, pair.filtered];
+  await establish(rigs, flows);
+  for (const rig of rigs) rig.use(from === 'client' ? flows.real : flows.wire);
   return new Comparison().cost({
     plain: () => pair.plain.send(ROUND, { ...UDP, from }),
     other: () => pair.filtered.send(ROUND, { ...UDP, from }),
@@ -64,10 +75,10 @@ async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promis
  * Returns the time of a frame from the server that would open a flow, and that the policy refuses. Includes
  * the time to make the frame and to deliver it to the node.
  */
-function refusalNs({ filtered }: Pair, ends: readonly FiveTuple[], packet: Send): number {
-  filtered.use(ends);
+function refusalNs(rig: ForwardRig, ends: readonly FiveTuple[], packet: Send): number {
+  rig.use(ends);
   const rounds = Array.from({ length: REFUSAL_ROUNDS }, () =>
-    filtered.send(ROUND, { ...packet, from: 'server', newPorts: true }, 0),
+    rig.send(ROUND, { ...packet, from: 'server', newPorts: true }, 0),
   );
   return quantile(rounds, 0.5);
 }
@@ -75,26 +86,39 @@ function refusalNs({ filtered }: Pair, ends: readonly FiveTuple[], packet: Send)
 async function measure(pair: Pair): Promise<Row[]> {
   for (const { topology } of [pair.plain, pair.filtered]) await topology.node.must('nft', RULES);
   const [one, many] = [flowsFrom(1), flowsFrom(LIVE)];
-  const passing = await attachWeir(pair.filtered, allowAll, BY_STACK);
   const costs: Row[] = [];
-  try {
-    for (const [what, flows, from, atMost] of [
-      ['replies of a masqueraded flow', one, 'server', 1.15],
-      [`replies, ${LIVE} flows`, many, 'server', 1.2],
-      ['packets of the opener, one flow', one, 'client', 1.15],
-      [`packets of the opener, ${LIVE} flows`, many, 'client', 1.15],
-    ] as const)
-      costs.push({ what, value: await cost(pair, flows, from), unit: COST, atMost });
-  } finally {
-    await passing.detach();
+  for (const [by, settings] of [
+    ['', {}],
+    [', by the stack', BY_STACK],
+  ] as const) {
+    const passing = await attachWeir(pair.filtered, allowAll, settings);
+    try {
+      for (const [what, flows, from, atMost] of [
+        ['replies of a masqueraded flow', one, 'server', 1.15],
+        [`replies, ${LIVE} flows`, many, 'server', 1.2],
+        ['packets of the opener, one flow', one, 'client', 1.15],
+        [`packets of the opener, ${LIVE} flows`, many, 'client', 1.15],
+      ] as const) {
+        const value = await cost(pair, flows, from);
+        costs.push({ what: `${what}${by}`, value, unit: COST, ...(by === '' ? { atMost } : {}) });
+      }
+    } finally {
+      await passing.detach();
+    }
   }
+  await pair.plain.topology.node.must('nft', DROP_ALL);
   const refusing = await attachWeir(pair.filtered, denyAll, BY_STACK);
   try {
     return [
       ...costs,
-      { what: 'refuse a SYN to a host', value: refusalNs(pair, one.real, SYN), unit: 'ns', atMost: 800 },
-      { what: 'refuse a datagram to a host', value: refusalNs(pair, one.real, UDP), unit: 'ns' },
-      { what: 'refuse a SYN to the node', value: refusalNs(pair, one.wire, SYN), unit: 'ns' },
+      { what: 'refuse a SYN to a host', value: refusalNs(pair.filtered, one.real, SYN), unit: 'ns', atMost: 800 },
+      { what: 'refuse a datagram to a host', value: refusalNs(pair.filtered, one.real, UDP), unit: 'ns' },
+      { what: 'refuse a SYN to the node', value: refusalNs(pair.filtered, one.wire, SYN), unit: 'ns' },
+      {
+        what: 'drop a SYN by one rule of nftables at ingress, without Weir',
+        value: refusalNs(pair.plain, one.real, SYN),
+        unit: 'ns',
+      },
     ];
   } finally {
     await refusing.detach();

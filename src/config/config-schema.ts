@@ -148,7 +148,7 @@ const dataplane = z
       }),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
-      'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',
+      'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. While NAT is the only such hook, established flows are translated and sent directly. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',
     ).prefault('auto'),
     pickup: duration(
       '0s',

@@ -178,7 +178,7 @@ test('forwarding: auto · NAT takes effect within a second after its nftables ch
   await expect.poll(async () => (await datapath.stats()).forwarding.way).toBe('direct');
   endFlow?.();
   expect([changes.at(0), changes.at(-1)]).toEqual([
-    { type: 'forwarding_changed', way: 'stack', reason: 'nftables chain ip mine post' },
+    { type: 'forwarding_changed', way: 'direct', reason: 'no third-party hook except NAT' },
     { type: 'forwarding_changed', way: 'direct', reason: 'no third-party hook' },
   ]);
 });

@@ -63,6 +63,11 @@ export type Settings = {
   /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
   readonly readsConntrack?: boolean;
   /**
+   * The times in milliseconds for which conntrack keeps an established TCP connection and UDP flow. Null if the
+   * datapath must not translate their packets itself.
+   */
+  readonly keepMs?: { readonly tcp: number; readonly udp: number } | null;
+  /**
    * True for BPF programs that run on the hooks only during an upgrade, while this datapath takes over from
    * its predecessor.
    */
@@ -107,8 +112,10 @@ export const SETTINGS_OFFSETS = {
   copies_routes: 265,
   reads_conntrack: 266,
   pass_without_policy: 267,
+  keep_tcp_ms: 268,
+  keep_udp_ms: 272,
 } as const;
-export const SETTINGS_BYTES = 268;
+export const SETTINGS_BYTES = 276;
 
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
@@ -190,6 +197,8 @@ export function encodeSettings(settings: Settings): Uint8Array {
     set(SETTINGS_OFFSETS.translated + 8 * index + 4, mask(0xffff_ffff, length));
   }
   flag(SETTINGS_OFFSETS.reads_conntrack, settings.readsConntrack ?? false);
+  set(SETTINGS_OFFSETS.keep_tcp_ms, settings.keepMs?.tcp ?? 0);
+  set(SETTINGS_OFFSETS.keep_udp_ms, settings.keepMs?.udp ?? 0);
   view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }

@@ -87,6 +87,15 @@ struct place {
 	__u64 hash; /* hash of `key` */
 };
 
+/* The addresses and ports of a packet after the translation by the network stack (NAT), in host byte order. */
+struct translated {
+	__u32 source;
+	__u32 destination;
+	__u32 ports; /* source port << 16 | destination port */
+	bool is_sent;  /* the ingress hook may write them to the header, and send the packet directly */
+	bool is_reply; /* the packet has the direction of replies of its connection */
+};
+
 /* The fields of a packet that the datapath needs, in host byte order. The ports are 0 if the protocol has
  * no ports.
  */
@@ -112,6 +121,7 @@ struct packet {
 	bool is_translated; /* the packet has its real destination; its header has the destination `wire` */
 	bool is_nat_reply;  /* with `is_translated`: the packet has the direction of replies of its connection */
 	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
+	bool sends_translated; /* the ingress hook writes `translated` to the header, and sends the packet directly */
 	bool has_real_flow; /* conntrack and a flow with the real ends show that a TCP packet belongs to a connection */
 	struct prefetched prefetched;
 	struct place place;
@@ -122,6 +132,7 @@ struct packet {
 		__u16 port;
 		bool from_high;
 	} wire;
+	struct translated translated;
 };
 
 /* Returns the destination in the header of a packet that has its real destination, as address << 16 | port.

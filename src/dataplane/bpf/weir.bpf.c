@@ -35,6 +35,7 @@
 #include "flow/open_flow.h"
 #include "inspect/sockets.h"
 #include "nat/translation.h"
+#include "nat/send_translated.h"
 #include "path/fast_path.h"
 #include "parse/fragments.h"
 #include "classify/classify_packet.h"

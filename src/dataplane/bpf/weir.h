@@ -168,6 +168,11 @@ struct settings {
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */
 	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
 	__u8 pass_without_policy; /* passes packets until the first policy is in force (policy.fallback: allow) */
+	/* The times for which conntrack keeps an established connection, if the datapath translates its packets
+	 * (Linux 6.0); else 0.
+	 */
+	__u32 keep_tcp_ms;
+	__u32 keep_udp_ms;
 };
 
 enum events_wanted {
@@ -566,7 +571,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 268, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 276, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

@@ -6,6 +6,7 @@ import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { thirdPartyFilter } from './third-party-filters.js';
 import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
+import { endWindowChecks, windowCheck } from './window-checks.js';
 
 /**
  * Nanoseconds for which the datapath forwards directly after a check found no third-party hook. During this
@@ -24,6 +25,7 @@ const CONFIGURED: Readonly<Record<'stack' | 'direct', ForwardingNow>> = {
   direct: { way: 'direct', reason: 'as configured' },
 };
 export const ALONE: ForwardingNow = { way: 'direct', reason: 'no third-party hook' };
+export const WITH_NAT: ForwardingNow = { way: 'direct', reason: 'no third-party hook except NAT' };
 
 /**
  * Chooses whether the datapath sends allowed packets directly to the next interface or through the network
@@ -32,6 +34,7 @@ export const ALONE: ForwardingNow = { way: 'direct', reason: 'no third-party hoo
 export class Forwarding {
   #program: ThirdPartyProgram | Error | undefined;
   #now: ForwardingNow;
+  #endedWindowChecks = false;
 
   constructor(
     readonly options: Pick<DatapathOptions, 'forwarding' | 'reversePath'>,
@@ -57,13 +60,14 @@ export class Forwarding {
   /**
    * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
    * change event if the reason for the choice differs from the last one. The caller must call this function
-   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks.
+   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the ids of the
+   * forward judges if the datapath can translate established connections itself, else null.
    */
-  look(slots: Slots): DatapathChange[] {
+  look(slots: Slots, judges: readonly number[] | null): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];
     const before = this.#now;
     const beganNs = process.hrtime.bigint();
-    this.#now = this.#lookForOthers();
+    this.#now = this.#lookForOthers(judges);
     slots.setDirectUntil(this.#now.way === 'direct' ? beganNs + DIRECT_FOR_NS : 0n);
     return before.reason === this.#now.reason ? [] : [{ type: 'forwarding_changed', ...this.#now }];
   }
@@ -118,7 +122,7 @@ export class Forwarding {
     }
   }
 
-  #lookForOthers(): ForwardingNow {
+  #lookForOthers(judges: readonly number[] | null): ForwardingNow {
     try {
       this.#program ??= loadOthers();
       if (this.#program instanceof Error) throw this.#program;
@@ -129,10 +133,17 @@ export class Forwarding {
           attachedProgram: (found) => this.hooks.attachedProgram(found, 'ingress'),
           reversePath: this.options.reversePath,
           guardIsInstalled: () => this.guard.stands(),
+          judges,
         },
         this.#program,
       );
-      return other === null ? ALONE : { way: 'stack', reason: other };
+      if (other !== null) return { way: 'stack', reason: other };
+      if (judges === null) return ALONE;
+      // Once, so that the node does not undo a later change of the administrator.
+      if (!this.#endedWindowChecks) endWindowChecks();
+      this.#endedWindowChecks = true;
+      const checked = windowCheck();
+      return checked === null ? WITH_NAT : { way: 'stack', reason: checked };
     } catch (error) {
       return { way: 'stack', reason: `look for third-party hooks: ${firstLine(error)}` };
     }

@@ -20,6 +20,11 @@ export type Place = {
   ) => { readonly programId: number; readonly by: 'tcx' | 'clsact' } | undefined;
   readonly reversePath: ReversePath;
   readonly guardIsInstalled: () => boolean;
+  /**
+   * The ids of the forward judges while the datapath translates the packets of established connections itself,
+   * so that NAT and conntrack do not count. Null if they count.
+   */
+  readonly judges: readonly number[] | null;
 };
 
 /**
@@ -38,6 +43,19 @@ const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
   'ip_sabotage_in',
   'apparmor_ip_postroute',
   'apparmor_ipv4_postroute',
+]);
+/**
+ * Kernel functions of NAT and conntrack on netfilter hooks. They decide by the first packet of a connection,
+ * and only translate or count the others.
+ */
+const TRANSLATION_FUNCTIONS: ReadonlySet<string> = new Set([
+  'ipv4_conntrack_defrag',
+  'ipv4_conntrack_in',
+  'ipv4_confirm',
+  'nf_confirm',
+  'nf_nat_ipv4_in',
+  'nf_nat_ipv4_pre_routing',
+  'nf_nat_ipv4_out',
 ]);
 const STRICTNESS: Readonly<Record<ReversePath, number>> = { off: 0, loose: 1, strict: 2 };
 /**
@@ -72,7 +90,7 @@ function sysctl(name: string): string {
   return readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim();
 }
 
-function byLists({ policed, guardIsInstalled }: Place, others: readonly ThirdPartyHook[]): string | null {
+function byLists({ policed, guardIsInstalled, judges }: Place, others: readonly ThirdPartyHook[]): string | null {
   if (!guardIsInstalled()) return 'the guard is missing';
   // Of the nftables chains, the chain `marks` of the guard (Weir's nftables rules) is the last at prerouting,
   // and the guard's chain `guard` is the first at forward.
@@ -82,8 +100,12 @@ function byLists({ policed, guardIsInstalled }: Place, others: readonly ThirdPar
     others.findIndex((other) => other.kind === 'forward' && isChain(other)),
   ];
   const isPoliced = (ifindex: number): boolean => policed.some((found) => found.ifindex === ifindex);
-  const canDrop = ({ kind, id, symbol }: ThirdPartyHook): boolean =>
-    !HARMLESS_FUNCTIONS.has(functionOf(symbol)) && ((kind !== 'ingress' && kind !== 'receiver') || isPoliced(id));
+  const isTranslation = ({ kind, id, symbol }: ThirdPartyHook): boolean =>
+    judges !== null && (TRANSLATION_FUNCTIONS.has(functionOf(symbol)) || (kind === 'forward' && judges.includes(id)));
+  const canDrop = (found: ThirdPartyHook): boolean =>
+    !HARMLESS_FUNCTIONS.has(functionOf(found.symbol)) &&
+    !isTranslation(found) &&
+    ((found.kind !== 'ingress' && found.kind !== 'receiver') || isPoliced(found.id));
   const other = others.find((found, index) => !own.includes(index) && canDrop(found));
   return other === undefined ? null : sentenceOf(other);
 }

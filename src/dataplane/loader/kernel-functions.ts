@@ -2,9 +2,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { lacking } from '#libc/capabilities.js';
 
 const BTF = '/sys/kernel/btf';
+const TIMEOUTS = '/proc/sys/net/netfilter/nf_conntrack';
 const NETFILTER_LINK = 'bpf_nf_link_attach';
 const CONNTRACK_LOOKUP = 'bpf_skb_ct_lookup';
-const NAMES = [NETFILTER_LINK, CONNTRACK_LOOKUP] as const;
+const CONNTRACK_TIMEOUT = 'bpf_ct_change_timeout';
+const NAMES = [NETFILTER_LINK, CONNTRACK_LOOKUP, CONNTRACK_TIMEOUT] as const;
 type Name = (typeof NAMES)[number];
 
 /** The functions of `NAMES` that the BTF of the kernel itself contains. It has 5 MB, so it is read once. */
@@ -33,7 +35,24 @@ export function hasNetfilterPrograms(): boolean {
  * gives no other process the BTF of modules.
  */
 export function hasConntrackLookup(): boolean {
-  return hasFunction(CONNTRACK_LOOKUP) || (!lacksModuleBtf() && functionsIn('nf_conntrack').includes(CONNTRACK_LOOKUP));
+  return hasConntrackFunction(CONNTRACK_LOOKUP);
+}
+
+/**
+ * Returns the times in milliseconds for which conntrack keeps an established TCP connection and UDP flow. Null
+ * if BPF programs cannot set the time of a connection (Linux 6.0 or later can), and on CPUs that order the
+ * writes of memory weakly: the map `nat_aliases` has no barriers for them.
+ */
+export function conntrackKeepMs(): { readonly tcp: number; readonly udp: number } | null {
+  if (process.arch !== 'x64' || !hasConntrackFunction(CONNTRACK_TIMEOUT)) return null;
+  const ms = (name: string): number => Math.min(0xffff_ffff, 1_000 * readSeconds(`${TIMEOUTS}_${name}`));
+  return { tcp: ms('tcp_timeout_established'), udp: ms('udp_timeout_stream') };
+}
+
+const readSeconds = (path: string): number => Number(readFileSync(path, 'utf8'));
+
+function hasConntrackFunction(name: Name): boolean {
+  return hasFunction(name) || (!lacksModuleBtf() && functionsIn('nf_conntrack').includes(name));
 }
 
 /** Returns whether the kernel refuses the BTF of its modules to this process. */

@@ -1,12 +1,17 @@
+import { dirname } from 'node:path';
 import type { ForwardingNow } from '#contracts/datapath.js';
 import type { ReversePath } from '#contracts/datapath-numbers.js';
+import { Pins } from '#dataplane/attach/pins.js';
 import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
-import { ALONE, DIRECT_ALWAYS } from '#dataplane/forwarding/forwarding.js';
+import { ALONE, DIRECT_ALWAYS, WITH_NAT } from '#dataplane/forwarding/forwarding.js';
 import { thirdPartyFilter } from '#dataplane/forwarding/third-party-filters.js';
 import { ThirdPartyProgram } from '#dataplane/forwarding/third-party-hooks.js';
+import { windowCheck } from '#dataplane/forwarding/window-checks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { conntrackKeepMs } from '#dataplane/loader/kernel-functions.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
+import { ForwardJudge } from '#dataplane/translation/forward-judge.js';
 
 export type ConfiguredDataplane = {
   readonly interfaces: readonly string[];
@@ -26,13 +31,17 @@ export function forwardingOf(
   configured: { readonly guard: Guard; readonly reversePath: ReversePath } | undefined,
 ): ForwardingNow {
   if (!set.has('ways') || mapShape(set.fd('ways')).maxEntries === 1) return { way: 'stack', reason: 'as configured' };
-  const until = set.inspect(({ directUntil }) => directUntil);
+  const { until, translates } = set.inspect((slots) => ({ until: slots.directUntil, translates: slots.translates }));
   if (until === DIRECT_ALWAYS) return { way: 'direct', reason: 'as configured' };
-  if (until > process.hrtime.bigint()) return ALONE;
+  if (until > process.hrtime.bigint()) return translates ? WITH_NAT : ALONE;
   if (!looks) return { way: 'stack', reason: 'no process looks for third-party hooks' };
   if (configured === undefined) return { way: 'stack', reason: 'a third-party hook was found; --config shows which' };
   const program = new ThirdPartyProgram();
   try {
+    const judges =
+      translates && conntrackKeepMs() !== null
+        ? new ForwardJudge(new Pins(dirname(set.folder)).links).programs()
+        : null;
     const ingress = hooks.filter(({ direction }) => direction === 'ingress');
     const other = thirdPartyFilter(
       {
@@ -43,10 +52,12 @@ export function forwardingOf(
         },
         reversePath: configured.reversePath,
         guardIsInstalled: () => configured.guard.stands(),
+        judges,
       },
       program,
     );
-    return { way: 'stack', reason: other ?? 'the node has not looked for third-party hooks yet' };
+    const reason = other ?? (judges === null ? null : windowCheck());
+    return { way: 'stack', reason: reason ?? 'the node has not looked for third-party hooks yet' };
   } finally {
     program.close();
   }

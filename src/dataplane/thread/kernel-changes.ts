@@ -44,7 +44,8 @@ export class KernelChanges {
   }
 
   lookAtForwarding({ loaded }: Upgrade): void {
-    this.add(this.kernel.forwarding.look(loaded.slots));
+    const { forwarding, translation } = this.kernel;
+    this.add(forwarding.look(loaded.slots, translation.judgesOf(loaded)));
   }
 
   /**

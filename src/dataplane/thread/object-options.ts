@@ -1,12 +1,13 @@
 import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from '#contracts/datapath-options.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
-import { hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';
 import type { FixedOptions } from '#dataplane/upgrade/successor.js';
 
 /** Returns the options of the BPF object that do not depend on the size of the policy. */
 export function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
+  const readsConntrack = options.readsConntrack ?? hasConntrackLookup();
   return {
     objectPath: options.objectPath ?? builtObject,
     flowCapacity: options.flowCapacity,
@@ -21,7 +22,8 @@ export function objectOptions(options: DatapathOptions): FixedOptions {
     direct: isDirect,
     fibFlags: fibFlags(),
     translated: options.translated ?? [],
-    readsConntrack: options.readsConntrack ?? hasConntrackLookup(),
+    readsConntrack,
+    keepMs: isDirect && readsConntrack ? conntrackKeepMs() : null,
     judges: hasNetfilterPrograms(),
     // Direct forwarding needs the gateway of a route, but the copy of the routes contains only the outgoing
     // interface. With direct forwarding, the datapath uses the copy only to check source addresses, so no

@@ -114,6 +114,14 @@ export class Translation {
     return this.#judge.programs().includes(programId(judgeFd()));
   }
 
+  /**
+   * Returns the ids of the attached forward judges if the datapath translates addresses, and can do so itself
+   * for established connections: it can search conntrack, and keep the connections there. Otherwise null.
+   */
+  judgesOf({ slots, options }: LoadedObject): readonly number[] | null {
+    return slots.translates && options.keepMs != null ? this.#judge.programs() : null;
+  }
+
   support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {
     const noSearch = options.readsConntrack === true ? null : noSearchReason();
     return { obstacle: this.#obstacle(options), judges: options.judges === true, noSearch };

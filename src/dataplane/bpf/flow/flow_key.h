@@ -55,4 +55,17 @@ static __always_inline __u32 direction_of(const struct flow *flow, const struct 
 	return packet->place.from_high != ((flow->flags & FLOW_OPENED_BY_HIGH) != 0);
 }
 
+/* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port. */
+static __always_inline bool set_key(struct flow_lookup *flow_lookup, __u32 source, __u32 destination, __u32 ports, __u8 protocol)
+{
+	bool from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
+
+	/* `addresses` and `rest` have the layout of struct flow_key. */
+	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
+	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)protocol << 32 |
+			    (__u64)KEY_USED << USE_SHIFT;
+	flow_lookup->hash = hash_of(flow_lookup->addresses, flow_lookup->rest);
+	return from_high;
+}
+
 #endif

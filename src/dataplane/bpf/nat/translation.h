@@ -34,9 +34,16 @@ struct nf_conntrack_tuple {
 struct nf_conntrack_tuple_hash {
 	struct nf_conntrack_tuple tuple;
 } __attribute__((preserve_access_index));
+struct ip_ct_tcp {
+	__u8 state;
+} __attribute__((preserve_access_index));
+union nf_conntrack_proto {
+	struct ip_ct_tcp tcp;
+} __attribute__((preserve_access_index));
 struct nf_conn {
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
+	union nf_conntrack_proto proto;
 } __attribute__((preserve_access_index));
 
 #define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
@@ -44,6 +51,12 @@ struct nf_conn {
 #define CONNTRACK_NEW 2     /* enum ip_conntrack_info: the first packet of a connection */
 #define CONNTRACK_SRC_NAT (1 << 4) /* IPS_SRC_NAT, a bit of `status` in struct nf_conn */
 #define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
+#define CONNTRACK_TCP_ESTABLISHED 3 /* TCP_CONNTRACK_ESTABLISHED */
+#define CONNTRACK_ASSURED (1 << 2) /* IPS_ASSURED: an established TCP connection, or two seconds of UDP in both directions */
+/* IPS_SEQ_ADJUST, IPS_DYING, IPS_FIXED_TIMEOUT, IPS_NAT_CLASH, IPS_HELPER, IPS_OFFLOAD and IPS_HW_OFFLOAD: the
+ * network stack must see each packet of such a connection.
+ */
+#define CONNTRACK_BY_STACK (1 << 6 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15)
 
 struct sk_buff___outgoing {
 	unsigned long _nfct;
@@ -61,39 +74,43 @@ struct conntrack_options {
 extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u32 tuple_bytes,
 					 struct conntrack_options *options, __u32 options_bytes) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
+extern int bpf_ct_change_timeout(struct nf_conn *connection, __u32 ms) __ksym __weak; /* Linux 6.0 */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak; /* Linux 6.2 */
 
-/* The real destination of packets with the key `wire` in one direction. Valid for ALIAS_TICKS, because
- * conntrack may give the addresses and ports to another connection later.
+/* How the node translates packets with the key `wire` in one direction: the real destination, and the source
+ * that the network stack gives them. Valid for ALIAS_TICKS, because conntrack may give the addresses and
+ * ports to another connection later. One cache line.
  */
 struct nat_alias {
 	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after it reads */
 	__u64 wire[2];
 	__u32 destination;
 	__u16 port;
-	__u16 from_high; /* 1: the packets come from the higher address and port of the key `wire` */
-};
-
-/* The aliases of one cache line. A hash of the key `wire` selects it. */
-#define ALIAS_WAYS 2
-struct nat_alias_set {
-	struct nat_alias ways[ALIAS_WAYS];
+	__u8 from_high; /* 1: the packets come from the higher address and port of the key `wire` */
+	__u8 is_sent;   /* 1: the ingress hook may translate the packets itself, and send them directly */
+	__u32 source;
+	__u16 source_port;
+	__u16 reserved;
+	__u32 ifindex; /* the outgoing interface; 0: not known */
+	__u32 unused[5];
 };
 
 #define ALIAS_TICKS 954 /* 1 s */
-#define NAT_ALIAS_SETS 16384
+#define NAT_ALIASES 65536
 #define ALIAS_BEING_WRITTEN 0xffffffffffffffffULL
+
+_Static_assert(sizeof(struct nat_alias) == 64, "a cache line");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* aligns the values to cache lines */
-	__uint(max_entries, NAT_ALIAS_SETS);
+	__uint(max_entries, NAT_ALIASES);
 	__type(key, __u32);
-	__type(value, struct nat_alias_set);
+	__type(value, struct nat_alias);
 } nat_aliases SEC(".maps");
 
-/* One bit for each hash of a destination that an alias has had. So the fast path reads the aliases first
- * only for packets to the few addresses that the node translates.
+/* One bit for each hash of a destination that an alias has replaced. While no packets are sent directly, the
+ * fast path reads the aliases first only for packets to the few addresses that the node translates.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -102,9 +119,10 @@ struct {
 	__type(value, __u64);
 } aliased_destinations SEC(".maps");
 
-static __always_inline struct nat_alias_set *aliases_at(__u64 hash)
+/* Returns the first or the second place of an alias. The two directions of a key have places of their own. */
+static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __u32 second)
 {
-	__u32 at = hash >> 8 & (NAT_ALIAS_SETS - 1);
+	__u32 at = (hash >> 8 & (NAT_ALIASES - 1)) ^ from_high << 1 ^ second;
 
 	return bpf_map_lookup_elem(&nat_aliases, &at);
 }
@@ -122,68 +140,112 @@ static __always_inline bool may_have_alias(__u32 destination)
 	return aliased && READ_ONCE(*aliased) & destination_bit(destination);
 }
 
-static __always_inline bool is_alias_of(const struct nat_alias *alias, __u64 addresses, __u64 rest)
+static __always_inline bool is_alias_of(const struct nat_alias *alias, __u64 addresses, __u64 rest, bool from_high)
 {
-	return alias->wire[0] == addresses && alias->wire[1] == rest;
+	return alias->wire[0] == addresses && alias->wire[1] == rest && alias->from_high == from_high;
 }
 
-/* Stores that packets with the key `wire` have the destination of `packet`, which is the real one. Replaces
- * the older alias of the cache line.
- */
-static __always_inline void store_alias(const struct flow_key *wire, const struct packet *packet, __u64 now_ns)
+static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 now)
 {
-	const __u64 *key = (const __u64 *)wire;
-	__u64 seen, *aliased;
-	struct nat_alias_set *set = aliases_at(hash_of_key(wire));
+	return now - (__u32)(READ_ONCE(alias->stamp) >> 32) < ALIAS_TICKS;
+}
+
+/* Returns whether the ingress hook has seen packets of the opposite direction of a translated packet. If it
+ * does not, the network stack alone translates the connection, because conntrack must see either both
+ * directions or none: it forgets a connection earlier if it sees no acknowledgments.
+ */
+static __always_inline bool has_opposite_alias(const struct packet *packet)
+{
+	const struct translated *to = &packet->translated;
+	struct flow_lookup opposite;
+	bool from_high = set_key(&opposite, to->destination, to->source, to->ports << 16 | to->ports >> 16, packet->protocol);
+	struct nat_alias *alias = alias_at(opposite.hash, from_high, 0), *other = alias_at(opposite.hash, from_high, 1);
+
+	return alias && other &&
+	       (is_alias_of(alias, opposite.addresses, opposite.rest, from_high) ||
+		is_alias_of(other, opposite.addresses, opposite.rest, from_high));
+}
+
+/* Stores the real destination of `packet`, and the source that the network stack gives it. `packet->wire` has
+ * the key in the header. Replaces the older alias of the two places; a packet whose destination is not
+ * translated replaces no alias that is in use. Returns whether the ingress hook may send the packet. It may
+ * not for the first alias of a flow, and for the first alias after the outgoing interface has changed: the
+ * network stack must see such a packet, because it ends a masqueraded connection whose interface has changed.
+ */
+static __always_inline bool store_alias(const struct packet *packet, __u64 now_ns)
+{
+	const __u64 *key = (const __u64 *)&packet->wire.key;
+	__u64 seen, *aliased, hash = hash_of_key(&packet->wire.key);
+	bool is_sent, is_known, from_high = packet->wire.from_high;
 	__u32 first = 0, now = ticks_of(now_ns);
-	struct nat_alias *alias, *other;
+	struct nat_alias *alias = alias_at(hash, from_high, 0), *other = alias_at(hash, from_high, 1);
 
 	aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
-	if (!set || !aliased)
-		return;
-	alias = &set->ways[0];
-	other = &set->ways[1];
-	if (is_alias_of(other, key[0], key[1]) ||
-	    (!is_alias_of(alias, key[0], key[1]) && now - (__u32)(other->stamp >> 32) > now - (__u32)(alias->stamp >> 32)))
+	if (!alias || !other || !aliased)
+		return false;
+	if (is_alias_of(other, key[0], key[1], from_high) ||
+	    (!is_alias_of(alias, key[0], key[1], from_high) &&
+	     now - (__u32)(other->stamp >> 32) > now - (__u32)(alias->stamp >> 32)))
 		alias = other;
+	is_known = is_alias_of(alias, key[0], key[1], from_high);
+	if (!is_known && !packet->is_translated && is_fresh_alias(alias, now))
+		return false;
+	is_sent = packet->translated.is_sent && is_known && alias->ifindex == packet->way.ifindex && has_opposite_alias(packet);
 	seen = READ_ONCE(alias->stamp);
 	if (seen == ALIAS_BEING_WRITTEN ||
 	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)
-		return;
+		return false;
 	alias->wire[0] = key[0];
 	alias->wire[1] = key[1];
 	alias->destination = packet->destination;
 	alias->port = packet->destination_port;
-	alias->from_high = packet->wire.from_high;
+	alias->from_high = from_high;
+	alias->source = packet->translated.source;
+	alias->source_port = packet->translated.ports >> 16;
+	alias->is_sent = is_sent;
+	alias->ifindex = packet->way.ifindex;
 	asm volatile("" ::: "memory");
 	WRITE_ONCE(alias->stamp, (__u64)now << 32 | (__u32)(seen + 1));
-	__sync_fetch_and_or(aliased, destination_bit(packet->wire.destination));
+	if (packet->is_translated)
+		__sync_fetch_and_or(aliased, destination_bit(packet->wire.destination));
+	return is_sent;
 }
 
-/* If a fresh alias exists for a key and the direction of the packet, stores the real destination and the
- * real ports of the packet (source port << 16 | destination port), and returns true.
- */
-static __always_inline bool find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, __u32 *destination, __u32 *ports)
+enum alias_search {
+	NO_ALIAS = 0,
+	ALIAS_FOUND = 1,
+	NO_ROOM = 2, /* other flows use both places */
+};
+
+/* Reads the fresh alias for a key and the direction of the packet. */
+static __always_inline enum alias_search find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, struct translated *found)
 {
-	struct nat_alias_set *set = aliases_at(wire->hash);
-	struct nat_alias *alias;
+	struct nat_alias *alias = alias_at(wire->hash, from_high, 0), *other;
+	__u32 now = ticks_of(now_ns);
 	__u64 seen;
 
-	if (!set)
-		return false;
-	alias = &set->ways[0];
-	if (!is_alias_of(alias, wire->addresses, wire->rest))
-		alias = &set->ways[1];
+	if (!alias)
+		return NO_ALIAS;
+	if (!is_alias_of(alias, wire->addresses, wire->rest, from_high)) {
+		other = alias_at(wire->hash, from_high, 1);
+		if (!other)
+			return NO_ALIAS;
+		if (!is_alias_of(other, wire->addresses, wire->rest, from_high))
+			return is_fresh_alias(alias, now) && is_fresh_alias(other, now) ? NO_ROOM : NO_ALIAS;
+		alias = other;
+	}
 	seen = READ_ONCE(alias->stamp);
 	asm volatile("" ::: "memory");
-	if (seen == ALIAS_BEING_WRITTEN || ticks_of(now_ns) - (__u32)(seen >> 32) >= ALIAS_TICKS)
-		return false;
-	if (!is_alias_of(alias, wire->addresses, wire->rest) || alias->from_high != from_high)
-		return false;
-	*destination = alias->destination;
-	*ports = (*ports & 0xffff0000) | alias->port;
+	if (seen == ALIAS_BEING_WRITTEN || now - (__u32)(seen >> 32) >= ALIAS_TICKS)
+		return NO_ALIAS;
+	if (!is_alias_of(alias, wire->addresses, wire->rest, from_high))
+		return NO_ALIAS;
+	found->source = alias->source;
+	found->destination = alias->destination;
+	found->ports = (__u32)alias->source_port << 16 | alias->port;
+	found->is_sent = alias->is_sent & 1;
 	asm volatile("" ::: "memory");
-	return READ_ONCE(alias->stamp) == seen;
+	return READ_ONCE(alias->stamp) == seen ? ALIAS_FOUND : NO_ALIAS;
 }
 
 /* Returns whether an address is in a range of `dataplane.translated`. The real destination alone decides
@@ -207,52 +269,91 @@ static __always_inline bool may_be_translated(struct __sk_buff *skb, const struc
 	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP) && !is_switched(skb);
 }
 
-/* Searches conntrack for the connection of a packet, and replaces the packet's destination and flow key by
- * the real ones. Returns false, and changes nothing, if conntrack has no such connection or does not
- * translate its destination. The real destination is the source of the opposite direction. Does not search
- * for a SYN that the copied routes forward, so that a flood of SYNs costs the same as without NAT.
+/* Extends the time for which conntrack keeps a connection, as a packet would. Returns false if the network
+ * stack must see each packet of the connection.
  */
-__noinline bool find_real_destination(struct __sk_buff *skb, struct packet *packet)
+static __always_inline bool keep_connection(struct nf_conn *connection, __u8 protocol)
+{
+	if (!settings.keep_tcp_ms || !(connection->status & CONNTRACK_ASSURED) || connection->status & CONNTRACK_BY_STACK)
+		return false;
+	if (protocol == IPPROTO_TCP && connection->proto.tcp.state != CONNTRACK_TCP_ESTABLISHED)
+		return false;
+	return !bpf_ct_change_timeout(connection, protocol == IPPROTO_TCP ? settings.keep_tcp_ms : settings.keep_udp_ms);
+}
+
+/* Searches conntrack for the connection of a packet with this destination in its header, and stores in
+ * `packet->translated` the addresses and ports that the network stack gives the packet: those of the opposite
+ * direction. Returns false if conntrack has no such connection. `keeps`: the packet may be sent directly.
+ */
+static __always_inline bool find_connection(struct __sk_buff *skb, struct packet *packet, __u32 destination, __u16 port, bool keeps)
 {
 	struct conntrack_options options = { .netns_id = BPF_F_CURRENT_NETNS };
-	struct tuple tuple = {};
+	struct translated *translated = &packet->translated;
 	struct nf_conn *connection;
-	__u32 address;
-	__u16 port;
+	struct tuple tuple = {};
 
-	if (!packet || !settings.reads_conntrack)
-		return false;
-	if (packet->protocol == IPPROTO_TCP && opens_tcp(packet) && !is_service_address(packet->destination) &&
-	    is_plainly_forwarded(skb, packet))
+	if (!settings.reads_conntrack)
 		return false;
 	options.l4proto = packet->protocol;
 	tuple.source = bpf_htonl(packet->source);
-	tuple.destination = bpf_htonl(packet->destination);
+	tuple.destination = bpf_htonl(destination);
 	tuple.source_port = bpf_htons(packet->source_port);
-	tuple.destination_port = bpf_htons(packet->destination_port);
+	tuple.destination_port = bpf_htons(port);
 	connection = bpf_skb_ct_lookup(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), &options, sizeof(options));
 	if (!connection)
 		return false;
+	translated->is_reply = options.dir != 0;
 	if (options.dir == 0) {
-		address = connection->tuplehash[1].tuple.src.u3.ip;
-		port = connection->tuplehash[1].tuple.src.u.all;
+		translated->destination = bpf_ntohl(connection->tuplehash[1].tuple.src.u3.ip);
+		translated->source = bpf_ntohl(connection->tuplehash[1].tuple.dst.u3.ip);
+		translated->ports = bpf_ntohs(connection->tuplehash[1].tuple.dst.u.all) << 16 |
+				    bpf_ntohs(connection->tuplehash[1].tuple.src.u.all);
 	} else {
-		address = connection->tuplehash[0].tuple.src.u3.ip;
-		port = connection->tuplehash[0].tuple.src.u.all;
+		translated->destination = bpf_ntohl(connection->tuplehash[0].tuple.src.u3.ip);
+		translated->source = bpf_ntohl(connection->tuplehash[0].tuple.dst.u3.ip);
+		translated->ports = bpf_ntohs(connection->tuplehash[0].tuple.dst.u.all) << 16 |
+				    bpf_ntohs(connection->tuplehash[0].tuple.src.u.all);
 	}
+	translated->is_sent = keeps && keep_connection(connection, packet->protocol);
 	bpf_ct_release(connection);
-	if (address == tuple.destination && port == tuple.destination_port)
-		return false;
-	packet->is_translated = true;
-	packet->is_nat_reply = options.dir != 0;
-	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
-	packet->prefetched.has_asked = false;
+	return true;
+}
+
+static __always_inline bool translates_destination(const struct packet *packet)
+{
+	return packet->translated.destination != packet->destination ||
+	       (__u16)packet->translated.ports != packet->destination_port;
+}
+
+/* Stores the flow key and the destination of the header in `packet->wire`. */
+static __always_inline void keep_wire(struct packet *packet)
+{
 	packet->wire.key = packet->place.key;
 	packet->wire.from_high = packet->place.from_high;
 	packet->wire.destination = packet->destination;
 	packet->wire.port = packet->destination_port;
-	packet->destination = bpf_ntohl(address);
-	packet->destination_port = bpf_ntohs(port);
+}
+
+/* Replaces the packet's destination and flow key by the real ones. Returns false, and changes neither, if
+ * conntrack does not know the connection of the packet or does not translate its destination. Does not
+ * search for a SYN that the copied routes forward, so that a flood of SYNs costs the same as without NAT.
+ */
+__noinline bool find_real_destination(struct __sk_buff *skb, struct packet *packet)
+{
+	if (!packet)
+		return false;
+	if (packet->protocol == IPPROTO_TCP && opens_tcp(packet) && !is_service_address(packet->destination) &&
+	    is_plainly_forwarded(skb, packet))
+		return false;
+	if (!find_connection(skb, packet, packet->destination, packet->destination_port, false) || !translates_destination(packet))
+		return false;
+	packet->is_translated = true;
+	packet->is_nat_reply = packet->translated.is_reply;
+	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
+	packet->prefetched.has_asked = false;
+	keep_wire(packet);
+	packet->destination = packet->translated.destination;
+	packet->destination_port = packet->translated.ports;
 	find_flow_key(packet);
 	return true;
 }
@@ -317,19 +418,37 @@ static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* Like `set_translated`, and stores an alias for the next packets. Does nothing without NAT, and for
- * packets that a bridge switches.
+/* Returns whether a flow is in the middle: conntrack need not see its packets, except those that end it. */
+static __always_inline bool is_established(__u8 state)
+{
+	return state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP_REPLIED;
+}
+
+/* Ends the classification of a passed packet of a flow with this state (0: a foreign flow) while the node
+ * translates addresses. Stores how the network stack translates the packet for the next packets. Does
+ * nothing without NAT, and for packets that a bridge switches.
  */
-__noinline enum outcome mark_translated(struct __sk_buff *skb, const struct packet *packet)
+__noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *packet, __u8 state)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
+	bool sends;
 
 	if (!packet || packet->outgoing || !in_force || !READ_ONCE(in_force->translates) || is_switched(skb))
 		return OUTCOME_PASS;
-	if (packet->is_translated)
-		store_alias(&packet->wire.key, packet, coarse_ns());
-	return set_translated(skb);
+	/* The network stack handles the packets that begin or end a connection, so that conntrack notices them. */
+	sends = settings.keep_tcp_ms && is_established(state) && packet->fragment == FRAGMENT_NONE &&
+		!(packet->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)) && is_sent_translated(in_force, coarse_ns());
+	if (sends) {
+		if (!packet->is_translated)
+			keep_wire(packet);
+		if (!find_connection(skb, packet, packet->wire.destination, packet->wire.port, true) || translates_destination(packet))
+			packet->translated.is_sent = false;
+	}
+	if (sends || packet->is_translated)
+		packet->sends_translated = store_alias(packet, coarse_ns()) && sends;
+	/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
+	return packet->is_translated || !state ? set_translated(skb) : OUTCOME_PASS;
 }
 
 /* Returns whether a forwarded packet has passed the forward judge. */

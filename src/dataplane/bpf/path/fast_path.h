@@ -15,6 +15,8 @@ struct fast_packet {
 	__u8 protocol;
 	__u8 from_high;
 	bool is_translated; /* `flow_lookup` and `from_high` are those of the real ends */
+	__u8 alias;         /* enum alias_search; ALIAS_FOUND: `translated` is set */
+	struct translated translated;
 	struct prefetched prefetched;
 };
 
@@ -44,19 +46,6 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
-/* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port. */
-static __always_inline bool set_key(struct flow_lookup *flow_lookup, __u32 source, __u32 destination, __u32 ports, __u8 protocol)
-{
-	bool from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
-
-	/* `addresses` and `rest` have the layout of struct flow_key. */
-	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
-	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)protocol << 32 |
-			    (__u64)KEY_USED << USE_SHIFT;
-	flow_lookup->hash = hash_of(flow_lookup->addresses, flow_lookup->rest);
-	return from_high;
-}
-
 /* If a fresh alias exists for the packet, replaces the flow key and the direction of the packet by those of
  * its real ends. The result is in memory, so that the verifier checks the code behind a call only once.
  */
@@ -66,8 +55,12 @@ __noinline int use_alias(struct fast_packet *fast_packet)
 
 	if (!fast_packet)
 		return 0;
-	ports = fast_packet->ports;
-	if (!find_alias(&fast_packet->flow_lookup, fast_packet->from_high, coarse_ns(), &destination, &ports))
+	fast_packet->alias = find_alias(&fast_packet->flow_lookup, fast_packet->from_high, coarse_ns(), &fast_packet->translated);
+	if (fast_packet->alias != ALIAS_FOUND)
+		return 0;
+	destination = fast_packet->translated.destination;
+	ports = (fast_packet->ports & 0xffff0000) | (fast_packet->translated.ports & 0xffff);
+	if (destination == fast_packet->destination && ports == fast_packet->ports)
 		return 0;
 	fast_packet->from_high =
 		set_key(&fast_packet->flow_lookup, fast_packet->source, destination, ports, fast_packet->protocol);
@@ -84,9 +77,10 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
-	bool from_high, at_once, opens = false, ends = false, translated;
+	bool from_high, at_once, opens = false, ends = false, translated, sends = false;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
 	struct active *in_force;
+	enum outcome outcome;
 	struct flow *flow;
 	__u64 judgement, now_ns;
 	__u8 *l4 = (__u8 *)(ip + 1);
@@ -131,8 +125,11 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	fast_packet->prefetched.active_word = READ_ONCE(in_force->word);
 	fast_packet->is_translated = false;
-	if (READ_ONCE(in_force->translates) && may_have_alias(destination))
-		use_alias(fast_packet);
+	if (READ_ONCE(in_force->translates)) {
+		sends = is_sent_translated(in_force, coarse_ns());
+		if (sends || may_have_alias(destination))
+			use_alias(fast_packet);
+	}
 	from_high = READ_ONCE(fast_packet->from_high) & 1;
 	flow = find_likely(flow_lookup);
 	translated = READ_ONCE(fast_packet->is_translated);
@@ -155,7 +152,15 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_flush_due(bytes, skb->len))
 		return NOT_ESTABLISHED;
-	at_once = !translated && is_sent_directly(in_force, now_ns);
+	at_once = !sends && !translated && is_sent_directly(in_force, now_ns);
+	/* The network stack handles FINs, so that conntrack notices the end of a connection. */
+	if (sends && !ends && is_established(vital)) {
+		__u8 alias = READ_ONCE(fast_packet->alias);
+
+		if (alias == NO_ALIAS)
+			return NOT_ESTABLISHED;
+		at_once = alias == ALIAS_FOUND && READ_ONCE(fast_packet->translated.is_sent);
+	}
 	if (at_once) {
 		hop = READ_ONCE(flow->hops[side]);
 		if (!is_fresh(hop, now_ns))
@@ -173,7 +178,10 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		__u32 segment = skb->gso_size ? skb->gso_size + length : skb->len - ETH_HLEN;
 
 		pass_verdict(skb, judgement);
-		return send(skb, way_of(hop), segment);
+		if (!sends)
+			return send(skb, way_of(hop), segment);
+		outcome = send_translated(skb, way_of(hop), &fast_packet->translated);
+		return outcome == OUTCOME_PASS && translated ? set_translated(skb) : outcome;
 	}
 	pass_verdict(skb, judgement);
 	return translated ? set_translated(skb) : OUTCOME_PASS;

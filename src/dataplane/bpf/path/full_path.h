@@ -11,7 +11,7 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 	struct flow *flow = found->flow;
 	__u64 judgement = found->judgement;
 	__u32 slot = found->slot, direction = direction_of(flow, packet), word = judgement;
-	bool foreign = judgement == 0, at_once = !packet->outgoing && is_sent_directly(in_force, now);
+	bool foreign = judgement == 0, at_once = !packet->outgoing && may_send_directly(in_force, now);
 
 	if (!packet->outgoing && flow->ifindex[direction & 1] != skb->ifindex) {
 		if (is_spoofed(skb, packet))
@@ -199,8 +199,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	if (has_flow) {
 		enum outcome outcome = continue_flow(skb, packet, &found, in_force, active_word, now);
 
-		/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
-		return outcome == OUTCOME_PASS && (packet->is_translated || !found.judgement) ? mark_translated(skb, packet) : outcome;
+		return outcome == OUTCOME_PASS ? mark_translated(skb, packet, found.judgement ? found.flow->state : 0) : outcome;
 	}
 	if (is_to_service(skb, in_force, packet))
 		return pass_to_node(skb, packet);
@@ -260,8 +259,11 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	struct active *in_force;
 	__u32 first = 0;
 
-	if (!settings.direct || packet->outgoing || outcome == OUTCOME_DROP || !(skb->mark & settings.guard_bit) ||
-	    skb->gso_size)
+	if (!settings.direct || packet->outgoing || outcome == OUTCOME_DROP || !(skb->mark & settings.guard_bit))
+		return outcome;
+	if (packet->sends_translated)
+		return send_translated(skb, &packet->way, &packet->translated);
+	if (skb->gso_size || packet->is_translated)
 		return outcome;
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force || !is_sent_directly(in_force, coarse_ns()))

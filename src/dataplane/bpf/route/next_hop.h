@@ -143,12 +143,26 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 	return packet->way.ifindex;
 }
 
-/* Returns whether direct forwarding is on. User space renews the deadline `direct_until_ns`. When the process
- * of user space has ended, the deadline passes, and packets go through the network stack again.
+/* User space renews the deadline `direct_until_ns`. When the process of user space has ended, the deadline
+ * passes, and packets go through the network stack again.
  */
-static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
+static __always_inline bool may_send_directly(const struct active *in_force, __u64 now_ns)
 {
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
+}
+
+/* Returns whether direct forwarding is on, and the node does not translate addresses. */
+static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
+{
+	return !READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);
+}
+
+/* Returns whether the node translates addresses, and sends packets of established connections directly. The
+ * other packets take the network stack.
+ */
+static __always_inline bool is_sent_translated(const struct active *in_force, __u64 now_ns)
+{
+	return READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);
 }
 
 /* A flow uses a stored next hop for HOP_LASTS units of 0.27 s, about 1.1 s. So a packet may follow an old
@@ -250,12 +264,19 @@ static __always_inline __u32 priority_of(__u8 tos)
 	return PRIORITIES >> (tos >> 1 & 12) & 15;
 }
 
-/* Sends an allowed packet directly to its next hop. Leaves the packet to the network stack in three cases:
- * - the stack must reply to, redirect, fragment or drop the packet,
+/* Returns whether an allowed packet can be sent directly to its next hop. Returns false in three cases:
+ * - the network stack must reply to, redirect, fragment or drop the packet,
  * - the destination MAC address is not that of the node, or
  * - the packet has IP options.
  * `bytes` is the length of the longest segment, counted from the IPv4 header.
  */
+static __always_inline bool can_be_sent(const struct __sk_buff *skb, const struct iphdr *ip, const struct way *way, __u32 bytes)
+{
+	return skb->pkt_type == PACKET_HOST && way->ifindex != 0 && way->ifindex != skb->ifindex && bytes <= way->mtu &&
+	       *(__u8 *)ip == 0x45 && ip->ttl > 1 && is_sum_right(ip);
+}
+
+/* Sends an allowed packet directly to its next hop, or leaves it to the network stack (`can_be_sent`). */
 __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
 {
 	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
@@ -264,8 +285,7 @@ __noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 check;
 
-	if (!way || (void *)(ip + 1) > data_end || skb->pkt_type != PACKET_HOST || way->ifindex == 0 ||
-	    way->ifindex == skb->ifindex || bytes > way->mtu || *(__u8 *)ip != 0x45 || ip->ttl <= 1 || !is_sum_right(ip))
+	if (!way || (void *)(ip + 1) > data_end || !can_be_sent(skb, ip, way, bytes))
 		return OUTCOME_PASS;
 	set_priority(skb, priority_of(ip->tos));
 	/* Update the checksum for a TTL that is lower by 1 (RFC 1141). */
