@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { MAX_SLOT_LINES } from '#dataplane/object/capacity.js';
 import { canCopyRoutes } from '#dataplane/routes/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
@@ -15,7 +15,9 @@ const both = [false, true];
  */
 const flowShare = 0.125;
 const translated = [{ address: 0x0a60_0000, length: 12 }];
-const translation = { translated, readsConntrack: hasConntrackLookup(), judges: hasNetfilterPrograms() };
+const readsConntrack = hasConntrackLookup();
+const keepMs = readsConntrack ? conntrackKeepMs() : null;
+const translation = { translated, readsConntrack, keepMs, judges: hasNetfilterPrograms() };
 const variants = both.flatMap((direct) =>
   both.flatMap((policeLocal) => [
     ...(['strict', 'loose', 'off'] as const).map((reversePath) => ({
