@@ -42,8 +42,8 @@ function flowsFrom(count: number): Flows {
 }
 
 /**
- * Sends packets of each flow from both sides, until conntrack has seen the flows for two seconds: then it calls
- * them established.
+ * Sends packets of each flow from both sides, until conntrack has seen the flows for two seconds: then it
+ * calls them established.
  */
 async function establish(rigs: readonly ForwardRig[], { real, wire }: Flows): Promise<void> {
   for (let time = 0; time < ESTABLISHED_MS; time += AGAIN_MS) {

@@ -10,7 +10,7 @@ import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#data
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { ETHERNET, TCP } from '#test/dataplane/frame.js';
-import { flushConntrack } from './conntrack.js';
+import { conntrackSeconds, flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { type SentPacket, textOf } from './nat-frames.js';
@@ -22,7 +22,15 @@ const { client, server, nodeWan } = ADDRESSES;
 const PORT = 4_000;
 const PUBLIC = 9_000;
 const NETFILTER = '/proc/sys/net/netfilter';
-const WINDOW_CHECKS = ['nf_conntrack_tcp_be_liberal', 'nf_conntrack_tcp_ignore_invalid_rst'] as const;
+/** The settings that the node changes, and their usual values. */
+const WINDOW_CHECKS = {
+  be_liberal: 0,
+  ignore_invalid_rst: 0,
+  timeout_unacknowledged: 300,
+  timeout_max_retrans: 300,
+} as const;
+const DAYS = 432_000;
+const pathOf = (name: string): string => `${NETFILTER}/nf_conntrack_tcp_${name}`;
 const CHAINS = `add table ip mine
 delete table ip mine
 add table ip mine
@@ -35,7 +43,7 @@ const ALIAS_MS = 1_050;
 const ASSURED_MS = 2_100;
 
 // Conntrack may be a module that no rule has loaded yet.
-spawnSync('modprobe', ['nf_conntrack']);
+spawnSync('sh', ['-c', 'modprobe nf_conntrack']);
 const direct = hasConntrackLookup() && conntrackKeepMs() !== null;
 
 let node: NatNode;
@@ -52,8 +60,9 @@ function forwarded(): number {
 type Host = 'client' | 'server';
 const other = (host: Host): Host => (host === 'client' ? 'server' : 'client');
 
-/** Sends a packet, and returns the frame that the other host receives, and whether the stack has forwarded it. */
+/** Sends a packet. Returns the frame that the other host receives, and whether the stack has forwarded it. */
 async function sent(from: Host, packet: SentPacket) {
+  node.datapath.look();
   const before = forwarded();
   node.send(from, packet);
   let frame: Uint8Array | undefined;
@@ -127,7 +136,7 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
   beforeEach(async () => {
     port += 1;
     flushConntrack();
-    for (const name of WINDOW_CHECKS) writeFileSync(`${NETFILTER}/${name}`, '0');
+    for (const [name, value] of Object.entries(WINDOW_CHECKS)) writeFileSync(pathOf(name), `${value}`);
     node.close();
     await node.topology.node.must('nft', CHAINS);
     node.police(allowAll, { forwarding: 'auto', pickupMs: 0 });
@@ -137,16 +146,21 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
 
   test('forwarding is direct, and conntrack accepts packets outside of the window', () => {
     expect(node.datapath.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook except NAT' });
-    const checks = () => WINDOW_CHECKS.map((name) => readFileSync(`${NETFILTER}/${name}`, 'utf8').trim());
-    expect(checks()).toEqual(['1', '1']);
+    const checks = () => Object.keys(WINDOW_CHECKS).map((name) => Number(readFileSync(pathOf(name), 'utf8')));
+    expect(checks()).toEqual([1, 1, DAYS, DAYS]);
     // A later change of the administrator stays.
-    writeFileSync(`${NETFILTER}/${WINDOW_CHECKS[0]}`, '0');
-    node.datapath.look();
-    expect(checks()).toEqual(['0', '1']);
-    expect(node.datapath.stats().forwarding).toEqual({
-      way: 'stack',
-      reason: 'net.netfilter.nf_conntrack_tcp_be_liberal is 0',
-    });
+    for (const [name, value] of [
+      ['be_liberal', 0],
+      ['timeout_max_retrans', 300],
+    ] as const) {
+      const ours = readFileSync(pathOf(name), 'utf8');
+      writeFileSync(pathOf(name), `${value}`);
+      node.datapath.look();
+      expect(Number(readFileSync(pathOf(name), 'utf8'))).toBe(value);
+      const reason = `net.netfilter.nf_conntrack_tcp_${name} is ${value}`;
+      expect(node.datapath.stats().forwarding).toEqual({ way: 'stack', reason });
+      writeFileSync(pathOf(name), ours);
+    }
   });
 
   test('packets of an established TCP connection are translated and sent directly, in both directions', async () => {
@@ -235,11 +249,38 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
     }
   });
 
-  test('with one policed side, all packets take the stack', async () => {
+  test('with one policed side, the packets from this side are sent directly', async () => {
     node.police(allowAll, { forwarding: 'auto', pickupMs: 0, interfaces: ['lan0'] });
-    node.datapath.look();
+    const outside = await connected();
+    const back = tcp([server, PORT], [nodeWan, outside], TCP.ack);
+    for (let round = 0; round < 3; round++) {
+      expect(await sent('client', tcp([client, port], [server, PORT], TCP.ack))).toMatchObject({
+        text: `tcp ${nodeWan}:${outside} > ${server}:${PORT} ack`,
+        byStack: false,
+      });
+      expect(await sent('server', back)).toMatchObject({
+        text: `tcp ${server}:${PORT} > ${client}:${port} ack`,
+        byStack: true,
+      });
+    }
+  });
+
+  test('conntrack keeps an idle connection for days, also if it saw data without the acknowledgment', async () => {
     await connected();
-    expect(await sent('client', tcp([client, port], [server, PORT], TCP.ack))).toMatchObject({ byStack: true });
+    // Data beyond the window that conntrack knows, by the stack: conntrack calls it unacknowledged.
+    await sent('client', tcpAt(1, [client, port], [server, PORT]));
+    await node.topology.node.must('nft', 'add chain ip mine after { type filter hook forward priority 0; }');
+    expect(await sent('client', tcpAt(1_000_000_000, [client, port], [server, PORT]))).toMatchObject({ byStack: true });
+    expect(conntrackSeconds()).toEqual([expect.closeTo(DAYS, -2)]);
+  });
+
+  test('a packet of a closed connection does not extend its time in conntrack', async () => {
+    const outside = await connected();
+    await sent('client', tcp([client, port], [server, PORT], TCP.fin | TCP.ack));
+    await sent('server', tcp([server, PORT], [nodeWan, outside], TCP.fin | TCP.ack));
+    await sent('client', tcp([client, port], [server, PORT], TCP.ack));
+    await sent('server', tcp([server, PORT], [nodeWan, outside], TCP.ack));
+    expect(Math.max(...conntrackSeconds())).toBeLessThanOrEqual(120);
   });
 
   test('conntrack keeps a flow that it does not see', async () => {
@@ -252,9 +293,10 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
       const outside = given((await sent('client', request)).text);
       const reply = udp([server, PORT], [nodeWan, outside]);
       const texts = new Set<string | undefined>();
+      const began = performance.now();
       let direct = 0;
-      for (const until = performance.now() + 9_000; performance.now() < until; await pause(200)) {
-        node.datapath.look();
+      // The entry would end three seconds after the last packet that conntrack has seen.
+      while (direct < 20 || performance.now() - began < 9_000) {
         for (const [from, packet] of [
           ['client', request],
           ['server', reply],
@@ -263,12 +305,12 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
           texts.add(text);
           if (!byStack) direct += 1;
         }
+        await pause(200);
       }
       expect([...texts]).toEqual([
         `udp ${nodeWan}:${outside} > ${server}:${PORT}`,
         `udp ${server}:${PORT} > ${client}:${port}`,
       ]);
-      expect(direct).toBeGreaterThan(30);
     } finally {
       writeFileSync('/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream', '120');
     }
@@ -325,12 +367,12 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
   });
 });
 
-/** Serves a byte stream for four seconds, and prints its SHA-256. */
+/** Serves a byte stream for six seconds, and prints its SHA-256. */
 const SERVE = `
   const { createHash, randomBytes } = require('node:crypto');
   require('node:net').createServer((socket) => {
     const hash = createHash('sha256');
-    const end = Date.now() + 4000;
+    const end = Date.now() + 6000;
     const timer = setInterval(() => {
       if (Date.now() > end) {
         clearInterval(timer);
@@ -384,7 +426,6 @@ describe.runIf(direct)('a download through masquerade', () => {
         await pause(2_800);
         const before = forwarded();
         await pause(1_000);
-        // A merged packet takes the stack when the translation and the next hop are renewed.
         expect(forwarded() - before).toBeLessThan(20);
         expect((await fetched).stdout.trim()).toBe(await served);
       } finally {

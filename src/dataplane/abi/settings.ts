@@ -63,8 +63,8 @@ export type Settings = {
   /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
   readonly readsConntrack?: boolean;
   /**
-   * The times in milliseconds for which conntrack keeps an established TCP connection and UDP flow. Null if the
-   * datapath must not translate their packets itself.
+   * The times in milliseconds for which conntrack keeps an established TCP connection and UDP flow. Null if
+   * the datapath must not translate their packets itself.
    */
   readonly keepMs?: { readonly tcp: number; readonly udp: number } | null;
   /**

@@ -87,7 +87,7 @@ struct place {
 	__u64 hash; /* hash of `key` */
 };
 
-/* The addresses and ports of a packet after the translation by the network stack (NAT), in host byte order. */
+/* The addresses and ports that the network stack gives a packet (NAT), in host byte order. */
 struct translated {
 	__u32 source;
 	__u32 destination;

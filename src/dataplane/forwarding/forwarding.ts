@@ -60,8 +60,8 @@ export class Forwarding {
   /**
    * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
    * change event if the reason for the choice differs from the last one. The caller must call this function
-   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the ids of the
-   * forward judges if the datapath can translate established connections itself, else null.
+   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the ids of
+   * the forward judges if the datapath can translate established connections itself, else null.
    */
   look(slots: Slots, judges: readonly number[] | null): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];

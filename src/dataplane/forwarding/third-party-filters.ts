@@ -21,8 +21,8 @@ export type Place = {
   readonly reversePath: ReversePath;
   readonly guardIsInstalled: () => boolean;
   /**
-   * The ids of the forward judges while the datapath translates the packets of established connections itself,
-   * so that NAT and conntrack do not count. Null if they count.
+   * The ids of the forward judges while the datapath translates the packets of established connections
+   * itself, so that NAT and conntrack do not count. Null if they count.
    */
   readonly judges: readonly number[] | null;
 };

@@ -39,14 +39,15 @@ export function hasConntrackLookup(): boolean {
 }
 
 /**
- * Returns the times in milliseconds for which conntrack keeps an established TCP connection and UDP flow. Null
- * if BPF programs cannot set the time of a connection (Linux 6.0 or later can), and on CPUs that order the
- * writes of memory weakly: the map `nat_aliases` has no barriers for them.
+ * Returns the times in milliseconds for which conntrack keeps an established TCP connection and UDP flow.
+ * Null if BPF programs cannot set the time of a connection (Linux 6.0 or later can), and on CPUs that order
+ * the writes of memory weakly: the map `nat_aliases` has no barriers for them.
  */
 export function conntrackKeepMs(): { readonly tcp: number; readonly udp: number } | null {
   if (process.arch !== 'x64' || !hasConntrackFunction(CONNTRACK_TIMEOUT)) return null;
   const ms = (name: string): number => Math.min(0xffff_ffff, 1_000 * readSeconds(`${TIMEOUTS}_${name}`));
-  return { tcp: ms('tcp_timeout_established'), udp: ms('udp_timeout_stream') };
+  const times = { tcp: ms('tcp_timeout_established'), udp: ms('udp_timeout_stream') };
+  return times.tcp > 0 && times.udp > 0 ? times : null;
 }
 
 const readSeconds = (path: string): number => Number(readFileSync(path, 'utf8'));

@@ -52,9 +52,9 @@ struct nf_conn {
 #define CONNTRACK_SRC_NAT (1 << 4) /* IPS_SRC_NAT, a bit of `status` in struct nf_conn */
 #define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
 #define CONNTRACK_TCP_ESTABLISHED 3 /* TCP_CONNTRACK_ESTABLISHED */
-#define CONNTRACK_ASSURED (1 << 2) /* IPS_ASSURED: an established TCP connection, or two seconds of UDP in both directions */
-/* IPS_SEQ_ADJUST, IPS_DYING, IPS_FIXED_TIMEOUT, IPS_NAT_CLASH, IPS_HELPER, IPS_OFFLOAD and IPS_HW_OFFLOAD: the
- * network stack must see each packet of such a connection.
+#define CONNTRACK_ASSURED (1 << 2) /* IPS_ASSURED: an established TCP connection or UDP flow */
+/* The network stack must see each packet of a connection with one of these bits: IPS_SEQ_ADJUST, IPS_DYING,
+ * IPS_FIXED_TIMEOUT, IPS_NAT_CLASH, IPS_HELPER, IPS_OFFLOAD and IPS_HW_OFFLOAD.
  */
 #define CONNTRACK_BY_STACK (1 << 6 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15)
 
@@ -150,22 +150,6 @@ static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 
 	return now - (__u32)(READ_ONCE(alias->stamp) >> 32) < ALIAS_TICKS;
 }
 
-/* Returns whether the ingress hook has seen packets of the opposite direction of a translated packet. If it
- * does not, the network stack alone translates the connection, because conntrack must see either both
- * directions or none: it forgets a connection earlier if it sees no acknowledgments.
- */
-static __always_inline bool has_opposite_alias(const struct packet *packet)
-{
-	const struct translated *to = &packet->translated;
-	struct flow_lookup opposite;
-	bool from_high = set_key(&opposite, to->destination, to->source, to->ports << 16 | to->ports >> 16, packet->protocol);
-	struct nat_alias *alias = alias_at(opposite.hash, from_high, 0), *other = alias_at(opposite.hash, from_high, 1);
-
-	return alias && other &&
-	       (is_alias_of(alias, opposite.addresses, opposite.rest, from_high) ||
-		is_alias_of(other, opposite.addresses, opposite.rest, from_high));
-}
-
 /* Stores the real destination of `packet`, and the source that the network stack gives it. `packet->wire` has
  * the key in the header. Replaces the older alias of the two places; a packet whose destination is not
  * translated replaces no alias that is in use. Returns whether the ingress hook may send the packet. It may
@@ -190,7 +174,7 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 	is_known = is_alias_of(alias, key[0], key[1], from_high);
 	if (!is_known && !packet->is_translated && is_fresh_alias(alias, now))
 		return false;
-	is_sent = packet->translated.is_sent && is_known && alias->ifindex == packet->way.ifindex && has_opposite_alias(packet);
+	is_sent = packet->translated.is_sent && is_known && packet->way.ifindex && alias->ifindex == packet->way.ifindex;
 	seen = READ_ONCE(alias->stamp);
 	if (seen == ALIAS_BEING_WRITTEN ||
 	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)

@@ -250,8 +250,8 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 }
 
 /* Handles a packet. If the packet passes and direct forwarding is on, sends the packet directly to the next
- * hop. Does not send GSO packets (merged segments): `handle_packet` has sent those of spliced connections,
- * and the others go through the network stack.
+ * hop. Sends GSO packets (merged segments) only if it translates them: `handle_packet` has sent those of
+ * spliced connections, and the others go through the network stack.
  */
 static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet *packet)
 {
