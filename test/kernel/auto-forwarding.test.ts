@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath.js';
@@ -10,6 +9,7 @@ import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
+import { forwarded } from './forwarded.js';
 import { enterNamespace } from './namespace.js';
 
 const PORT = 4_000;
@@ -74,15 +74,6 @@ async function threaded(): Promise<Datapath> {
   await datapath.flip();
   await expect.poll(async () => (await datapath.stats()).forwarding.way, { timeout: 5_000 }).toBe('direct');
   return datapath;
-}
-
-/** Returns the number of packets that the node's network stack has forwarded. */
-function forwarded(): number {
-  const [names = [], values = []] = readFileSync('/proc/thread-self/net/snmp', 'utf8')
-    .split('\n')
-    .filter((line) => line.startsWith('Ip:'))
-    .map((line) => line.split(' '));
-  return Number(values[names.indexOf('ForwDatagrams')]);
 }
 
 /**

@@ -12,6 +12,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import { ETHERNET, TCP } from '#test/dataplane/frame.js';
 import { conntrackSeconds, flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
+import { forwarded } from './forwarded.js';
 import { enterNamespace } from './namespace.js';
 import { type SentPacket, textOf } from './nat-frames.js';
 import { NatNode, only, tcp, udp } from './nat-node.js';
@@ -48,15 +49,6 @@ const direct = hasConntrackLookup() && conntrackKeepMs() !== null;
 
 let node: NatNode;
 let port = 30_000;
-/** Returns the number of packets that the node's network stack has forwarded. */
-function forwarded(): number {
-  const [names = [], values = []] = readFileSync('/proc/thread-self/net/snmp', 'utf8')
-    .split('\n')
-    .filter((line) => line.startsWith('Ip:'))
-    .map((line) => line.split(' '));
-  return Number(values[names.indexOf('ForwDatagrams')]);
-}
-
 type Host = 'client' | 'server';
 const other = (host: Host): Host => (host === 'client' ? 'server' : 'client');
 

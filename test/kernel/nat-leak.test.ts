@@ -1,12 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { LeakTest } from './nat-leak.js';
-
-let leaks: LeakTest;
-beforeAll(async () => {
-  leaks = await LeakTest.create('nat-leak');
-}, 60_000);
-afterAll(() => leaks?.remove());
 
 /** `npm run trials -- nat-leak` sends a million packets, during all events. */
 const EVENTS = [
@@ -17,9 +11,11 @@ const EVENTS = [
   'SIGKILL during a takeover',
 ];
 
-test.runIf(hasNetfilterPrograms())(
-  'with NAT, no denied packet passes while the datapath or the rules change',
-  async () => {
+test.runIf(hasNetfilterPrograms()).each(['stack', 'auto'] as const)(
+  'with NAT and forwarding: %s, no denied packet passes while the datapath or the rules change',
+  async (forwarding) => {
+    const leaks = await LeakTest.create('nat-leak', forwarding);
+    onTestFinished(() => leaks.remove());
     await leaks.begin(1_000_000, 5_000);
     const found: Record<string, number> = {};
     for (const name of EVENTS) {

@@ -1,11 +1,14 @@
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { expect } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
+import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
+import { forwarded } from './forwarded.js';
 import type { SentPacket } from './nat-frames.js';
-import { CHAINS, echo, NatNode, only, tcp, udp } from './nat-node.js';
+import { CHAINS, echo, NAT_CHAINS, NatNode, only, tcp, udp } from './nat-node.js';
 import { ALLOWED, DENIED, denyAll } from './policies.js';
 import { claimOtherLayout } from './variants.js';
 
@@ -47,6 +50,11 @@ const DENIED_PACKETS: Readonly<Record<'client' | 'server', readonly SentPacket[]
   ],
 };
 
+type Forwarding = 'auto' | 'stack';
+const LOOK_MS = 500;
+/** After this time of packets in both directions, the node sends a UDP flow directly. */
+const ESTABLISHED_MS = 5_000;
+
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A node with live NAT, hosts that send denied packets, and a counter of those that arrive. */
@@ -54,11 +62,22 @@ export class LeakTest {
   #floods: { readonly flood: ChildProcess; readonly sent: Promise<string> }[] = [];
   #generation = 100;
   #flowCapacity = 1_024;
+  /** Looks for third-party hooks, as a node does each second. */
+  readonly #looking: NodeJS.Timeout;
 
-  private constructor(readonly node: NatNode) {}
+  private constructor(
+    readonly node: NatNode,
+    readonly forwarding: Forwarding,
+  ) {
+    this.#looking = setInterval(() => {
+      if (this.node.isOpen) this.node.datapath.look();
+    }, LOOK_MS);
+  }
 
-  static async create(tag: string): Promise<LeakTest> {
+  /** With `forwarding: auto`, the node has chains for NAT alone, and sends established flows directly. */
+  static async create(tag: string, forwarding: Forwarding): Promise<LeakTest> {
     const node = await NatNode.create(tag);
+    const self = new LeakTest(node, forwarding);
     const { topology } = node;
     await topology.node.must('ip', 'route', 'add', `${SERVICE}/32`, 'via', server);
     for (const host of [topology.client, topology.server]) {
@@ -71,21 +90,48 @@ add rule ip leak in meta l4proto { tcp, udp } th dport ${DENIED} counter name le
 add rule ip leak in icmp type echo-request counter name leaked`,
       );
     }
-    await node.translate(...RULES);
-    node.police(only(server, [client, DENIED]), { flowCapacity: 1_024 });
+    await self.#translate();
+    node.police(only(server, [client, DENIED]), self.#options());
     const live = udp([server, LIVE], [nodeWan, PUBLIC]);
     await node.passes('server', live, 'client', `udp ${server}:${LIVE} > ${client}:${DENIED}`);
     node.enforce(only(client, [server, DENIED]));
     const outward = udp([client, LIVE], [server, DENIED]);
     await node.passes('client', outward, 'server', `udp ${nodeWan}:${LIVE} > ${server}:${DENIED}`);
+    await self.#establish(outward, udp([server, DENIED], [nodeWan, LIVE]));
     node.enforce(allowed);
-    const self = new LeakTest(node);
     await self.leaked();
     return self;
   }
 
   remove(): Promise<void> {
+    clearInterval(this.#looking);
     return this.node.remove();
+  }
+
+  #options(more: Partial<DatapathOptions> = {}): Partial<DatapathOptions> {
+    return { forwarding: this.forwarding, flowCapacity: this.#flowCapacity, ...more };
+  }
+
+  get #rules(): string {
+    return [this.forwarding === 'auto' ? NAT_CHAINS : CHAINS, ...RULES].join('\n');
+  }
+
+  async #translate(): Promise<void> {
+    await this.node.topology.node.must('nft', this.#rules);
+  }
+
+  /** With `forwarding: auto`, sends packets of a flow until the node sends them directly. */
+  async #establish(request: SentPacket, reply: SentPacket): Promise<void> {
+    if (this.forwarding === 'stack') return;
+    for (const until = performance.now() + ESTABLISHED_MS; performance.now() < until; await pause(100)) {
+      this.node.send('client', request);
+      this.node.send('server', reply);
+    }
+    for (const wire of Object.values(this.node.wires)) wire.seen();
+    const before = forwarded();
+    this.node.send('client', request);
+    await expect.poll(() => this.node.received('server').length, { interval: 5 }).toBe(1);
+    expect(forwarded() - before, 'packets of an established flow by the stack').toBe(0);
   }
 
   /** Begins to send denied packets from both hosts: at most `count` packets of each. */
@@ -129,9 +175,9 @@ add rule ip leak in icmp type echo-request counter name leaked`,
   }
 
   /** Other sizes of maps need another datapath, which takes over the flows. */
-  #otherSize(): { readonly flowCapacity: number } {
+  #otherSize(): Partial<DatapathOptions> {
     this.#flowCapacity = this.#flowCapacity === 1_024 ? 2_048 : 1_024;
-    return { flowCapacity: this.#flowCapacity };
+    return this.#options();
   }
 
   /** The events during which no denied packet may arrive. */
@@ -153,7 +199,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       }
     },
     restart: async () => {
-      this.node.open({ flowCapacity: this.#flowCapacity });
+      this.node.open(this.#options());
       await pause(10);
       this.node.enforce(allowed);
     },
@@ -177,7 +223,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       }
     },
     'flush of nftables that leaves NAT': async () => {
-      await this.node.topology.node.must('nft', ['flush ruleset', CHAINS, ...RULES].join('\n'));
+      await this.node.topology.node.must('nft', `flush ruleset\n${this.#rules}`);
       await pause(50);
       this.node.datapath.look();
       this.node.datapath.attach();
@@ -187,7 +233,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       await pause(30);
       this.node.datapath.look();
       this.node.datapath.attach();
-      await this.node.translate(...RULES);
+      await this.#translate();
       await pause(30);
       this.node.datapath.look();
     },
@@ -195,7 +241,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       await this.node.topology.node.must('nft', 'delete table ip mine');
       this.node.datapath.look();
       this.node.close();
-      await this.node.translate(...RULES);
+      await this.#translate();
       await pause(30);
       claimOtherLayout(this.node.topology.pinPath);
       this.node.open(this.#otherSize());
@@ -214,13 +260,13 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       await pause(150 + Math.random() * 450);
       successor.kill('SIGKILL');
       await exited;
-      this.node.open({ flowCapacity: this.#flowCapacity });
+      this.node.open(this.#options());
       await pause(10);
       this.node.enforce(allowed);
     },
     'first attach': async () => {
       this.node.detach();
-      this.node.open({ flowCapacity: this.#flowCapacity });
+      this.node.open(this.#options());
       // Before the attach, nothing is policed. Packets of that time may be under way.
       await pause(20);
       await this.leaked();

@@ -16,12 +16,14 @@ import { frameOf, NODE_MAC, type SentPacket, textOf } from './nat-frames.js';
 import { Wire } from './wire.js';
 
 const MARK_MASK = 0x00f0_0000;
-export const CHAINS = `add table ip mine
+/** The chains for NAT alone. */
+export const NAT_CHAINS = `add table ip mine
 delete table ip mine
 add table ip mine
-add chain ip mine raw { type filter hook prerouting priority -300; }
 add chain ip mine pre { type nat hook prerouting priority -100; }
-add chain ip mine post { type nat hook postrouting priority 100; }
+add chain ip mine post { type nat hook postrouting priority 100; }`;
+export const CHAINS = `${NAT_CHAINS}
+add chain ip mine raw { type filter hook prerouting priority -300; }
 add chain ip mine after { type filter hook forward priority 0; }
 add counter ip mine left
 add rule ip mine after meta mark & 0x00f00000 == ${natBit(MARK_MASK)} counter name left`;
@@ -101,6 +103,10 @@ export class NatNode {
     flushConntrack();
     for (const wire of Object.values(this.wires)) wire.seen();
     await this.translate(...rules);
+  }
+
+  get isOpen(): boolean {
+    return this.#datapath !== undefined;
   }
 
   get datapath(): LocalDatapath {
