@@ -290,12 +290,12 @@ static __always_inline bool find_connection(struct __sk_buff *skb, struct packet
 	if (options.dir == 0) {
 		translated->destination = bpf_ntohl(connection->tuplehash[1].tuple.src.u3.ip);
 		translated->source = bpf_ntohl(connection->tuplehash[1].tuple.dst.u3.ip);
-		translated->ports = bpf_ntohs(connection->tuplehash[1].tuple.dst.u.all) << 16 |
+		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[1].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[1].tuple.src.u.all);
 	} else {
 		translated->destination = bpf_ntohl(connection->tuplehash[0].tuple.src.u3.ip);
 		translated->source = bpf_ntohl(connection->tuplehash[0].tuple.dst.u3.ip);
-		translated->ports = bpf_ntohs(connection->tuplehash[0].tuple.dst.u.all) << 16 |
+		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[0].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[0].tuple.src.u.all);
 	}
 	translated->is_sent = keeps && keep_connection(connection, packet->protocol);
