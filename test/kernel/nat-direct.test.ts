@@ -218,7 +218,7 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
     expect(await sent('client', push(1_000_000_000))).toMatchObject({ byStack: false });
     await node.topology.node.must('nft', 'add chain ip mine after { type filter hook forward priority 0; }');
     node.datapath.look();
-    expect(node.datapath.stats().forwarding).toMatchObject({ way: 'stack' });
+    expect(node.datapath.stats().forwarding).toEqual({ way: 'stack', reason: 'nftables chain ip mine after' });
     const out = await sent('client', push(1_000_000_004));
     expect(out).toMatchObject({ text: `tcp ${nodeWan}:${outside} > ${server}:${PORT} ack`, byStack: true });
   });

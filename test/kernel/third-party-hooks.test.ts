@@ -75,10 +75,11 @@ test.each([
     'nftables chain ip mine guard',
   ],
   [
-    'address translation',
-    `${chain('ip mine', 'type nat hook postrouting priority 100')}; nft add rule ip mine some oifname wan0 masquerade`,
-    'nft delete table ip mine',
-    'nftables chain ip mine some',
+    'a chain of a filter beside address translation',
+    `${chain('ip mine', 'type nat hook postrouting priority 100')}; nft add rule ip mine some oifname wan0 masquerade
+    ${chain('ip other', 'type filter hook forward priority 10')}`,
+    'nft delete table ip mine; nft delete table ip other',
+    'nftables chain ip other some',
   ],
   [
     'connection tracking of the node’s own packets',

@@ -3,7 +3,7 @@ import type { ReversePath } from '#contracts/datapath-numbers.js';
 import { tcxPrograms } from '#dataplane/attach/attach-program.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';
-import { baseChains } from '#dataplane/guard/nftables.js';
+import { type BaseChain, baseChains } from '#dataplane/guard/nftables.js';
 import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
 import { thirdPartyFilters } from './filters.js';
@@ -107,7 +107,7 @@ function byLists({ policed, guardIsInstalled, judges }: Place, others: readonly 
     !isTranslation(found) &&
     ((found.kind !== 'ingress' && found.kind !== 'receiver') || isPoliced(found.id));
   const other = others.find((found, index) => !own.includes(index) && canDrop(found));
-  return other === undefined ? null : sentenceOf(other);
+  return other === undefined ? null : sentenceOf(other, judges !== null);
 }
 
 /** Returns the function name in a kernel symbol. The symbol of a module's function is `function [module]`. */
@@ -115,15 +115,17 @@ function functionOf(symbol: string): string {
   return symbol.split(' ', 1)[0] ?? symbol;
 }
 
-function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
+/** `exceptNat`: the datapath translates the packets itself, so NAT is not the reason. */
+function sentenceOf({ kind, id, symbol }: ThirdPartyHook, exceptNat: boolean): string {
+  const isShown = ({ type }: BaseChain): boolean => !exceptNat || type !== 'nat';
   switch (kind) {
     case 'prerouting':
     case 'forward':
     case 'postrouting':
-      return chainOf(FORWARDED, 'inet', 'ip') ?? namedTables() ?? `${symbol} of netfilter's ${kind}`;
+      return chainOf(isShown, FORWARDED, 'inet', 'ip') ?? namedTables(exceptNat) ?? `${symbol} of netfilter's ${kind}`;
     case 'ingress':
     case 'egress':
-      return `${chainOf([DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
+      return `${chainOf(isShown, [DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
     case 'receiver':
       return `${symbol}, which receives the packets of ${nameOf(id)}`;
     case 'no_ethernet':
@@ -139,18 +141,23 @@ function sentenceOf({ kind, id, symbol }: ThirdPartyHook): string {
  * Returns a description of the first third-party nftables base chain on one of these hooks. Operators find a
  * chain by its name more easily than by the kernel function of the hook.
  */
-function chainOf(hooks: readonly number[], ...families: readonly string[]): string | undefined {
+function chainOf(
+  isShown: (chain: BaseChain) => boolean,
+  hooks: readonly number[],
+  ...families: readonly string[]
+): string | undefined {
   const found = baseChains().find(
-    ({ hook, family, table, name }) =>
-      hooks.includes(hook) &&
-      families.includes(family) &&
-      !(table === GUARD_TABLE && [...GUARD_CHAINS, SOURCE_CHAIN].some((own) => own === name)),
+    (chain) =>
+      isShown(chain) &&
+      hooks.includes(chain.hook) &&
+      families.includes(chain.family) &&
+      !(chain.table === GUARD_TABLE && [...GUARD_CHAINS, SOURCE_CHAIN].some((own) => own === chain.name)),
   );
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
 }
 
-function namedTables(): string | undefined {
-  const names = legacyTables();
+function namedTables(exceptNat: boolean): string | undefined {
+  const names = legacyTables().filter((name) => !exceptNat || name !== 'nat');
   return names.length === 0 ? undefined : `iptables, table ${names.join(', ')}`;
 }
 
