@@ -141,7 +141,7 @@ async function untilFollowed(node: NodeProcess): Promise<void> {
   for (const end = performance.now() + WAIT_MS; performance.now() < end; await pause(50)) {
     const { body } = await node.request('GET', '/api/v1/stats');
     const { forwarding } = (body as { dataplane: { forwarding: { reason: string } } }).dataplane;
-    if (forwarding.reason.includes(`ip ${TABLE}`)) return;
+    if (['except NAT', `ip ${TABLE}`].some((sign) => forwarding.reason.includes(sign))) return;
   }
   throw new TourFailure('waited 10 s in vain until the node noticed the rule for NAT');
 }
