@@ -34,6 +34,7 @@
 #include "flow/track_state.h"
 #include "flow/open_flow.h"
 #include "inspect/sockets.h"
+#include "nat/aliases.h"
 #include "nat/translation.h"
 #include "nat/send_translated.h"
 #include "path/fast_path.h"

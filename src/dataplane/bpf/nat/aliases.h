@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+#ifndef WEIR_ALIASES_H
+#define WEIR_ALIASES_H
+
+/* How the node translates packets with the key `wire` in one direction: the real destination, and the source
+ * that the network stack gives them. Valid for ALIAS_TICKS, because conntrack may give the addresses and
+ * ports to another connection later. One cache line.
+ */
+struct nat_alias {
+	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after it reads */
+	__u64 wire[2];
+	__u32 destination;
+	__u16 port;
+	__u8 from_high; /* 1: the packets come from the higher address and port of the key `wire` */
+	__u8 is_sent;   /* 1: the ingress hook may translate the packets itself, and send them directly */
+	__u32 source;
+	__u16 source_port;
+	__u16 reserved;
+	__u32 ifindex; /* the outgoing interface; 0: not known */
+	__u32 unused[5];
+};
+
+#define ALIAS_TICKS 954 /* 1 s */
+#define NAT_ALIASES 65536
+#define ALIAS_BEING_WRITTEN 0xffffffffffffffffULL
+
+_Static_assert(sizeof(struct nat_alias) == 64, "a cache line");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* aligns the values to cache lines */
+	__uint(max_entries, NAT_ALIASES);
+	__type(key, __u32);
+	__type(value, struct nat_alias);
+} nat_aliases SEC(".maps");
+
+/* One bit for each hash of a destination that an alias has replaced. While no packets are sent directly, the
+ * fast path reads the aliases first only for packets to the few addresses that the node translates.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} aliased_destinations SEC(".maps");
+
+/* Returns the first or the second place of an alias. The two directions of a key have places of their own. */
+static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __u32 second)
+{
+	__u32 at = (hash >> 8 & (NAT_ALIASES - 1)) ^ from_high << 1 ^ second;
+
+	return bpf_map_lookup_elem(&nat_aliases, &at);
+}
+
+static __always_inline __u64 destination_bit(__u32 destination)
+{
+	return 1ULL << (destination * 0x9e3779b1U >> 26);
+}
+
+static __always_inline bool may_have_alias(__u32 destination)
+{
+	__u32 first = 0;
+	__u64 *aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
+
+	return aliased && READ_ONCE(*aliased) & destination_bit(destination);
+}
+
+static __always_inline bool is_alias_of(const struct nat_alias *alias, __u64 addresses, __u64 rest, bool from_high)
+{
+	return alias->wire[0] == addresses && alias->wire[1] == rest && alias->from_high == from_high;
+}
+
+static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 now)
+{
+	return now - (__u32)(READ_ONCE(alias->stamp) >> 32) < ALIAS_TICKS;
+}
+
+/* Stores the real destination of `packet`, and the source that the network stack gives it. `packet->wire` has
+ * the key in the header. Replaces the older alias of the two places; a packet whose destination is not
+ * translated replaces no alias that is in use. Returns whether the ingress hook may send the packet. It may
+ * not for the first alias of a flow, and for the first alias after the outgoing interface has changed: the
+ * network stack must see such a packet, because it ends a masqueraded connection whose interface has changed.
+ */
+static __always_inline bool store_alias(const struct packet *packet, __u64 now_ns)
+{
+	const __u64 *key = (const __u64 *)&packet->wire.key;
+	__u64 seen, *aliased, hash = hash_of_key(&packet->wire.key);
+	bool is_sent, is_known, from_high = packet->wire.from_high;
+	__u32 first = 0, now = ticks_of(now_ns);
+	struct nat_alias *alias = alias_at(hash, from_high, 0), *other = alias_at(hash, from_high, 1);
+
+	aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
+	if (!alias || !other || !aliased)
+		return false;
+	if (is_alias_of(other, key[0], key[1], from_high) ||
+	    (!is_alias_of(alias, key[0], key[1], from_high) &&
+	     now - (__u32)(other->stamp >> 32) > now - (__u32)(alias->stamp >> 32)))
+		alias = other;
+	is_known = is_alias_of(alias, key[0], key[1], from_high);
+	if (!is_known && !packet->is_translated && is_fresh_alias(alias, now))
+		return false;
+	is_sent = packet->translated.is_sent && is_known && packet->way.ifindex && alias->ifindex == packet->way.ifindex;
+	seen = READ_ONCE(alias->stamp);
+	if (seen == ALIAS_BEING_WRITTEN ||
+	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)
+		return false;
+	alias->wire[0] = key[0];
+	alias->wire[1] = key[1];
+	alias->destination = packet->destination;
+	alias->port = packet->destination_port;
+	alias->from_high = from_high;
+	alias->source = packet->translated.source;
+	alias->source_port = packet->translated.ports >> 16;
+	alias->is_sent = is_sent;
+	alias->ifindex = packet->way.ifindex;
+	asm volatile("" ::: "memory");
+	WRITE_ONCE(alias->stamp, (__u64)now << 32 | (__u32)(seen + 1));
+	if (packet->is_translated)
+		__sync_fetch_and_or(aliased, destination_bit(packet->wire.destination));
+	return is_sent;
+}
+
+enum alias_search {
+	NO_ALIAS = 0,
+	ALIAS_FOUND = 1,
+	NO_ROOM = 2, /* other flows use both places */
+};
+
+/* Reads the fresh alias for a key and the direction of the packet. */
+static __always_inline enum alias_search find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, struct translated *found)
+{
+	struct nat_alias *alias = alias_at(wire->hash, from_high, 0), *other;
+	__u32 now = ticks_of(now_ns);
+	__u64 seen;
+
+	if (!alias)
+		return NO_ALIAS;
+	if (!is_alias_of(alias, wire->addresses, wire->rest, from_high)) {
+		other = alias_at(wire->hash, from_high, 1);
+		if (!other)
+			return NO_ALIAS;
+		if (!is_alias_of(other, wire->addresses, wire->rest, from_high))
+			return is_fresh_alias(alias, now) && is_fresh_alias(other, now) ? NO_ROOM : NO_ALIAS;
+		alias = other;
+	}
+	seen = READ_ONCE(alias->stamp);
+	asm volatile("" ::: "memory");
+	if (seen == ALIAS_BEING_WRITTEN || now - (__u32)(seen >> 32) >= ALIAS_TICKS)
+		return NO_ALIAS;
+	if (!is_alias_of(alias, wire->addresses, wire->rest, from_high))
+		return NO_ALIAS;
+	found->source = alias->source;
+	found->destination = alias->destination;
+	found->ports = (__u32)alias->source_port << 16 | alias->port;
+	found->is_sent = alias->is_sent & 1;
+	asm volatile("" ::: "memory");
+	return READ_ONCE(alias->stamp) == seen ? ALIAS_FOUND : NO_ALIAS;
+}
+
+#endif
