@@ -9,6 +9,9 @@ type Claim = { object: KubernetesObject; earliest: number; latest: number };
 /** The versions of at least this number of ended claims are kept, and of at most twice this number. */
 const KEPT_ENDED = 8192;
 
+/** The version of a claim that is older than each claim of a server. */
+const BEFORE_ALL = -1;
+
 /** The bounds of the resource version at which an object claimed its new addresses. */
 export type ClaimTime = { readonly earliest: number; readonly latest: number };
 
@@ -16,24 +19,29 @@ export type ClaimTime = { readonly earliest: number; readonly latest: number };
 export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
 
 /**
- * Decides which object owns an address in one integration: the last object that claimed it. A claim ends the
- * older claim to the same address. The older claim does not come back when the owner goes.
+ * Decides which object owns an address in one integration: the last object that claimed it. An older claim of
+ * an object that still runs comes back when the owner goes. Any other older claim does not: an object that
+ * ends keeps its address in the API for some time. The caller calls `settle` after each message.
  */
 export class Claims {
   readonly #owners = new Map<number, Claim>();
+  /** For each address, the claims in force besides the claim of the owner. */
+  readonly #others = new Map<number, Claim[]>();
+  /** Addresses without an owner, of which a claim may be that of the next owner. */
+  readonly #vacant = new Set<number>();
   /**
    * For addresses without an owner: the version at which their last owner had claimed them. When the map is
    * full, it becomes `#endedBefore`. To delete the oldest entry of a Map one at a time is slow in V8.
    */
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();
-  readonly #changed: (address: number, displaced?: KubernetesObject) => void;
+  readonly #changed: (address: number, object?: KubernetesObject) => void;
 
   /**
    * Calls `changed` for each address whose owner becomes another object, or whose owner object has new
-   * content. `displaced`: the object whose claim a later claim has ended.
+   * content. `object`: an object that has lost the address to a later claim, or that has it again.
    */
-  constructor(changed: (address: number, displaced?: KubernetesObject) => void) {
+  constructor(changed: (address: number, object?: KubernetesObject) => void) {
     this.#changed = changed;
   }
 
@@ -56,10 +64,14 @@ export class Claims {
   releaseLost(before: KubernetesObject, after: KubernetesObject | undefined): void {
     const kept = after === undefined ? [] : claimedAddresses(after);
     for (const address of claimedAddresses(before)) {
+      const remaining = after !== undefined && kept.includes(address) ? after : undefined;
       const claim = this.#owners.get(address);
-      if (claim?.object.uid !== before.uid) continue;
-      if (after !== undefined && kept.includes(address)) claim.object = after;
-      else this.#end(address, claim);
+      if (claim?.object.uid !== before.uid) {
+        this.#updateOther(address, before.uid, remaining);
+        continue;
+      }
+      if (remaining === undefined) this.#end(address, claim);
+      else claim.object = remaining;
       this.#changed(address);
     }
   }
@@ -71,10 +83,33 @@ export class Claims {
       if (old.includes(address)) continue;
       const claim = { object, earliest: time.earliest, latest: time.latest };
       const owner = this.#owners.get(address);
-      if (owner !== undefined ? !isLater(claim, owner) : claim.latest < this.#endedAt(address)) continue;
+      const isFirst = owner === undefined && !this.#others.has(address) && claim.latest >= this.#endedAt(address);
+      if (!isFirst && (owner === undefined || !isLater(claim, owner))) {
+        this.#addOther(address, claim);
+        continue;
+      }
+      if (owner !== undefined) this.#addOther(address, owner);
       this.#owners.set(address, claim);
       this.#changed(address, owner?.object);
     }
+  }
+
+  /** Gives each address without an owner to its last claim that may have it. */
+  settle(): void {
+    for (const address of this.#vacant) {
+      if (this.#owners.has(address)) continue;
+      const endedAt = this.#endedAt(address);
+      let last: Claim | undefined;
+      for (const claim of this.#others.get(address) ?? []) {
+        const mayOwn = claim.latest >= endedAt || isRunning(claim.object);
+        if (mayOwn && (last === undefined || isLater(claim, last))) last = claim;
+      }
+      if (last === undefined) continue;
+      this.#updateOther(address, last.object.uid, undefined);
+      this.#owners.set(address, last);
+      this.#changed(address, last.object);
+    }
+    this.#vacant.clear();
   }
 
   /** Returns the claims of an object that are in force. */
@@ -85,11 +120,18 @@ export class Claims {
     });
   }
 
-  /** Makes the claims of an object as `of` has returned them in an earlier process. */
+  /**
+   * Makes the claims of an object as `of` has returned them in an earlier process. Its other claims are older
+   * than each claim in force.
+   */
   restore(object: KubernetesObject, owned: readonly OwnedAddress[]): void {
     for (const [address, earliest, latest] of owned) {
       this.#owners.set(address, { object, earliest, latest });
       this.#changed(address);
+    }
+    for (const address of claimedAddresses(object)) {
+      if (this.#owners.get(address)?.object !== object)
+        this.#addOther(address, { object, earliest: BEFORE_ALL, latest: BEFORE_ALL });
     }
   }
 
@@ -100,7 +142,7 @@ export class Claims {
   forgetVersions(): void {
     this.#ended.clear();
     this.#endedBefore.clear();
-    for (const claim of this.#owners.values()) {
+    for (const claim of [...this.#owners.values(), ...[...this.#others.values()].flat()]) {
       claim.earliest = 0;
       claim.latest = claim.object.version;
     }
@@ -112,10 +154,30 @@ export class Claims {
 
   #end(address: number, claim: Claim): void {
     this.#owners.delete(address);
-    this.#ended.set(address, claim.earliest);
+    this.#vacant.add(address);
+    this.#ended.set(address, Math.max(claim.earliest, this.#endedAt(address)));
     if (this.#ended.size < KEPT_ENDED) return;
     this.#endedBefore = this.#ended;
     this.#ended = new Map();
+  }
+
+  #addOther(address: number, claim: Claim): void {
+    const others = this.#others.get(address);
+    if (others === undefined) this.#others.set(address, [claim]);
+    else others.push(claim);
+    this.#vacant.add(address);
+  }
+
+  /** Updates the claim of an object that is not the owner. `after`: undefined if the claim has ended. */
+  #updateOther(address: number, uid: string, after: KubernetesObject | undefined): void {
+    const others = this.#others.get(address) ?? [];
+    const at = others.findIndex(({ object }) => object.uid === uid);
+    const claim = others[at];
+    if (claim === undefined) return;
+    this.#vacant.add(address);
+    if (after !== undefined) claim.object = after;
+    else if (others.length === 1) this.#others.delete(address);
+    else others.splice(at, 1);
   }
 }
 
@@ -125,6 +187,10 @@ function isLater(a: Claim, b: Claim): boolean {
   if (a.latest < b.earliest) return false;
   if (a.object.started !== b.object.started) return a.object.started > b.object.started;
   return a.latest !== b.latest ? a.latest > b.latest : a.object.uid > b.object.uid;
+}
+
+function isRunning(object: KubernetesObject): boolean {
+  return object.resource !== 'pods' || (object.phase === 'Running' && !object.deleting);
 }
 
 const NONE: readonly number[] = [];

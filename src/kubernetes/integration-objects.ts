@@ -43,9 +43,9 @@ export class IntegrationObjects {
   #complete: readonly ScopeState[] = [];
 
   constructor(listener: ObjectListener, maxObjects: number) {
-    this.claims = new Claims((address, displaced) => {
+    this.claims = new Claims((address, object) => {
       listener.addressChanged(address);
-      if (displaced !== undefined) listener.objectChanged(displaced.resource, displaced.uid);
+      if (object !== undefined) listener.objectChanged(object.resource, object.uid);
     });
     this.#listener = listener;
     this.#maxObjects = maxObjects;
@@ -90,6 +90,7 @@ export class IntegrationObjects {
       this.claims.restore(object, owned);
       this.#notify(undefined, object);
     }
+    this.claims.settle();
     this.#complete = complete.map(({ scope, version }) => ({ scope, version }));
     this.#listener.resolutionOutdated();
   }
@@ -98,6 +99,7 @@ export class IntegrationObjects {
   clear(): void {
     this.#complete = [];
     for (const object of this.all()) this.#remove(object);
+    this.claims.settle();
     this.claims.forgetVersions();
     this.#listener.resolutionOutdated();
   }
@@ -113,6 +115,7 @@ export class IntegrationObjects {
       this.#list(complete ?? this.#begin(scope), message.objects, message.version);
       if (complete === undefined) this.#listener.resolutionOutdated();
     } else if (complete !== undefined) this.#apply(complete, message);
+    this.claims.settle();
   }
 
   /** Ends a scope. Removes its objects, except those that another complete scope contains. */
@@ -121,6 +124,7 @@ export class IntegrationObjects {
     for (const object of this.#ofResource(scope.resource)) {
       if (!this.#complete.some((other) => contains(other.scope, object))) this.#remove(object);
     }
+    this.claims.settle();
     this.#listener.resolutionOutdated();
   }
 

@@ -12,6 +12,8 @@ type Claim = {
 type ClaimEvent =
   | ({ readonly type: 'claim' } & Claim)
   | { readonly type: 'end'; readonly uid: string; readonly address: number }
+  /** A message has been applied: an address without an owner can go to a claim that has not ended. */
+  | { readonly type: 'settled'; readonly objects: Objects }
   /** From here on, versions of earlier claims say nothing. `versions`: the present version of each object. */
   | { readonly type: 'restored'; readonly versions: ReadonlyMap<string, number> };
 
@@ -124,39 +126,64 @@ function replay(entries: readonly Entry[]) {
         put(message.object, version);
       } else if (before !== undefined) remove(before);
     }
+    events.push({ type: 'settled', objects: new Map(objects) });
   }
   return { objects, events, complete };
 }
 
-/** The last claim to an address decides. If it has ended, the address has no owner. */
+/**
+ * The last claim to an address decides. When it has ended, an older claim of a running object, or a claim
+ * that is not older, takes its place.
+ */
 function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<number, KubernetesObject> {
-  const last = new Map<number, { claim: Claim; isEnded: boolean }>();
+  const addresses = new Map<number, { owner: Claim | undefined; others: Claim[]; endedAt: number }>();
   for (const event of events) {
     if (event.type === 'restored') {
-      for (const [address, known] of last) {
-        if (known.isEnded) last.delete(address);
-        else {
-          const latest = event.versions.get(known.claim.object.uid) ?? 0;
-          known.claim = { ...known.claim, earliest: 0, latest };
-        }
+      const again = (claim: Claim) => ({ ...claim, earliest: 0, latest: event.versions.get(claim.object.uid) ?? 0 });
+      for (const state of addresses.values()) {
+        state.owner = state.owner && again(state.owner);
+        state.others = state.others.map(again);
+        state.endedAt = 0;
       }
       continue;
     }
-    const known = last.get(event.address);
-    if (event.type === 'end') {
-      if (known?.claim.object.uid === event.uid) known.isEnded = true;
+    if (event.type === 'settled') {
+      for (const state of addresses.values()) {
+        const mayOwn = ({ latest, object }: Claim) =>
+          latest >= state.endedAt || isRunning(event.objects.get(object.uid));
+        state.owner ??= state.others.filter(mayOwn).reduce<Claim | undefined>(laterOf, undefined);
+        state.others = state.others.filter((claim) => claim !== state.owner);
+      }
       continue;
     }
-    const isLast =
-      known === undefined || (known.isEnded ? event.latest >= known.claim.earliest : isLater(event, known.claim));
-    if (isLast) last.set(event.address, { claim: event, isEnded: false });
+    const state = addresses.get(event.address) ?? { owner: undefined, others: [], endedAt: 0 };
+    addresses.set(event.address, state);
+    if (event.type === 'end') {
+      state.others = state.others.filter(({ object }) => object.uid !== event.uid);
+      if (state.owner?.object.uid !== event.uid) continue;
+      state.endedAt = Math.max(state.endedAt, state.owner.earliest);
+      state.owner = undefined;
+    } else if (state.owner !== undefined && isLater(event, state.owner)) {
+      state.others.push(state.owner);
+      state.owner = event;
+    } else state.others.push(event);
   }
   const owners = new Map<number, KubernetesObject>();
-  for (const [address, { claim, isEnded }] of last) {
-    const object = objects.get(claim.object.uid);
-    if (!isEnded && object !== undefined) owners.set(address, object);
+  for (const [address, { owner }] of addresses) {
+    const object = owner === undefined ? undefined : objects.get(owner.object.uid);
+    if (object !== undefined) owners.set(address, object);
   }
   return owners;
+}
+
+function laterOf(a: Claim | undefined, b: Claim): Claim {
+  return a === undefined || isLater(b, a) ? b : a;
+}
+
+/** Whether an older claim of an object can come back. */
+export function isRunning(object: KubernetesObject | undefined): boolean {
+  if (object?.resource !== 'pods') return object !== undefined;
+  return object.phase === 'Running' && !object.deleting;
 }
 
 function isLater(a: Claim, b: Claim): boolean {
