@@ -18,8 +18,9 @@ export type ClientHello = {
    */
   readonly sni: string | null;
   /**
-   * Whether the client offers Encrypted Client Hello (ECH, RFC 9849). The SNI may then differ from the real
-   * hostname. The field is also true for a GREASE extension, which looks like ECH.
+   * Whether the client offers Encrypted Client Hello (ECH, RFC 9849). `sni` is then the name of the outer
+   * ClientHello, and the server may act on a hidden name. Only the server can tell ECH from the GREASE
+   * extension that browsers send if they have no ECH key.
    */
   readonly ech: boolean;
   /** The protocols of the ALPN extension in the order of the client, without GREASE values. */

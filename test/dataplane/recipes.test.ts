@@ -312,8 +312,10 @@ describe('example policy with TLS rules', () => {
     ['block-legacy', 'any server name', 'allow', hello('any.example.com')],
     ['block-legacy', 'no server name', 'audit', hello(null)],
     ['block-legacy', 'bytes that are not TLS', 'audit', unreadable],
-  ])('%s: a connection with %s gets the verdict %s', (name, _, verdict, facts) => {
-    expect(connection(name, facts)).toBe(verdict);
+  ])('%s: a connection with %s gets the verdict %s, also with an ECH extension', (name, _, verdict, facts) => {
+    const { hello } = facts;
+    const ofBrowser = hello.kind === 'hello' ? { ...facts, hello: { ...hello, ech: true } } : facts;
+    expect([connection(name, facts), connection(name, ofBrowser)]).toEqual([verdict, verdict]);
   });
 
   test.each([

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { CHROMIUM_HELLO } from '#test/service-plane/tls/chromium-hello.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 import { CHANGED, FIRST, RETRYING, SAME, type Sent, send, WITHOUT_COOKIE } from './second-hellos.js';
@@ -30,6 +31,16 @@ test('an allow rule with a server name passes connections with this server name,
   expect(await passes('-tls1_2')).toBe(true);
   expect(await passes('-servername', 'other.test')).toBe(false);
   expect(await passes('-noservername')).toBe(false);
+});
+
+test('the ClientHello of Chromium, whose ECH extension is GREASE, is decided by its server name', async () => {
+  const send443 = () => send(rig, 443, { first: CHROMIUM_HELLO, next: [] });
+  await rig.put(policyOf([tls({ sni: ['www.example.com'] })]));
+  expect(await send443()).toBe('hello');
+  await rig.put(policyOf([tls({ sni: ['www.example.com'] }, { action: 'deny' }), WEB]));
+  expect(await send443()).toBe('reset');
+  await rig.put(policyOf([tls({ sni: ['other.test'] }, { action: 'deny' }), WEB]));
+  expect(await send443()).toBe('hello');
 });
 
 test('the server receives an inspected connection from the address and port of the client', async () => {

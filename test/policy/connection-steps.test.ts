@@ -118,10 +118,16 @@ describe('`decideConnection`', () => {
       'deny tls unknown',
     ],
     [
-      'a server name hidden by ECH',
+      'a matching server name of a ClientHello with ECH',
       [tlsRule('tls', sni)],
       facts(hello('good.test', { ech: true })),
-      'deny policy_default matched',
+      'allow tls matched',
+    ],
+    [
+      'another server name of a ClientHello with ECH, which the deny rule does not match',
+      [tlsRule('tls', sni, { action: 'deny' }), rule({ id: 'rest' })],
+      facts(hello('other.test', { ech: true })),
+      'allow rest matched',
     ],
     [
       'bytes that are no TLS, which the allow rule does not match',

@@ -56,7 +56,7 @@ function both(one: Match, other: Match): Match {
 
 function matchSni({ sni }: TlsBlock, hello: ClientHello): Match {
   if (sni === null) return 'yes';
-  if (hello.sni === null || hello.ech) return 'unknown';
+  if (hello.sni === null) return 'unknown';
   return sni(hello.sni) ? 'yes' : 'no';
 }
 

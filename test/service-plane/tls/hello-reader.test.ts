@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { HelloFacts, HelloFault } from '#contracts/tls-facts.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { CHROMIUM_HELLO } from './chromium-hello.js';
 import { read, split } from './chunks.js';
 import {
   alpnOf,
@@ -243,5 +244,9 @@ describe('HelloReader and the ECH, ALPN and supported_versions extensions', () =
 
   it('returns `ech: true` and the unencrypted server name for a ClientHello with ECH', () => {
     expect(ofExtensions(sniOf('public.example'), echOf())).toEqual({ ...plain, sni: 'public.example', ech: true });
+  });
+
+  it('reads the ClientHello of Chromium, whose ECH extension is GREASE', () => {
+    expect(factsOf(CHROMIUM_HELLO)).toEqual({ ...typicalFacts, sni: 'www.example.com', ech: true });
   });
 });
