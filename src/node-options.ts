@@ -9,6 +9,7 @@ import type { Cluster, ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import type { DnsSettings, ServicePlaneSettings } from '#contracts/config-reload.js';
+import type { HostnamePattern } from '#contracts/policy-model.js';
 import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
@@ -29,11 +30,14 @@ export function partSettings({ dataplane, dns, servicePlane }: Config): PartSett
 }
 
 function dnsSettings({ transparent: _, ...dns }: NonNullable<Config['dns']>): DnsSettings {
-  const rebindAllow = dns.rebindAllow.flatMap((text) => {
+  return { ...dns, rebindAllow: patternsOf(dns.rebindAllow), canaryNames: patternsOf(dns.canaryNames) };
+}
+
+function patternsOf(names: readonly string[]): readonly HostnamePattern[] {
+  return names.flatMap((text) => {
     const parsed = parseHostname(text);
     return 'pattern' in parsed ? [parsed.pattern] : [];
   });
-  return { ...dns, rebindAllow };
 }
 
 function servicePlaneSettings({

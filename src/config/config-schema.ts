@@ -250,6 +250,20 @@ const dns = z
         'Names that may have special-purpose addresses. Addresses of the node and loopback, link-local, multicast and reserved addresses are removed also for these names.',
       form: 'list of names, or of names after `*.`',
     }),
+    canary_names: z
+      .array(namePattern('A name.'))
+      .prefault([
+        'use-application-dns.net',
+        'mask.icloud.com',
+        'mask-h2.icloud.com',
+        'mask-canary.icloud.com',
+        'dns-tunnel-check.googlezip.net',
+      ])
+      .meta({
+        description:
+          'Names that browsers and systems look up to learn whether the network filters. The proxy answers them with NXDOMAIN, before the policy and without an upstream. Then Firefox does not enable DNS over HTTPS by itself, Apple devices do not use iCloud Private Relay, and Chrome looks a prefetched site up before it shows the page.',
+        form: 'list of names, or of names after `*.`',
+      }),
   })
   .optional()
   .meta({

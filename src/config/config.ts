@@ -87,6 +87,11 @@ type DnsConfig = {
    * `example.com`.
    */
   readonly rebindAllow: readonly string[];
+  /**
+   * Hostnames that the DNS proxy answers with NXDOMAIN. `*.example.com` stands for all names below
+   * `example.com`.
+   */
+  readonly canaryNames: readonly string[];
 };
 
 type FindingsConfig = {
@@ -187,6 +192,7 @@ export function configOf(parsed: ParsedConfig): Config {
             serveStaleMs: dns.serve_stale,
             rebindProtection: dns.rebind_protection,
             rebindAllow: dns.rebind_allow,
+            canaryNames: dns.canary_names,
           },
     findings: findingsOf(parsed.findings),
     wiretap: { replayMs: wiretap.replay },

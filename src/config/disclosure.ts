@@ -57,6 +57,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'dns.serve_stale': true,
   'dns.rebind_protection': true,
   'dns.rebind_allow': true,
+  'dns.canary_names': true,
   'findings.retention': true,
   'findings.max_entries': true,
   'findings.file.path': true,

@@ -56,6 +56,7 @@ export const RELOADED_BY = {
   'dns.serve_stale': 'dns',
   'dns.rebind_protection': 'dns',
   'dns.rebind_allow': 'dns',
+  'dns.canary_names': 'dns',
   'findings.retention': 'restart',
   'findings.max_entries': 'restart',
   'findings.file.path': 'restart',

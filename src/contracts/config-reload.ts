@@ -66,6 +66,8 @@ export type DnsSettings = {
   readonly rebindProtection: boolean;
   /** Hostname patterns of names that may resolve to non-public addresses. */
   readonly rebindAllow: readonly HostnamePattern[];
+  /** Hostname patterns of names that the proxy answers with NXDOMAIN. */
+  readonly canaryNames: readonly HostnamePattern[];
 };
 
 /** The settings that the service plane can change while it runs. */

@@ -24,6 +24,7 @@ import { Resolver } from './resolver.js';
 import { SeenLookupCounter } from './seen-lookups.js';
 import { TcpListener } from './tcp-listener.js';
 import { UdpListener } from './udp-listener.js';
+import { UnforwardedNames } from './unforwarded-names.js';
 import { Upstreams } from './upstream/upstreams.js';
 
 const TICK_MS = 20;
@@ -53,6 +54,7 @@ export class LocalDnsProxy {
   readonly #pump: Pump;
   readonly #upstreams: Upstreams;
   readonly #rebinding: Rebinding;
+  readonly #unforwarded: UnforwardedNames;
   readonly #routeNotifications: RouteNotifications;
   /** The options in force. The parts of the proxy share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof DnsOptions]: DnsOptions[Name] };
@@ -83,12 +85,14 @@ export class LocalDnsProxy {
       () => onAliveness(this.#addresses(true), this.#addresses(false)),
     );
     this.#rebinding = new Rebinding(options.rebindProtection, options.rebindAllow);
+    this.#unforwarded = new UnforwardedNames(options.canaryNames);
     this.#routeNotifications = new RouteNotifications(descriptors);
     this.resolver = new Resolver(options, {
       upstreams: this.#upstreams,
       cache: this.#cache,
       answerGrants: new AnswerGrants(options, this.granter, this.#known, counts, this.#waits),
       rebinding: this.#rebinding,
+      unforwarded: this.#unforwarded,
       counts,
       sightings: this.#sightings,
       hits: this.#hits,
@@ -162,6 +166,7 @@ export class LocalDnsProxy {
       Object.assign(this.#options, settings);
       this.#cache.change(settings.cacheBytes, settings.serveStaleMs);
       this.#rebinding.change(settings.rebindProtection, settings.rebindAllow);
+      this.#unforwarded.change(settings.canaryNames);
       // Cached answers lack the addresses that the former settings removed.
       if (rebindingChanged) this.#cache.clear();
     });

@@ -14,6 +14,7 @@ import { ExpiringMap } from './expiring-map.js';
 import { InFlight } from './in-flight.js';
 import type { Rebinding } from './rebinding.js';
 import type { SeenLookupCounter } from './seen-lookups.js';
+import type { UnforwardedNames } from './unforwarded-names.js';
 import { UDP_PAYLOAD } from './upstream/udp-socket.js';
 import type { Upstreams } from './upstream/upstreams.js';
 import { addressesOf, cacheSecondsOf, chainOf } from './wire/address-chain.js';
@@ -36,6 +37,7 @@ type ResolverParts = {
   readonly cache: AnswerCache;
   readonly answerGrants: AnswerGrants;
   readonly rebinding: Rebinding;
+  readonly unforwarded: UnforwardedNames;
   readonly counts: Counts;
   readonly sightings: SeenLookupCounter;
   readonly hits: Pick<DecidedHits<number>, 'add'>;
@@ -96,6 +98,12 @@ export class Resolver {
     if (refused !== null) {
       this.parts.counts.refuse(refused.reason);
       done(respondError(query, refused.rcode));
+      return;
+    }
+    const unforwarded = this.parts.unforwarded.answerTo(query.key);
+    if (unforwarded !== null) {
+      this.parts.counts.refuse(unforwarded.reason);
+      done(respondError(query, unforwarded.rcode, unforwarded));
       return;
     }
     const active = this.#active;
@@ -329,6 +337,7 @@ const REMOVALS: Readonly<Record<Removal, string>> = {
   rebinding: 'rebind protection',
   ipv6: 'IPv6 addresses',
   hint: 'address hints',
+  ech: 'keys for Encrypted Client Hello',
   beyond_128: 'addresses beyond the first 128',
   other_name: 'addresses of other names',
   signature: 'signatures of changed records',

@@ -184,6 +184,13 @@ cluster:
         serveStaleMs: 0,
         rebindProtection: true,
         rebindAllow: [],
+        canaryNames: [
+          'use-application-dns.net',
+          'mask.icloud.com',
+          'mask-h2.icloud.com',
+          'mask-canary.icloud.com',
+          'dns-tunnel-check.googlezip.net',
+        ],
       },
       findings: {
         retentionMs: 604_800_000,

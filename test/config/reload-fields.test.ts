@@ -95,6 +95,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'dns.serve_stale': '1h',
   'dns.rebind_protection': false,
   'dns.rebind_allow': ['*.b.example'],
+  'dns.canary_names': ['*.canary.example'],
   'findings.retention': '1d',
   'findings.max_entries': 1_001,
   'findings.file.path': '/other',

@@ -89,6 +89,50 @@ describe('DNS proxy with a denied name', () => {
   });
 });
 
+describe('DNS proxy with a name that it does not forward', () => {
+  const canaryNames = ['use-application-dns.net', '*.canary.test'].map(pattern);
+  const NODATA = ['NOERROR'];
+  const NXDOMAIN = ['NXDOMAIN'];
+
+  test.each([
+    ['resolver.arpa', 'SOA', NODATA],
+    ['_dns.resolver.arpa', 'SVCB', NODATA],
+    ['_dns.Resolver.ARPA', 'A', NODATA],
+    ['a._dns.resolver.arpa', 'SRV', NODATA],
+    ['use-application-dns.net', 'A', NXDOMAIN],
+    ['USE-application-dns.NET', 'AAAA', NXDOMAIN],
+    ['a.b.canary.test', 'SVCB', NXDOMAIN],
+  ] as const)('answers %s %s without records, also if the policy denies the name', async (name, type, answer) => {
+    for (const lookups of [allowing(['*']), ONLY]) {
+      const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+      const rig = await startProxy([upstream], { canaryNames, deniedResponse: 'refused' }, lookups);
+      const reply = decode(await exchange(rig.at, query(name, type)));
+      expect([responseText(reply), reply.authorities, reply.additionals]).toEqual([answer, [], []]);
+      const reason = answer === NODATA ? 'resolver_arpa' : 'canary_name';
+      expect([upstream.names, rig.grantor.grants, rig.refused()]).toEqual([[], [], { [reason]: 1 }]);
+      expect(rig.proxy.drainSeen().lookups).toEqual([]);
+    }
+  });
+
+  test('forwards names that only look like these names, and all canary names once a change removes them', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { canaryNames });
+    const others = ['resolver.arpa.test', 'xresolver.arpa', 'a.use-application-dns.net', 'canary.test', 'xcanary.test'];
+    for (const name of others) expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
+    await rig.change({ canaryNames: [] });
+    for (const name of ['use-application-dns.net', 'a.canary.test'])
+      expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
+    expect(await lookUp(rig.at, '_dns.resolver.arpa')).toEqual(NODATA);
+  });
+
+  test('tells EDNS clients the setting that contains a canary name', async () => {
+    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { canaryNames });
+    const reply = await exchange(rig.at, query('use-application-dns.net', 'A', { additionals: [edns()] }));
+    const text = Buffer.from('dns.canary_names contains this name');
+    const error = Buffer.concat([Buffer.from([0, 15, 0, 2 + text.length, 0, 15]), text]);
+    expect(reply.subarray(-error.length)).toEqual(error);
+  });
+});
+
 test('in audit mode the DNS proxy answers a query for a denied name, grants the address and reports the query', async () => {
   const denying = rule({ hostname: pattern(NAME), action: 'deny', mode: 'audit' });
   const lookups = lookupsOf(

@@ -48,6 +48,7 @@ export function dnsOptions(
     // The pattern `*` exempts all names. Otherwise rebind protection would remove the documentation addresses
     // that the tests use.
     rebindAllow: [pattern('*')],
+    canaryNames: [],
     // A long timeout, because the fake datapath shares a thread with the proxy and may reply late.
     grantTimeoutMs: 2_000,
     ...given,

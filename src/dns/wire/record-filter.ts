@@ -3,7 +3,7 @@ import { u16, u32 } from './bytes.js';
 import type { Message, ResourceRecord } from './dns-message.js';
 import { CLASS, FLAG, TYPE } from './dns-numbers.js';
 import { keyOf, type NameKey } from './name.js';
-import { withoutHints } from './service-parameters.js';
+import { type ParameterRemoval, parameterRemovals, withoutParameters } from './service-parameters.js';
 
 /**
  * The limit of A records in one answer; the proxy removes further A records. DNS servers that have more
@@ -12,16 +12,18 @@ import { withoutHints } from './service-parameters.js';
 const ADDRESSES = 128;
 
 /** The reason why a record is removed or changed. */
-export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | 'hint' | 'signature';
+export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | ParameterRemoval | 'signature';
 
 /**
- * Removes the addresses for which Weir cannot enforce the policy. If there are none, returns the same
- * `message` object.
+ * Removes what leads a client to where Weir cannot enforce the policy. If there is nothing to remove, returns
+ * the same `message` object.
  * - Removes AAAA records.
  * - Removes A records outside the answer section.
  * - Removes A records of the answer section whose owner is not in `chain`, for which `drop` returns true,
  *   or that follow the first 128 kept A records.
  * - Removes the address hints of SVCB and HTTPS records.
+ * - Removes their keys for Encrypted Client Hello. With a key, a client could hide a server name from
+ *   TLS rules.
  * - Removes the signatures of changed record sets.
  * - Clears the AD bit, because the upstream validated the unchanged message.
  *
@@ -35,7 +37,7 @@ export function withoutUnenforceable(
   onRemoved: (why: Removal) => void = () => {},
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
-  if (![answers, authorities, additionals].some((section) => section.some(mayHoldAddresses)))
+  if (![answers, authorities, additionals].some((section) => section.some(mayBeUnenforceable)))
     return { message, removed: 0 };
   const filter = new Filter(drop, new OwnerKey(message, chain), onRemoved);
   const left = {
@@ -56,8 +58,8 @@ export function withoutUnenforceable(
   };
 }
 
-function mayHoldAddresses({ type }: ResourceRecord): boolean {
-  return type === TYPE.a || type === TYPE.aaaa || type === TYPE.https || type === TYPE.svcb;
+function mayBeUnenforceable(record: ResourceRecord): boolean {
+  return record.type === TYPE.a || record.type === TYPE.aaaa || isService(record);
 }
 
 class Filter {
@@ -79,12 +81,13 @@ class Filter {
   section(records: readonly ResourceRecord[], keptOwners: readonly NameKey[] = []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {
-      const why = this.#removal(record, keptOwners);
-      const left = why === null ? record : why === 'hint' ? { ...record, data: withoutHints(record.data) } : null;
-      if (left !== null) kept.push(left);
-      if (why === null) continue;
+      const why = isService(record) ? null : this.#removal(record, keptOwners);
+      const parameters = isService(record) ? parameterRemovals(record.data) : [];
+      if (why === null)
+        kept.push(parameters.length === 0 ? record : { ...record, data: withoutParameters(record.data) });
+      if (why === null && parameters.length === 0) continue;
       this.removed++;
-      this.onRemoved(why);
+      for (const reason of why === null ? parameters : [why]) this.onRemoved(reason);
       this.#changed.add(setOf(record, record.type));
     }
     return kept;
@@ -107,9 +110,12 @@ class Filter {
       if (this.drop(u32(data, 0))) return 'rebinding';
       return this.#addresses++ < ADDRESSES ? null : 'beyond_128';
     }
-    const isService = type === TYPE.https || type === TYPE.svcb;
-    return isService && withoutHints(data) !== data ? 'hint' : null;
+    return null;
   }
+}
+
+function isService({ type }: ResourceRecord): boolean {
+  return type === TYPE.https || type === TYPE.svcb;
 }
 
 function setOf(record: ResourceRecord, type: number): string {

@@ -1,8 +1,8 @@
 import { u8At } from '#arrays/read.js';
 import { putU16, u16 } from './bytes.js';
 
-/** The SvcParamKeys whose values Weir reads (RFC 9460, 14.3.2). */
-const PARAMETER = { mandatory: 0, ipv4hint: 4, ipv6hint: 6 } as const;
+/** The SvcParamKeys that Weir reads or removes (RFC 9460, 14.3.2; RFC 9848, 3). */
+const PARAMETER = { mandatory: 0, ipv4hint: 4, ech: 5, ipv6hint: 6 } as const;
 
 /**
  * Checks the service parameters of an SVCB or HTTPS record (RFC 9460, 2.2), which begin at offset `from` of
@@ -30,21 +30,43 @@ function fits(key: number, length: number): boolean {
   return true;
 }
 
+/** Why a service parameter is removed: an address hint, or a key for Encrypted Client Hello. */
+export type ParameterRemoval = 'hint' | 'ech';
+
+/** The parameters that `withoutParameters` removes, each with its reason. */
+const REMOVED: ReadonlyMap<number, ParameterRemoval> = new Map([
+  [PARAMETER.ipv4hint, 'hint'],
+  [PARAMETER.ech, 'ech'],
+  [PARAMETER.ipv6hint, 'hint'],
+]);
+
 /**
- * Returns the data of an SVCB or HTTPS record without its address hints; the same object if there are no
- * hints. The keys of removed hints are also removed from the `mandatory` list, and an empty list is omitted
- * (RFC 9460, 8).
+ * Returns the reasons for which `withoutParameters` removes parameters from the data of an SVCB or HTTPS
+ * record: each reason once.
  */
-export function withoutHints(data: Uint8Array): Uint8Array {
+export function parameterRemovals(data: Uint8Array): readonly ParameterRemoval[] {
+  const found: ParameterRemoval[] = [];
+  for (let at = parametersAt(data); at + 4 <= data.length; at += 4 + u16(data, at + 2)) {
+    const why = REMOVED.get(u16(data, at));
+    if (why !== undefined && !found.includes(why)) found.push(why);
+  }
+  return found;
+}
+
+/**
+ * Returns the data of an SVCB or HTTPS record without its address hints and its ECH keys. The keys of removed
+ * parameters are also removed from the `mandatory` list, and an empty list is omitted. Otherwise clients
+ * would ignore the record (RFC 9460, 8).
+ */
+export function withoutParameters(data: Uint8Array): Uint8Array {
   const from = parametersAt(data);
-  if (!hasHints(data, from)) return data;
   const out = data.slice();
   let to = from;
   for (let at = from; at + 4 <= data.length; ) {
     const key = u16(data, at);
     const end = at + 4 + u16(data, at + 2);
     if (key === PARAMETER.mandatory) to = putMandatory(out, to, data, at + 4, end);
-    else if (!isHint(key)) {
+    else if (!REMOVED.has(key)) {
       out.set(data.subarray(at, end), to);
       to += end - at;
     }
@@ -57,7 +79,7 @@ function putMandatory(out: Uint8Array, to: number, data: Uint8Array, from: numbe
   let next = to + 4;
   for (let at = from; at + 2 <= end; at += 2) {
     const key = u16(data, at);
-    if (isHint(key)) continue;
+    if (REMOVED.has(key)) continue;
     putU16(out, next, key);
     next += 2;
   }
@@ -71,13 +93,4 @@ function parametersAt(data: Uint8Array): number {
   let at = 2;
   while (at < data.length && u8At(data, at) > 0) at += u8At(data, at) + 1;
   return at + 1;
-}
-
-function hasHints(data: Uint8Array, from: number): boolean {
-  for (let at = from; at + 4 <= data.length; at += 4 + u16(data, at + 2)) if (isHint(u16(data, at))) return true;
-  return false;
-}
-
-function isHint(key: number): boolean {
-  return key === PARAMETER.ipv4hint || key === PARAMETER.ipv6hint;
 }

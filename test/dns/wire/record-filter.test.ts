@@ -20,6 +20,7 @@ const https = (...parameters: readonly number[]): ResourceRecord =>
 const ipv4hint = [4, 8, 0xc000, 0x0201, 0xc000, 0x0202];
 const ipv6hint = [6, 16, 0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 const port = [3, 2, 443];
+const ech = [5, 6, 0x0004, 0xfe0d, 0x0000];
 
 const answer = (sections: Partial<Message>): Message => ({
   ...(readMessage(messageBytes({ question: name('a.test') })) as Message),
@@ -87,6 +88,30 @@ describe('withoutUnenforceable', () => {
     expect(after).toEqual({ message: answer({ answers: [https(...left), ...others] }), removed: 1 });
     expect(before.answers[0]).toEqual(https(...parameters));
   });
+
+  it.each([
+    ['an ECH key and a port', [...port, ...ech], port, ['ech']],
+    ['only an ECH key', ech, [], ['ech']],
+    ['a mandatory ECH key', [0, 4, 3, 5, ...port, ...ech], [0, 2, 3, ...port], ['ech']],
+    ['an ECH key as the only mandatory key', [0, 2, 5, ...ech], [], ['ech']],
+    ['address hints and an ECH key', [...port, ...ipv4hint, ...ech, ...ipv6hint], port, ['hint', 'ech']],
+  ])(
+    'removes the key for Encrypted Client Hello from an HTTPS and an SVCB record with %s',
+    (_, parameters, left, whys) => {
+      for (const type of [TYPE.https, TYPE.svcb]) {
+        const seen: string[] = [];
+        const of = (numbers: readonly number[]) => ({ ...https(...numbers), type });
+        const before = answer({
+          flags: 0x81a0,
+          answers: [of(parameters), rrsig('a.test', type)],
+          additionals: [of(parameters)],
+        });
+        const after = withoutUnenforceable(before, never, undefined, (why) => seen.push(why));
+        const message = answer({ flags: 0x8180, answers: [of(left)], additionals: [of(left)] });
+        expect([after, seen]).toEqual([{ message, removed: 2 }, [...whys, ...whys, 'signature']]);
+      }
+    },
+  );
 
   it('removes the RRSIG records of record sets from which it removes records, and keeps other RRSIG records', () => {
     const before = answer({
