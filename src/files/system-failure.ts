@@ -18,9 +18,16 @@ export function withPath(path: string, failure: unknown): unknown {
   return failure;
 }
 
+/** The errors of HTTP connections of Node that have no number of the system. */
+const CLOSED: Readonly<Record<string, string>> = {
+  aborted: 'the server closed the connection within a response',
+  'socket hang up': 'the server closed the connection without a response',
+};
+
 function wordsOf(failure: unknown): string | undefined {
   if (!(failure instanceof Error)) return undefined;
-  const { errno, syscall } = failure as NodeJS.ErrnoException;
+  const { errno, syscall, code } = failure as NodeJS.ErrnoException;
+  if (code === 'ECONNRESET' && Object.hasOwn(CLOSED, failure.message)) return CLOSED[failure.message];
   // Ignore errors without `syscall`. A zlib error also has an `errno`, but its numbers are not those of
   // system errors.
   return errno === undefined || syscall === undefined ? undefined : getSystemErrorMap().get(errno)?.[1];

@@ -20,6 +20,8 @@ export type Deadlines = {
 };
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
+/** The bound on a list without pages: some 30,000 pods. */
+const MAX_WHOLE_BYTES = 256 * 1024 * 1024;
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 const MAX_STATUS_BYTES = 64 * 1024;
 const KEEP_ALIVE_MS = 10_000;
@@ -44,6 +46,7 @@ export class ApiSession {
   readonly #url: URL;
   readonly #agent: StoppingAgent;
   readonly #token: string;
+  #ended: ApiFault | undefined;
   /** The number of characters in the responses to `get`. */
   received = 0;
 
@@ -90,18 +93,33 @@ export class ApiSession {
     this.#agent.destroy();
   }
 
+  /** Closes the connection. The request under way, and each later one, throws `fault`. */
+  end(fault: ApiFault): void {
+    this.#ended = fault;
+    this.#agent.destroy();
+  }
+
   /** Returns the JSON value of a response. `path` begins with a slash, and may have a query. */
   async get(path: string): Promise<unknown> {
+    return this.#read(path, MAX_BODY_BYTES);
+  }
+
+  /** Returns the JSON value of a response that may be as long as a list without pages. */
+  async getWhole(path: string): Promise<unknown> {
+    return this.#read(path, MAX_WHOLE_BYTES);
+  }
+
+  async #read(path: string, mostBytes: number): Promise<unknown> {
     const late = new ApiFault('silent', `the server sent no whole response in ${seconds(this.deadlines.bodyMs)}`);
     let response: IncomingMessage | undefined;
     const deadline = setTimeout(() => response?.destroy(late), this.deadlines.bodyMs);
     try {
       response = await this.#open(path);
-      const text = await textOf(response, MAX_BODY_BYTES);
+      const text = await textOf(response, mostBytes);
       this.received += text.length;
       return parsed(text);
     } catch (failure) {
-      throw faultOf(failure);
+      throw this.#ended ?? faultOf(failure);
     } finally {
       clearTimeout(deadline);
     }
@@ -115,7 +133,7 @@ export class ApiSession {
     try {
       return this.#lines(await this.#open(path));
     } catch (failure) {
-      throw faultOf(failure);
+      throw this.#ended ?? faultOf(failure);
     }
   }
 
@@ -134,12 +152,14 @@ export class ApiSession {
     };
     try {
       for await (const first of response.setEncoding('utf8') as AsyncIterable<string>) {
-        deadline.refresh();
         // Node delivers the records of one read of the socket one by one. Without the wait, all but the first
         // one would come `BETWEEN_READS_MS` later.
         await turn();
         const text = first + ((response.read() as string | null) ?? '');
-        yield linesOf(text);
+        const lines = linesOf(text);
+        // Bytes without a line end are no event: a proxy can hold the rest of the line back.
+        if (lines.length > 0) deadline.refresh();
+        yield lines;
         if (rest.length > MAX_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
         if (text.length >= MANY_CHARACTERS) readsOnUntil = performance.now() + BETWEEN_READS_MS;
         // The agent can give the socket of a complete response to another request.
@@ -152,8 +172,8 @@ export class ApiSession {
     } catch (failure) {
       // The events that arrived during the last pause, before the connection broke.
       const unread: unknown = response.read();
-      if (typeof unread === 'string') yield linesOf(unread);
-      throw faultOf(failure);
+      if (typeof unread === 'string' && this.#ended === undefined) yield linesOf(unread);
+      throw this.#ended ?? faultOf(failure);
     } finally {
       clearTimeout(deadline);
       response.destroy();
@@ -162,6 +182,7 @@ export class ApiSession {
 
   /** Returns a response with the status 200. Throws an `ApiFault` for any other status. */
   async #open(path: string): Promise<IncomingMessage> {
+    if (this.#ended !== undefined) throw this.#ended;
     const response = await this.#respond(path);
     const { statusCode: code = 0, headers } = response;
     if (code === 200) return response;

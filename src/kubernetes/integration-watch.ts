@@ -1,4 +1,4 @@
-import { Observable, type Subscriber, Subscription } from 'rxjs';
+import { Observable, Subject, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import type { ApiServer } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
@@ -109,6 +109,7 @@ class IntegrationWatch<Kept> {
   /** A feed that is not complete yet. */
   #next: Feed | null = null;
   #feeds = 0;
+  readonly #restored = new Subject<unknown>();
 
   constructor(keepOf: KeepOf<Kept>, times: ReflectorTimes, subscriber: Subscriber<IntegrationEvent<Kept>>) {
     this.#keepOf = keepOf;
@@ -149,7 +150,13 @@ class IntegrationWatch<Kept> {
   #start(reflector: RunningReflector, server: ApiServer): void {
     const { scope, subscription } = reflector;
     subscription.add(
-      reflect({ server, scope, keep: this.#keepOf(scope.resource), times: this.#times }).subscribe({
+      reflect({
+        server,
+        scope,
+        keep: this.#keepOf(scope.resource),
+        times: this.#times,
+        restored: this.#restored,
+      }).subscribe({
         next: (message) => this.#handle(reflector, message),
         error: (failure: unknown) => this.#subscriber.error(failure),
       }),

@@ -1,9 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Observable, type Subscriber } from 'rxjs';
+import { Observable, type Subject, type Subscriber } from 'rxjs';
 import { backoffMs } from '#contracts/backoff.js';
 import type { ReflectorPhase } from '#contracts/reflector-state.js';
 import { ApiFault } from './api-fault.js';
-import { listPageOf, watchEventOf } from './api-objects.js';
+import { type ListPage, listPageOf, watchEventOf } from './api-objects.js';
 import { type ApiServer, ApiSession, type Deadlines } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
@@ -41,6 +41,11 @@ export type ReflectorOptions<Kept> = {
   readonly keep: (object: unknown) => Kept | undefined;
   readonly times?: ReflectorTimes;
   readonly bounds?: ListBounds;
+  /**
+   * Emits a reflector that saw the server go back to older versions. Each other reflector with this subject
+   * lists again.
+   */
+  readonly restored?: Subject<unknown> | undefined;
 };
 
 /**
@@ -55,6 +60,8 @@ const LIST_BOUNDS: ListBounds = { objects: 200_000, characters: 4 * 1024 ** 3 };
 /** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
 
+/** After so many lists whose `continue` token had expired, the next list has no pages. */
+const MOST_EXPIRED_LISTS = 2;
 /** A page of pods is then below a megabyte, so that its objects are freed in V8's young generation. */
 const FIRST_PAGE_SIZE = 100;
 /**
@@ -74,6 +81,8 @@ export function reflect<Kept>(options: ReflectorOptions<Kept>): Observable<Objec
   });
 }
 
+const MISSING = 'the watch does not send the changes that lists show';
+
 class Reflector<Kept> {
   readonly #options: ReflectorOptions<Kept>;
   readonly #signal: AbortSignal;
@@ -88,6 +97,18 @@ class Reflector<Kept> {
   #listedAt = 0;
   #pageSize = FIRST_PAGE_SIZE;
   #watchBegan: number | null = null;
+  /** The highest version that was seen, and the number of objects at that version. */
+  #newest = 0;
+  #count = 0;
+  /** The highest version of an object in the last list. */
+  #lastChange = 0;
+  /** When the last list was complete, or a watch sent the last line. */
+  #heardAt = 0;
+  /** Whether a list had changes that the watch before had not sent, and no watch has sent a line since. */
+  #isMissing = false;
+  /** The lists in a row whose `continue` token had expired. */
+  #expiredLists = 0;
+  #session: ApiSession | null = null;
 
   constructor(
     options: ReflectorOptions<Kept>,
@@ -103,6 +124,10 @@ class Reflector<Kept> {
   }
 
   async run(): Promise<void> {
+    const restored = this.#options.restored?.subscribe((by) => {
+      if (by !== this) this.#begin(new ApiFault('expired', 'another watch saw the server go back to older versions'));
+    });
+    this.#signal.addEventListener('abort', () => restored?.unsubscribe(), { once: true });
     this.#enter('connecting', null);
     for (let failures = 0; !this.#signal.aborted; ) {
       this.#watchBegan = null;
@@ -119,20 +144,28 @@ class Reflector<Kept> {
    * Lists if necessary, and then watches until the watch ends. Returns the fault that ended the connection.
    */
   async #connect(): Promise<ApiFault | null> {
-    let session: ApiSession | null = null;
     try {
-      session = await ApiSession.open(this.#options.server, this.#times, this.#signal);
+      const session = await ApiSession.open(this.#options.server, this.#times, this.#signal);
+      this.#session = session;
       if (this.#version === null || performance.now() - this.#listedAt > this.#times.relistMs)
         this.#version = await this.#list(session);
-      else await this.#checkVersion(session, this.#version);
+      else this.#version = await this.#continued(session, this.#version);
       await this.#watch(session, this.#version);
       return null;
     } catch (failure) {
       if (failure instanceof ApiFault) return failure;
       throw failure;
     } finally {
-      session?.close();
+      this.#session?.close();
+      this.#session = null;
     }
+  }
+
+  /** Ends the connection. The next one begins with a list of any version. */
+  #begin(fault: ApiFault): void {
+    this.#version = null;
+    this.#newest = 0;
+    this.#session?.end(fault);
   }
 
   #handleFault({ kind, message }: ApiFault): void {
@@ -140,7 +173,11 @@ class Reflector<Kept> {
     // responds.
     if (kind === 'quiet') return;
     if (kind === 'expired') this.#version = null;
-    if (kind === 'too_large') this.#pageSize = Math.max(1, Math.floor(this.#pageSize / 4));
+    if (kind === 'too_large') {
+      // A list without pages is repeated with pages.
+      if (!this.#hasPages) this.#expiredLists = 0;
+      else this.#pageSize = Math.max(1, Math.floor(this.#pageSize / 4));
+    }
     const isState = kind === 'unauthorized' || kind === 'forbidden' || kind === 'silent';
     this.#enter(isState ? kind : 'backing_off', message);
   }
@@ -165,37 +202,76 @@ class Reflector<Kept> {
     const bounds = this.#options.bounds ?? LIST_BOUNDS;
     let left = bounds.objects;
     const mostReceived = session.received + bounds.characters;
+    let count = 0;
+    let lastChange = 0;
     for (let next = ''; ; ) {
-      const query = this.#query({ limit: String(this.#pageSize), ...(next === '' ? {} : { continue: next }) });
-      const page = listPageOf(await session.get(this.#path + query));
-      this.#enter('listing', null);
+      const page = await this.#page(session, next);
+      if (this.#version === null) this.#enter('listing', null);
       // A page without objects counts too, so that a list of such pages ends.
       left -= Math.max(page.objects.length, page.next === '' ? 0 : 1);
       if (left < 0) throw new ApiFault('failed', `the list has more than ${bounds.objects} objects`);
       if (session.received > mostReceived)
         throw new ApiFault('failed', `the list has more than ${bounds.characters} characters`);
-      for (const { value } of page.objects) {
+      count += page.objects.length;
+      for (const { value, version } of page.objects) {
+        lastChange = Math.max(lastChange, version);
         const kept = this.#options.keep(value);
         if (kept !== undefined) objects.push(kept);
       }
       next = page.next;
       if (next !== '') continue;
       const { version } = page;
+      if (version < this.#newest) this.#options.restored?.next(this);
+      this.#newest = version;
+      this.#count = count;
+      this.#lastChange = lastChange;
+      this.#expiredLists = 0;
       this.#listedAt = performance.now();
+      this.#heardAt = this.#listedAt;
       this.#subscriber.next({ type: 'listed', objects, version });
       return version;
     }
   }
 
+  /** Reads a page of a list; the first one without `next`. */
+  async #page(session: ApiSession, next: string): Promise<ListPage> {
+    const limit = this.#hasPages ? { limit: String(this.#pageSize) } : {};
+    const path = this.#path + this.#query({ ...limit, ...(next === '' ? {} : { continue: next }) });
+    try {
+      return listPageOf(await (this.#hasPages ? session.get(path) : session.getWhole(path)));
+    } catch (failure) {
+      if (next !== '' && failure instanceof ApiFault && failure.kind === 'expired') this.#expiredLists += 1;
+      throw failure;
+    }
+  }
+
+  /** Whether the next list has pages. A server that compacts often may let each `continue` token expire. */
+  get #hasPages(): boolean {
+    return this.#expiredLists < MOST_EXPIRED_LISTS;
+  }
+
   /**
-   * Throws an `ApiFault` if the server is at an older version than this reflector, because etcd was restored
-   * from a backup. A watch from a version of the future would be silent, and would miss changes.
+   * Returns the version from which the next watch continues. Throws an `ApiFault` if the server is at an
+   * older version than this reflector, because etcd was restored from a backup. A watch from a version of the
+   * future would be silent, and would miss changes. If the server is at a newer version and no watch has sent
+   * anything for a while, a list shows the changes that the watch did not send.
    */
-  async #checkVersion(session: ApiSession, version: number): Promise<void> {
+  async #continued(session: ApiSession, version: number): Promise<number> {
     // Without the field selector, because the server reads many objects of etcd to find one that matches.
     const page = listPageOf(await session.get(`${this.#path}?limit=1`));
-    if (page.version < version)
-      throw new ApiFault('expired', `the server went back from version ${version} to ${page.version}`);
+    if (page.version < version) throw this.#wentBack(`the server went back from version ${version} to ${page.version}`);
+    if (page.version === version || performance.now() - this.#heardAt < this.#times.silenceMs) return version;
+    const count = this.#count;
+    const listed = await this.#list(session);
+    this.#isMissing ||= this.#count !== count || this.#lastChange > version;
+    return listed;
+  }
+
+  /** Tells the other reflectors that the server is at an older version. */
+  #wentBack(message: string): ApiFault {
+    this.#newest = 0;
+    this.#options.restored?.next(this);
+    return new ApiFault('expired', message);
   }
 
   async #watch(session: ApiSession, version: number): Promise<void> {
@@ -208,7 +284,8 @@ class Reflector<Kept> {
     });
     const batches = await session.watch(this.#path + query);
     this.#watchBegan = performance.now();
-    this.#enter('watching', null);
+    if (this.#isMissing) this.#enter('silent', MISSING);
+    else this.#enter('watching', null);
     for await (const lines of batches) for (const line of lines) this.#handleLine(line);
   }
 
@@ -216,14 +293,19 @@ class Reflector<Kept> {
   #handleLine(line: string): void {
     const event = watchEventOf(line);
     const last = this.#version ?? 0;
+    this.#heardAt = performance.now();
+    this.#isMissing = false;
+    this.#enter('watching', null);
     if (event.type === 'BOOKMARK') {
-      if (event.version < last)
-        throw new ApiFault('expired', `a bookmark went back from version ${last} to ${event.version}`);
+      if (event.version < last) throw this.#wentBack(`a bookmark went back from version ${last} to ${event.version}`);
       this.#version = event.version;
+      this.#newest = event.version;
       return;
     }
+    if (event.type !== 'MODIFIED') this.#count += event.type === 'ADDED' ? 1 : -1;
     const { uid, version, value } = event.object;
     this.#version = Math.max(last, version);
+    this.#newest = Math.max(this.#newest, version);
     const object = event.type === 'DELETED' ? undefined : this.#options.keep(value);
     this.#subscriber.next(object === undefined ? { type: 'deleted', uid, version } : { type: 'changed', object });
   }

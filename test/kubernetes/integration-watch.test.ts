@@ -214,4 +214,21 @@ describe('watch of an integration', () => {
     expect(phases('nodes')).toHaveLength(reports);
     expect(phases('nodes').at(-1)).toBe(null);
   });
+
+  it('lists all scopes again when one of them sees the server go back, and no scope twice', async () => {
+    const { server, target, phases, lists } = await start();
+    target({ pods: 'all', nodes: true, namespaces: true });
+    for (const name of ['pods', 'nodes', 'namespaces'])
+      await vi.waitFor(() => expect(phases(name).at(-1)).toBe('watching'));
+    // The watches of nodes and of namespaces stay open and silent, as after a restored backup.
+    server.answer = ({ query, path }, response) => {
+      if (query.has('watch')) response.write(bookmark(3));
+      else sendList(response, 3, [podOf(path, 2)]);
+    };
+    server.cut('/api/v1/pods');
+    await vi.waitFor(() => expect(lists()).toEqual({ '/api/v1/pods': 2, '/api/v1/nodes': 2, '/api/v1/namespaces': 2 }));
+    for (const name of ['pods', 'nodes', 'namespaces'])
+      await vi.waitFor(() => expect(phases(name).at(-1)).toBe('watching'));
+    expect(Object.values(lists())).toEqual([2, 2, 2]);
+  });
 });

@@ -35,6 +35,25 @@ function record({ api: server }: Pick<ScriptedServer, 'api'>, times: Partial<Ref
   return recording;
 }
 
+/** Sends a text byte by byte, and never its last one. */
+function sendSlowly(response: ServerResponse, text: string): void {
+  const bytes = Buffer.from(text);
+  let at = 0;
+  const timer = setInterval(() => response.write(bytes.subarray(at, Math.min(++at, bytes.length - 1))), 20);
+  response.on('close', () => clearInterval(timer));
+}
+
+/** Sends `mebibytes` of blanks. */
+function sendSpaces(response: ServerResponse, mebibytes: number): void {
+  const part = Buffer.alloc(2 ** 20, ' ');
+  let left = mebibytes;
+  const send = (): void => {
+    while (left-- > 0) if (!response.write(part)) return void response.once('drain', send);
+    response.end();
+  };
+  send();
+}
+
 const isWatch = ({ query }: Asked) => query.has('watch');
 const changeOf = (version: string) => (message: { readonly type: string; readonly object?: Kept }) =>
   message.type === 'changed' && message.object?.version === version;
@@ -241,6 +260,94 @@ describe('reflector', () => {
     expect(server.watches.map(({ query }) => query.get('resourceVersion'))).toEqual(['5', '7', '7']);
     expect(recording.lists).toBe(1);
     expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
+  });
+
+  it('lists again if a watch sends nothing while the server goes on, and stays fresh if no change is missing', async () => {
+    let version = 5;
+    const server = await ScriptedServer.start((asked, response) => {
+      if (isWatch(asked)) response.flushHeaders();
+      else sendList(response, version++, [podOf('a', 3)]);
+    });
+    const recording = record(server, { silenceMs: 50 });
+    await vi.waitFor(() => expect(recording.lists).toBe(4), 5_000);
+    expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
+  });
+
+  const missing = [
+    ['changes an object', [podOf('a', 8, { quarantine: 'true' }), podOf('b', 4)]],
+    ['deletes an object', [podOf('a', 3)]],
+  ] as const;
+  const endings: readonly (readonly [string, (response: ServerResponse) => void])[] = [
+    ['is silent', (response) => response.flushHeaders()],
+    ['ends without an event', (response) => void setTimeout(() => response.end(), 20)],
+    ['holds back the end of a line', (response) => sendSlowly(response, lineOf('MODIFIED', podOf('a', 8)))],
+  ];
+  it.each(endings.flatMap(([end, answer]) => missing.map(([change, after]) => [end, change, answer, after] as const)))(
+    'takes a change from a list, and reports silence, if a watch %s while the server %s',
+    async (_end, _change, answer, after) => {
+      let isChanged = false;
+      let isMended = false;
+      const server = await ScriptedServer.start((asked, response) => {
+        const objects = isChanged ? after : [podOf('a', 3), podOf('b', 4)];
+        if (!isWatch(asked)) sendList(response, isChanged ? 9 : 5, objects);
+        else if (isMended) response.write(bookmark(9));
+        else answer(response);
+        if (isWatch(asked)) isChanged = true;
+      });
+      const recording = record(server, { silenceMs: 60 });
+      expect((await recording.untilPhase('silent')).reason).toBe('the watch does not send the changes that lists show');
+      expect([...recording.objects.values()].map(({ version }) => version)).toEqual(
+        after.map(({ metadata }) => metadata.resourceVersion),
+      );
+      isMended = true;
+      await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 5_000);
+    },
+  );
+
+  it('lists without pages after two lists whose continue token has expired', async () => {
+    const server = await ScriptedServer.start(({ query }, response) => {
+      if (query.has('watch')) response.write(bookmark(10));
+      else if (query.has('continue')) sendStatus(response, 410, 'The provided continue parameter is too old');
+      else if (query.has('limit')) sendList(response, 5, [podOf('a', 3)], 'next');
+      else sendList(response, 9, [podOf('a', 3), podOf('b', 4)]);
+    });
+    const recording = record(server);
+    await recording.untilPhase('watching');
+    expect([...recording.objects.keys()]).toEqual(['a', 'b']);
+    expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['100', '100', '100', '100', null]);
+  });
+
+  it('tries pages again if a list without pages is too large', { timeout: 30_000 }, async () => {
+    let expired = 0;
+    const server = await ScriptedServer.start(({ query }, response) => {
+      if (query.has('watch')) response.write(bookmark(10));
+      else if (!query.has('limit')) sendSpaces(response, 257);
+      else if (!query.has('continue')) sendList(response, 5, [podOf('a', 3)], 'next');
+      else if (++expired <= 2) sendStatus(response, 410, 'The provided continue parameter is too old');
+      else sendList(response, 5, []);
+    });
+    const recording = record(server);
+    await recording.untilPhase('watching', 30_000);
+    expect(server.lists.map(({ query }) => query.get('limit'))).toEqual([...Array(4).fill('100'), null, '100', '100']);
+  });
+
+  it('gives a plain reason if the server closes a connection within or before a response', async () => {
+    let isBefore = false;
+    const server = await ScriptedServer.start((_, response) => {
+      if (isBefore) response.destroy();
+      else response.write('{"kind":', () => response.destroy());
+      isBefore = !isBefore;
+    });
+    const recording = record(server);
+    const reasons = () => new Set(recording.messages.map((each) => (each.type === 'phase' ? each.reason : null)));
+    await vi.waitFor(() => expect(reasons().size).toBe(3));
+    expect([...reasons()].sort()).toEqual(
+      [
+        null,
+        'the server closed the connection within a response',
+        'the server closed the connection without a response',
+      ].sort(),
+    );
   });
 
   it('reports a server as silent that does not respond after a silent watch', async () => {

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type { ApiServer } from '#kubernetes/api-session.js';
 import { makeCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
@@ -25,6 +25,7 @@ export class ScriptedServer {
   answer: Answer;
   token = 'token-1';
   readonly #server: Server;
+  readonly #paths = new Map<Socket, string>();
 
   private constructor(answer: Answer) {
     this.answer = answer;
@@ -61,6 +62,11 @@ export class ScriptedServer {
     return this.asked.filter(({ query }) => !query.has('watch') && query.get('limit') !== '1');
   }
 
+  /** Breaks the connections that have sent a request with this path. */
+  cut(path: string): void {
+    for (const [socket, last] of this.#paths) if (last === path) socket.destroy();
+  }
+
   get connections(): Promise<number> {
     return new Promise((resolve, reject) =>
       this.#server.getConnections((failure, count) => (failure === null ? resolve(count) : reject(failure))),
@@ -77,6 +83,7 @@ export class ScriptedServer {
     const asked = { path: pathname, query: searchParams, authorization: request.headers.authorization ?? '' };
     this.asked.push(asked);
     this.times.push(performance.now());
+    this.#paths.set(request.socket, pathname);
     this.answer(asked, response);
   }
 }
