@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { describe, expect, test } from 'vitest';
 import type { ApiLimits } from '#api/api-options.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { CERTIFICATE, KEY } from './certificate.js';
 import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
@@ -18,6 +19,7 @@ async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {})
   const { api, node } = await rig({ limits });
   const port = await listening(api);
   const started = performance.now();
+  const clock = new ProgressClock();
   const text = await new Promise<string>((resolve, reject) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
     let received = '';
@@ -32,6 +34,7 @@ async function converse(bytes: string | Buffer, limits: Partial<ApiLimits> = {})
     head,
     type: body === '' ? undefined : (JSON.parse(body) as { type: string }).type,
     ms: performance.now() - started,
+    progressMs: clock.ms(),
     changes: node.changes,
     text,
   };
@@ -95,7 +98,7 @@ describe('slow client', () => {
   test('gets 408 and is disconnected if the request headers are not complete in time', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
     expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
-    expect(answer.ms).toBeLessThan(3_000);
+    expect(answer.progressMs).toBeLessThan(3_000);
   });
 
   test('gets 408 and is disconnected if the request body is not complete in time', async () => {
@@ -104,7 +107,7 @@ describe('slow client', () => {
       QUICK,
     );
     expect([answer.status, answer.type, answer.changes]).toEqual([408, 'urn:weir:error:request_timeout', []]);
-    expect(answer.ms).toBeLessThan(3_000);
+    expect(answer.progressMs).toBeLessThan(3_000);
   });
 
   test('gets more time to send the body of a policy write than to send other bodies', async () => {
@@ -119,7 +122,7 @@ describe('slow client', () => {
   test('is disconnected if it sends no further request within the keep-alive timeout', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
     expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
-    expect(answer.ms).toBeLessThan(5_000);
+    expect(answer.progressMs).toBeLessThan(5_000);
   });
 });
 
@@ -129,7 +132,7 @@ describe('oversized request body', () => {
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
       { lingerMs: 20 },
     );
-    expect(answer.ms).toBeLessThan(2_000);
+    expect(answer.progressMs).toBeLessThan(2_000);
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
@@ -318,9 +321,9 @@ describe('an API that closes', () => {
     socket.on('error', () => {});
     await new Promise((resolve) => socket.once('encrypted' in socket ? 'secureConnect' : 'connect', resolve));
     await expect.poll(() => count(api)).toBe(1);
-    const begun = performance.now();
+    const clock = new ProgressClock();
     await api.close();
-    expect(performance.now() - begun).toBeLessThan(2_000);
+    expect(clock.ms()).toBeLessThan(2_000);
   });
 });
 

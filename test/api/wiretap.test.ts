@@ -8,6 +8,7 @@ import type { TokenVerdict } from '#api/management.js';
 import { NOTHING_LOST } from '#observe/wiretap/frame.js';
 import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 import { openWebSocket } from './websocket-client.js';
@@ -149,7 +150,7 @@ test.each(PAUSED)(
       readers.frame({ to: { channel: 1 }, bytes, messages: 1, lost: NOTHING_LOST });
       await new Promise((resolve) => setImmediate(resolve));
     }
-    const lostAt = performance.now();
+    const clock = new ProgressClock();
     resume();
     const lost = () => messages().filter((message) => typeof message === 'object');
     // Ends the client also if the check fails, because an open response would block the shutdown of the API.
@@ -157,7 +158,7 @@ test.each(PAUSED)(
       .poll(lost, { timeout: 5_000, interval: 5 })
       .toEqual([{ type: 'lost', count: 1, where: 'reader' }])
       .finally(end);
-    const toldAfterMs = performance.now() - lostAt;
+    const toldAfterMs = clock.ms();
     expect(messages().length - 1 + readers.lost).toBe(sent);
     expect(toldAfterMs).toBeLessThan(1_000);
   },

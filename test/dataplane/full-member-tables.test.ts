@@ -12,6 +12,7 @@ import {
   MEMBER_SETS,
 } from '#dataplane/members/member-layout.js';
 import { MemberTable } from '#dataplane/members/member-table.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const FIRST = 0x0a00_0000;
@@ -69,9 +70,9 @@ test('a change costs the same with many refused addresses as with none', () => {
   const crowd = Array.from({ length: 450_000 }, (_, at) => [FIRST + at, 1] as const);
   members.change(change(crowd, [set]));
   expect(members.refused).toBeGreaterThan(150_000);
-  const begun = performance.now();
+  const clock = new ProgressClock();
   for (let turn = 0; turn < 200; turn++) members.change(change([[FIRST - 1 - turn, turn % 2]]));
-  const tookMs = performance.now() - begun;
+  const tookMs = clock.ms();
   console.log(`200 changes with ${members.refused} refused addresses: ${tookMs.toFixed(1)} ms`);
   expect(tookMs).toBeLessThan(500);
 });

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { CertificateFacts, SeenCertificate } from '#contracts/tls-facts.js';
 import { systemAnchors, TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { type CertificateOptions, readCertificateFacts } from '#service-plane/certificate-facts.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { AUTHORITY, type Issued, Issuer, type Order } from './certificate/issued.js';
 
 const issuer = new Issuer();
@@ -222,9 +223,9 @@ describe('a certificate chain', () => {
 
   it('of ten certificates with one name and one key is rejected within one second', () => {
     const ring = Array.from({ length: 10 }, () => authority({ subject: '/CN=Ring', withKeyOf: root }));
-    const started = performance.now();
+    const clock = new ProgressClock();
     expect(isTrusted(ring, [other])).toBe(false);
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(clock.ms()).toBeLessThan(1_000);
   });
 });
 

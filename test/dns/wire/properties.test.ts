@@ -67,22 +67,23 @@ describe('DNS codec', () => {
     );
   });
 
-  it('returns for mutated bytes, within 500 ms each, a fault or a message that it can process further', () => {
+  it('returns for mutated bytes, within 500 ms of processor time each, a fault or a message that it can process further', () => {
     const random = new Random(seedOf(20_260_731));
     const seeds = seedAnswers(random.seed, 200);
     const outcomes = new Map<string, number>();
-    let slowestMs = 0;
+    let slowestUs = 0;
     for (let round = 0; round < 40_000; round++) {
       const bytes = mutated(random, random.pick(seeds));
-      const started = performance.now();
+      const started = process.cpuUsage();
       const outcome = checkAnswer(bytes);
-      slowestMs = Math.max(slowestMs, performance.now() - started);
+      const { user, system } = process.cpuUsage(started);
+      slowestUs = Math.max(slowestUs, user + system);
       outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
       checkQuery(bytes);
     }
     for (const outcome of outcomes.keys()) expect(outcome).toMatch(/^[a-z_]+$/);
     expect(outcomes.size).toBeGreaterThan(12);
     expect(outcomes.get('message')).toBeGreaterThan(1000);
-    expect(slowestMs).toBeLessThan(500);
+    expect(slowestUs / 1_000).toBeLessThan(500);
   });
 });

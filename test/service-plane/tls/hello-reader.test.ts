@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { HelloFacts, HelloFault } from '#contracts/tls-facts.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { CHROMIUM_HELLO } from './chromium-hello.js';
 import { read, split } from './chunks.js';
 import {
@@ -65,9 +66,9 @@ describe('HelloReader and a ClientHello in several segments or records', () => {
 
   it('reads a ClientHello of 64 KiB in segments of one byte in less than one second', () => {
     const chunks = split(records(sized(65_516), 16_384), 1);
-    const started = performance.now();
+    const clock = new ProgressClock();
     read(new HelloReader(), chunks);
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(clock.ms()).toBeLessThan(1_000);
   });
 
   it('`bytes` also contains the bytes that follow the ClientHello', () => {

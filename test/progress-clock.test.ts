@@ -1,0 +1,42 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterEach, describe, expect, test } from 'vitest';
+import { ProgressClock } from '#test/progress-clock.js';
+
+/** Computes, prints a line, and waits for a line. */
+const COMPUTING = 'BEGIN { while (i < 2e6) i++; print i; fflush(); getline }';
+const busy: number[] = [];
+
+/** Starts busy processes on the first processor, for 30 s at most. They are no descendants of this one. */
+function load(count: number): void {
+  const one = 'timeout 30 taskset -c 0 sh -c "while :; do :; done" >/dev/null 2>&1 & echo $!';
+  for (let at = 0; at < count; at++)
+    busy.push(Number(execFileSync('setsid', ['sh', '-c', one], { encoding: 'utf8' }).trim()));
+}
+
+afterEach(() => {
+  for (const pid of busy.splice(0)) process.kill(pid);
+});
+
+describe('a progress clock', () => {
+  test('shows the time that a computation takes, and not its waits behind other processes', async () => {
+    load(3);
+    const from = performance.now();
+    const clock = new ProgressClock();
+    const computing = spawn('taskset', ['-c', '0', 'awk', COMPUTING]);
+    await once(computing.stdout, 'data');
+    const [passed, shown] = [performance.now() - from, clock.ms()];
+    computing.stdin.end();
+    expect(shown).toBeLessThan(passed / 2);
+  });
+
+  test('shows the time of a wait for a timer', async () => {
+    const shown = async (): Promise<number> => {
+      const clock = new ProgressClock();
+      await pause(100);
+      return clock.ms();
+    };
+    await expect.poll(shown).toBeGreaterThan(80);
+  });
+});
