@@ -3,7 +3,7 @@ import { CliError } from './command-error.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology } from './topology.js';
 import { TourEtcd } from './tour-etcd.js';
-import { expectLine, interruption, print, result, step, TourFailure } from './tour-steps.js';
+import { expectLine, farewell, interruption, print, result, step, TourFailure, WEIR } from './tour-steps.js';
 
 const IDS = ['n1', 'n2', 'n3'] as const;
 const FIRST_PORT = 8081;
@@ -36,18 +36,26 @@ export async function clusterTour(options: { stay?: boolean } = {}): Promise<num
   const stay = options.stay ?? process.stdin.isTTY === true;
   const interrupted = interruption();
   const removals: (() => Promise<unknown>)[] = [];
+  let isOver = false;
   try {
     const done = await Promise.race([tour(removals), interrupted]);
     if (done !== 'interrupted' && stay) {
       whereToLook(done);
       await interrupted;
     }
+    isOver = true;
     return 0;
   } catch (failure) {
     print(`\nThe tour failed: ${failure instanceof Error ? failure.message : String(failure)}`);
     return 1;
   } finally {
     for (const remove of removals.reverse()) await remove();
+    if (isOver)
+      farewell('three nodes, etcd, their network namespaces, the pinned programs and all files', [
+        ['init --interfaces lan0,wan0', 'configures this machine as a node'],
+        ['cluster init', 'makes the cluster, on the first node'],
+        ['cluster token', 'a token with which another node joins'],
+      ]);
   }
 }
 
@@ -179,7 +187,7 @@ function whereToLook(sites: readonly Site[]): void {
   const [first] = sites;
   if (first !== undefined)
     print(`   export WEIR_SERVER=${first.node.url} WEIR_TOKEN=$(cat ${first.node.folder}/data/admin.token)`);
-  print('   npx weir cluster status; npx weir cluster nodes; npx weir findings');
+  print(`   ${WEIR} cluster status; ${WEIR} cluster nodes; ${WEIR} findings`);
   for (const { id, node, topology } of sites)
     print(`   ${id}: ${node.url}, client: nsenter --net=/run/netns/${topology.client.name} bash`);
   print('\nCtrl-C ends the tour and removes everything that it has created.');

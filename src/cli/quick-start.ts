@@ -6,7 +6,7 @@ import { readConfig } from '#config/load.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
 import { type GatewayFiles, gatewayAct, gatewayFiles } from './tour-gateway.js';
-import { expectLine, interruption, print, put, result, step, TourFailure } from './tour-steps.js';
+import { expectLine, farewell, interruption, print, put, result, step, TourFailure, WEIR } from './tour-steps.js';
 
 const policy = (ports: readonly number[]) => ({
   default_policy: 'deny',
@@ -36,6 +36,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
   let files: GatewayFiles | undefined;
+  let isOver = false;
   const interrupted = interruption();
   try {
     topology = await createTopology('quick');
@@ -47,6 +48,7 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
       print('\nCtrl-C ends the quick start and removes everything that it has created.');
       await interrupted;
     }
+    isOver = true;
     return 0;
   } catch (failure) {
     print(`\nThe quick start failed: ${failure instanceof Error ? failure.message : String(failure)}`);
@@ -56,6 +58,12 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
     await node?.remove();
     await topology?.remove();
     await files?.remove();
+    if (isOver)
+      farewell('the node, three network namespaces, the pinned programs and all files', [
+        ['dataplane check --config weir.yaml', 'whether this machine can enforce a configuration'],
+        ['init --interfaces lan0,wan0 --mode audit', 'a trial on both sides of a gateway: denies are only recorded'],
+        ['start --cluster', 'a tour with three nodes and etcd'],
+      ]);
   }
 }
 
@@ -177,7 +185,7 @@ function whereToLook(topology: Topology, node: NodeProcess): void {
   print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=$(cat ${node.folder}/data/admin.token)`);
   print('   curl -H "Authorization: Bearer $WEIR_TOKEN" $WEIR_SERVER/api/v1/policy');
   print('   curl $WEIR_SERVER/ready; curl $WEIR_SERVER/openapi/service-v1.json');
-  print('   npx weir token list');
+  print(`   ${WEIR} token list`);
   print(`   nsenter --net=/run/netns/${topology.client.name} ping -c1 ${ADDRESSES.server}   # allowed by the policy`);
   print(`   nsenter --net=/run/netns/${topology.client.name} bash      # a shell on the client`);
   print(`   ${node.folder}/weir.yaml                        # the node's configuration`);

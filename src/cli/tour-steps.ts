@@ -5,6 +5,17 @@ export const print = (line = ''): void => void process.stdout.write(`${line}\n`)
 export const step = (number: number, line: string): void => print(`\n${number}. ${line}`);
 export const result = (line: string): void => print(`   → ${line}`);
 
+/** The command line, as the user of this process calls it: npm puts no `weir` on the PATH. */
+export const WEIR = process.env.npm_command === undefined ? 'weir' : 'npx weir';
+
+/** Prints that a tour has removed its parts, and the next commands without their first word `weir`. */
+export function farewell(removed: string, next: readonly (readonly [words: string, purpose: string])[]): void {
+  print(`\nRemoved: ${removed}. Nothing of the tour is left on this machine.`);
+  print('Next:');
+  const width = Math.max(...next.map(([words]) => words.length));
+  for (const [words, purpose] of next) print(`   ${WEIR} ${words.padEnd(width)}   # ${purpose}`);
+}
+
 export class TourFailure extends Error {}
 
 /** Runs a command of the traffic program on the client, and compares its first line. */

@@ -11,5 +11,6 @@ test('`weir start --cluster` shows a killed node, an outage of etcd, and the fin
   const [output, [code]] = await Promise.all([text(tour.stdout), once(tour, 'exit')]);
   expect([code, output]).toEqual([0, expect.stringContaining('packets denied at n1, n2, n3')]);
   expect(output).toContain('staged by 2/3 members');
+  expect(output).toMatch(/Nothing of the tour is left on this machine\.\nNext:\n(.*weir .*\n){3}$/);
   expect(output).toContain('503: this node does not follow etcd');
 }, 180_000);

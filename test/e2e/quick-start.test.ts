@@ -54,6 +54,17 @@ test('`weir start` allows and refuses a name, a TLS connection and an HTTP reque
   ]);
 });
 
+test('`weir start` ends with the removal of its parts and the next three commands', () => {
+  const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-5);
+  expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
+  expect(next).toBe('Next:');
+  expect(commands.map((line) => line.replace(/^ +(npx )?weir (.*?) +# .*$/, '$2'))).toEqual([
+    'dataplane check --config weir.yaml',
+    'init --interfaces lan0,wan0 --mode audit',
+    'start --cluster',
+  ]);
+});
+
 test('`weir start` leaves no namespace, pinned program or folder, also after a failure', async () => {
   expect(done.left).toEqual([]);
   const failed = await quickStart({ TMPDIR: '/proc' });
