@@ -1,4 +1,4 @@
-import { decode } from 'dns-packet';
+import { decode, type RecordType } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import { lookupsOf } from '#contracts/dns-lookups.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
@@ -106,7 +106,7 @@ describe('DNS proxy with a name that it does not forward', () => {
     for (const lookups of [allowing(['*']), ONLY]) {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { canaryNames, deniedResponse: 'refused' }, lookups);
-      const reply = decode(await exchange(rig.at, query(name, type)));
+      const reply = decode(await exchange(rig.at, query(name, type as RecordType)));
       expect([responseText(reply), reply.authorities, reply.additionals]).toEqual([answer, [], []]);
       const reason = answer === NODATA ? 'resolver_arpa' : 'canary_name';
       expect([upstream.names, rig.grantor.grants, rig.refused()]).toEqual([[], [], { [reason]: 1 }]);
