@@ -58,7 +58,7 @@ const PacketSchema = z
           .enum(['plain', 'ech', 'not_tls'])
           .optional()
           .describe(
-            'The first bytes that the client sends. Default: a ClientHello without Encrypted Client Hello (`plain`).',
+            'The first bytes that the client sends. Default: a ClientHello without an extension for Encrypted Client Hello (`plain`). `ech`: a ClientHello with this extension, as browsers send; `sni` is then the name in the outer ClientHello.',
           ),
         version: z.enum(['1.2', '1.3']).optional(),
         trusted: z

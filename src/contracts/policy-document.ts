@@ -90,6 +90,7 @@ export type TlsNameMatch = string | readonly string[] | NameMatchObject;
 export type TlsMatchConfig = {
   readonly mode?: 'metadata' | 'intercept' | undefined;
   readonly sni?: TlsNameMatch | undefined;
+  readonly ech?: 'present' | 'absent' | undefined;
   readonly server_dn?: string | undefined;
   readonly server_san?: TlsNameMatch | undefined;
   readonly server_cn?: TlsNameMatch | undefined;

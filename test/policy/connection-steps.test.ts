@@ -130,6 +130,18 @@ describe('`decideConnection`', () => {
       'allow rest matched',
     ],
     [
+      'bytes that are no TLS, which the deny rule with `ech` matches',
+      [tlsRule('tls', { ech: 'present' }, { action: 'deny' }), rule()],
+      facts(NO_TLS),
+      'deny tls unknown',
+    ],
+    [
+      'bytes that are no TLS, which the allow rule with `ech` does not match',
+      [tlsRule('tls', { ech: 'absent' })],
+      facts(NO_TLS),
+      'deny policy_default matched',
+    ],
+    [
       'bytes that are no TLS, which the allow rule does not match',
       [tlsRule('tls', {}), rule({ id: 'rest' })],
       facts(NO_TLS),

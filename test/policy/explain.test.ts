@@ -141,6 +141,7 @@ describe('`explain`', () => {
 
   const NODE = NO_NODE;
   const CN = { tls: { server_cn: 'a' } } as const;
+  const NO_ECH = { action: 'deny', tls: { ech: 'present' } } as const;
   const HTTP = { mode: 'intercept', http: { request: { methods: ['GET'], path: { prefix: ['/v1/'] } } } } as const;
   const get = (path: string) => ({ sni: 'a.test', http: { method: 'GET', path } });
 
@@ -197,6 +198,10 @@ describe('`explain`', () => {
       'null/null',
       [],
     ],
+    ['ECH, a deny rule with `ech`', NO_ECH, { tls: { hello: 'ech' } }, {}, 'deny', 'office/tls', []],
+    ['a hello without ECH, a deny rule with `ech`', NO_ECH, { tls: { hello: 'plain' } }, {}, 'deny', 'null/null', []],
+    ['a hello that the question does not describe', NO_ECH, { sni: 'a' }, {}, 'deny', 'null/null', ['tls.hello']],
+    ['no TLS, a deny rule with `ech`', NO_ECH, { tls: { hello: 'not_tls' } }, {}, 'deny', 'office/tls', []],
     ['no TLS, an allow rule', { tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'null/null', []],
     ['no TLS, a deny rule', { action: 'deny', tls: {} }, { tls: { hello: 'not_tls' } }, {}, 'deny', 'office/tls', []],
     [

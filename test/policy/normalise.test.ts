@@ -157,6 +157,7 @@ describe('`normalise` of a policy document', () => {
     expect(
       tlsOf({
         sni: ['API.example.com.'],
+        ech: 'absent',
         server_san: { exact: ['B'], regex: 'B' },
         server_cn: ['CN'],
         fingerprint_sha256: [digest],
@@ -164,6 +165,7 @@ describe('`normalise` of a policy document', () => {
     ).toEqual({
       mode: 'metadata',
       sni: ['api.example.com'],
+      ech: 'absent',
       server_san: { exact: ['b'], regex: 'B' },
       server_cn: ['CN'],
       fingerprint_sha256: ['ab'.repeat(32)],

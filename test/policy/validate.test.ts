@@ -261,6 +261,7 @@ describe('`validatePolicy` of a match', () => {
         tls: {
           mode: 'intercept',
           sni: ['a'],
+          ech: 'present',
           server_dn: 'CN=a',
           fingerprint_sha256: [digest],
           trust_anchors_pem: [PEM],
@@ -275,7 +276,7 @@ describe('`validatePolicy` of a match', () => {
           http: { request: { methods: ['GET'] } },
         },
       },
-      ['sni', 'server_dn', 'fingerprint_sha256', 'trust_anchors_pem'].map(
+      ['sni', 'ech', 'server_dn', 'fingerprint_sha256', 'trust_anchors_pem'].map(
         (field) => `intercept_with_metadata ~/tls/${field}: The mode intercept does not take ${field}; match http.`,
       ),
     ],
@@ -335,6 +336,12 @@ describe('`validatePolicy` of a match', () => {
         'invalid_type ~/tls/sni/exact: Must be an array, not a string.',
         'invalid_type ~/tls/sni/regex: Must be a string, not a number.',
       ],
+    ],
+    [
+      'a matcher of ECH that is no word',
+      { tls: { ech: true } },
+      { tls: { ech: 'present' } },
+      ['invalid_value ~/tls/ech: Must be "present" or "absent".'],
     ],
     [
       'an SNI that is a number',

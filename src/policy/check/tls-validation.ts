@@ -5,7 +5,15 @@ import { validateHttp } from './http-validation.js';
 import { validateTlsName } from './name-validation.js';
 import type { Validation } from './validation-context.js';
 
-const METADATA = ['sni', 'server_dn', 'server_san', 'server_cn', 'fingerprint_sha256', 'trust_anchors_pem'] as const;
+const METADATA = [
+  'sni',
+  'ech',
+  'server_dn',
+  'server_san',
+  'server_cn',
+  'fingerprint_sha256',
+  'trust_anchors_pem',
+] as const;
 const OPTIONAL_LISTS: ReadonlySet<string> = new Set(['fingerprint_sha256', 'trust_anchors_pem']);
 
 export function validateTls(tls: Intact<TlsMatchConfig>, at: string, validation: Validation): void {

@@ -145,7 +145,14 @@ const httpMatchSchema = z
 const tlsMatchSchema = z
   .strictObject({
     mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
-    sni: tlsNameMatchSchema.optional().meta({ description: 'The server name in the TLS ClientHello.' }),
+    sni: tlsNameMatchSchema.optional().meta({
+      description:
+        'The server name in the TLS ClientHello. With Encrypted Client Hello, the name in the outer ClientHello.',
+    }),
+    ech: z.enum(['present', 'absent']).optional().meta({
+      description:
+        'Whether the ClientHello has an extension for Encrypted Client Hello. Browsers always send one: GREASE if they have no key. Only the server can tell GREASE from a hidden name.',
+    }),
     server_dn: z
       .string()
       .optional()

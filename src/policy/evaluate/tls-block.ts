@@ -21,7 +21,7 @@ export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certifi
 export function matchTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
   if (hello.kind === 'unreadable') return 'unknown';
   const block = compiledOf(tls);
-  const visible = matchSni(block, hello);
+  const visible = both(matchEch(block, hello), matchSni(block, hello));
   if (visible === 'no' || !block.looksAtCertificate) return visible;
   switch (certificate.kind) {
     case 'seen':
@@ -40,6 +40,7 @@ type NameTest = (name: string) => boolean;
 
 type TlsBlock = {
   readonly sni: NameTest | null;
+  readonly ech: boolean | null;
   readonly dn: string | null;
   readonly san: NameTest | null;
   readonly cn: NameTest | null;
@@ -52,6 +53,10 @@ type TlsBlock = {
 function both(one: Match, other: Match): Match {
   if (one === 'no' || other === 'no') return 'no';
   return one === 'unknown' ? one : other;
+}
+
+function matchEch({ ech }: TlsBlock, hello: ClientHello): Match {
+  return ech === null || ech === hello.ech ? 'yes' : 'no';
 }
 
 function matchSni({ sni }: TlsBlock, hello: ClientHello): Match {
@@ -101,6 +106,7 @@ function compile(tls: TlsMatchConfig): TlsBlock {
   return {
     ...names,
     sni: nameTest(tls.sni, { caseInsensitive: true }),
+    ech: tls.ech === undefined ? null : tls.ech === 'present',
     fingerprints: fingerprints.length === 0 ? null : new Set(fingerprints),
     anchors: anchors.length === 0 ? null : anchors,
     looksAtNames,

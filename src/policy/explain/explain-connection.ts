@@ -22,8 +22,9 @@ export type ConnectionFacts = {
   readonly tls?:
     | {
         /**
-         * The first bytes that the client sends. `plain` (default): a ClientHello with a visible name. `ech`:
-         * a ClientHello with Encrypted Client Hello. `not_tls`: other data.
+         * The first bytes that the client sends. `plain` (default): a ClientHello without an extension for
+         * Encrypted Client Hello. `ech`: a ClientHello with it, as browsers send; `sni` is then the name in
+         * the outer ClientHello. `not_tls`: other data.
          */
         readonly hello?: 'plain' | 'ech' | 'not_tls' | undefined;
         readonly version?: '1.2' | '1.3' | undefined;
@@ -125,6 +126,7 @@ function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: ConnectionFact
   const isHostKnown = http?.host !== undefined || sni !== undefined;
   return [
     ...((tls.sni !== undefined || tls.mode === 'intercept') && sni === undefined ? ['sni'] : []),
+    ...(tls.ech !== undefined && seen?.hello === undefined ? ['tls.hello'] : []),
     ...certificate.map((name) => `tls.${name}`),
     ...(isDescribed(seen) && readsCertificate(tls) && seen?.trusted === undefined ? ['tls.trusted'] : []),
     ...(request?.methods !== undefined && http?.method === undefined ? ['http.method'] : []),

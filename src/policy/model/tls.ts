@@ -16,6 +16,7 @@ export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
     mode: tls.mode ?? 'metadata',
     sni: mapped(tls.sni, lowerNames),
+    ech: tls.ech,
     server_dn: tls.server_dn,
     server_san: mapped(tls.server_san, lowerNames),
     server_cn: tls.server_cn,

@@ -21,7 +21,7 @@ type Extensions = ReadonlyMap<number, Uint8Array>;
  * Returns true if a client may send the ClientHello `second` after the ClientHello `first` and the
  * HelloRetryRequest `retry`. The arguments are message bodies. Only the differences that RFC 8446, 4.1.2
  * lists are permitted; the order of extensions must be equal. The encrypted inner ClientHello (RFC 9849) may
- * also differ.
+ * also differ, but not its presence, which rules match.
  */
 export function mayFollow(first: Uint8Array, retry: Uint8Array, second: Uint8Array): boolean {
   const before = splitHello(first);
@@ -33,7 +33,8 @@ export function mayFollow(first: Uint8Array, retry: Uint8Array, second: Uint8Arr
   const { cookie, earlyData, encryptedClientHello: ech, keyShare } = EXTENSION;
   if (!isPlainlyEqual(before.extensions, after.extensions) || is(earlyData) !== undefined) return false;
   if (!equal(asked.get(cookie) ?? was(cookie), is(cookie))) return false;
-  if (is(ech) !== undefined && was(ech) === undefined) return false;
+  // A client repeats or replaces its ECH extension, and keeps its type (RFC 9849, 6.1.5 and 6.2).
+  if (is(ech)?.[0] !== was(ech)?.[0]) return false;
   const mayShare = asked.has(keyShare) && was(keyShare) !== undefined && is(keyShare) !== undefined;
   if (!mayShare && !equal(was(keyShare), is(keyShare))) return false;
   return keepsIdentities(was(EXTENSION.preSharedKey), is(EXTENSION.preSharedKey));

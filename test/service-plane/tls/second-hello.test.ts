@@ -83,6 +83,8 @@ describe('mayFollow after a HelloRetryRequest', () => {
       [...plain, share(24), keys(2, 'l', 'k')],
     ],
     ['an additional inner ClientHello', RETRY, first, [...plain, share(24), echOf()]],
+    ['no encrypted inner ClientHello', RETRY, [...first, echOf()], [...plain, share(24)]],
+    ['an ECH extension of another type', RETRY, [...first, echOf()], [...plain, share(24), extension(0xfe0d, u8(1))]],
     ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
   ])('rejects a second ClientHello with %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
