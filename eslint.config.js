@@ -19,7 +19,39 @@ export default tseslint.config(
     files: ['src/**/*.ts', 'statecharts/**/*.ts', 'bench/**/*.ts'],
     // The parameters of libc functions are those of the library.
     ignores: ['src/libc/libbpf.ts'],
-    rules: { 'max-params': ['error', 6] },
+    rules: {
+      'max-params': ['error', 6],
+    },
+  },
+  {
+    files: ['src/**/*.ts', 'statecharts/**/*.ts'],
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        {
+          selector:
+            "TSAsExpression[typeAnnotation.type!='TSUnknownKeyword'] > CallExpression[callee.object.name='JSON'][callee.property.name='parse']",
+          message:
+            'Validate JSON before its use: read a record with a `RecordKind` (src/store/record-kind.ts), and any other text with a schema.',
+        },
+      ],
+    },
+  },
+  {
+    // Text that this process has written or validated before, or of which each member is `unknown`.
+    files: [
+      'src/config/policy-text.ts',
+      'src/dataplane/guard/nftables-guard.ts',
+      'src/kubernetes/api-session.ts',
+      'src/node-policy-file.ts',
+      'src/observe/journal.ts',
+      'src/policy/document/json-scanner.ts',
+      'src/policy/model/selector.ts',
+      'src/requests/group-members.ts',
+      'src/requests/token-expiry.ts',
+      'src/service-plane/policy-image.ts',
+    ],
+    rules: { 'no-restricted-syntax': 'off' },
   },
   {
     files: ['test/**/*.ts', 'bench/**/*.ts'],

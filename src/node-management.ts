@@ -150,7 +150,7 @@ const NO_PEERS: Management['peers'] = {
 };
 
 async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
-  const { enabled, nodeId, leader, members, revision, seen, ...status } = await cluster.status();
+  const { enabled, nodeId, leader, members, revision, seen, unreadable, ...status } = await cluster.status();
   if (!enabled) return null;
   const applied = revision ?? 0;
   const newest = seen ?? applied;
@@ -165,6 +165,7 @@ async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> 
     connected: status.connected,
     isContradicted: status.contradiction !== null,
     isFull: status.isFull,
+    unreadable: unreadable.length,
   };
 }
 

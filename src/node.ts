@@ -186,6 +186,10 @@ export async function runNode(
     cluster?.contradiction.subscribe((code) => {
       if (code !== null) observer.record(clusterContradiction(code, Date.now()));
     });
+    cluster?.unreadable.changes.subscribe(({ key, reason }) => {
+      if (reason === null) log.info({ code: 'value_readable', key }, 'a value of etcd can be read again, or is gone');
+      else log.warn({ code: 'value_unreadable', key, reason }, 'a value of etcd cannot be read; nothing uses it');
+    });
     const management = managementOf({
       ...{ version, system, cluster, interceptCa, authority, work, observer, running },
       log: ring,

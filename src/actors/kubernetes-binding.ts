@@ -50,6 +50,8 @@ export class KubernetesBinding implements SupervisedPart {
   readonly #listeners = new Set<(failure: string | null) => void>();
   #following: Subscription | null = null;
   #open: Promise<void> | null = null;
+  /** The integrations that the thread uses, by name. */
+  #used: ReadonlyMap<string, WatchedIntegration> = new Map();
   /** Why the thread ended; null after the first message with members of the next thread. */
   #threadFailure: string | null = null;
   #releasing: NodeJS.Timeout | undefined;
@@ -147,7 +149,13 @@ export class KubernetesBinding implements SupervisedPart {
         access: { by: 'token', url, caPem, token },
       }),
     );
+    // An integration whose record cannot be read stays: without its members, a deny rule would be open.
+    for (const name of integrations.unreadable) {
+      const known = this.#used.get(name);
+      if (known !== undefined) all.push(known);
+    }
     if (inCluster !== null) all.push({ name: inCluster, access: { by: 'in_cluster' } });
+    this.#used = new Map(all.map((each) => [each.name, each]));
     this.#names.next(all.map(({ name }) => name));
     if (all.length === 0 && this.#open === null) return;
     source.setIntegrations(all);

@@ -5,18 +5,11 @@ import { accepted, Refused } from '#bus/refused.js';
 import { orRefusal } from '#requests/or-refusal.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { refusal } from '#statecharts/refusal.js';
+import { type PerformanceSetting, RECORDS } from '#store/records.js';
 import type { SettingsStore } from '#store/store-types.js';
 import type { EventSwitch } from './event-switch.js';
 
-const KEY = 'performance_mode';
-
-/** The stored setting of performance mode, with the time and author of its last write. */
-type Setting = {
-  readonly enabled: boolean;
-  readonly revision: number;
-  readonly updated_at: string;
-  readonly updated_by: string;
-};
+const SETTING = RECORDS.performanceMode;
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
@@ -30,7 +23,11 @@ export type PerformanceModePorts = {
 
 /** Binds the chart of performance mode to the stored setting, and to the switch for events. */
 export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
-  const modeOf = ({ enabled, revision }: Setting): PerformanceMode => ({ enabled, source: settings.source, revision });
+  const modeOf = ({ enabled, revision }: PerformanceSetting): PerformanceMode => ({
+    enabled,
+    source: settings.source,
+    revision,
+  });
   return performanceModeChart.provide({
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
@@ -38,7 +35,7 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
         // Enable events before the store returns the setting: until then, the default of performance mode
         // applies, which is enabled.
         await events.setEnabled(true);
-        const setting = (await settings.get(KEY)) as Setting | null;
+        const setting = await settings.get(SETTING);
         if (setting === null) return null;
         await events.setEnabled(setting.enabled);
         return modeOf(setting);
@@ -46,8 +43,8 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
       write: fromPromise<PerformanceMode, { write: PerformanceModeWrite }>(async ({ input: { write } }) => {
         const { enabled, author, expectedRevision } = write;
         const outcome = await orRefusal(async () => {
-          const setting = await settings.update(KEY, expectedRevision, (stored): Setting => {
-            const revision = (stored as Setting | null)?.revision ?? 0;
+          const setting = await settings.update(SETTING, expectedRevision, (stored): PerformanceSetting => {
+            const revision = stored?.revision ?? 0;
             if (expectedRevision !== undefined && expectedRevision !== revision)
               throw new Refused(refusal('precondition_failed', `the stored revision is ${revision}`));
             return { enabled, revision: revision + 1, updated_at: now().toISOString(), updated_by: author };
@@ -63,10 +60,11 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
         return mode;
       }),
       watch: fromCallback<EventObject>(({ sendBack }) => {
-        const watching = settings.changed(KEY).subscribe((value) => {
-          const setting = value as Setting | null;
-          sendBack({ type: 'setting.changed', mode: setting === null ? null : modeOf(setting) });
-        });
+        const watching = settings
+          .changed(SETTING)
+          .subscribe((setting) =>
+            sendBack({ type: 'setting.changed', mode: setting === null ? null : modeOf(setting) }),
+          );
         return () => watching.unsubscribe();
       }),
     },

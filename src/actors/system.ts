@@ -115,7 +115,11 @@ export function createSystem(ports: SystemPorts): System {
     policyWrites: {
       ...store,
       integrations: {
-        list: async () => [...(await store.integrations.list()), ...(inCluster === null ? [] : [{ name: inCluster }])],
+        list: async () => {
+          const stored = await store.integrations.list();
+          const others = [...store.integrations.unreadable, ...(inCluster === null ? [] : [inCluster])];
+          return [...stored, ...others.map((name) => ({ name }))];
+        },
       },
       thread: writing,
       membership: async (named, withinMs) => kubernetes?.binding.membership(named, withinMs) ?? NOTHING_LISTED,

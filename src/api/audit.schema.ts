@@ -51,7 +51,7 @@ const FindingSchema = z
       .string()
       .nullable()
       .describe(
-        'For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`. For `cluster_contradiction`: `older`, `forked`, `wiped`, `other_cluster` or `own_policies`.',
+        'For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`. For `cluster_contradiction`: `older`, `forked`, `wiped`, `other_cluster`, `own_policies` or `unreadable`.',
       ),
     effective_action: z.enum(['allow', 'deny']),
     actor: z.string().nullable().describe('Subject of the token.'),

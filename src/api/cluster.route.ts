@@ -24,6 +24,10 @@ const ClusterSchema = z
     generation: z.int().min(0).describe('The generation that this node enforces.'),
     revision: z.int().min(0).nullable().describe('The revision of etcd that this node has applied.'),
     members: z.array(MemberSchema).nullable().describe('Null while etcd cannot be reached.'),
+    unreadable: z
+      .array(z.object({ key: z.string().describe('The key in etcd.'), reason: z.string() }))
+      .describe('Values of etcd that this node cannot read, so that nothing uses them: the first 100.'),
+    unreadable_count: z.int().min(0).describe('The number of these values.'),
     dry_run: dryRunMember,
   })
   .meta({
@@ -39,6 +43,8 @@ const ClusterSchema = z
         generation: 7,
         revision: null,
         members: null,
+        unreadable: [],
+        unreadable_count: 0,
       },
     ],
   });
@@ -114,6 +120,8 @@ export const clusterResource: Resource = (api, { cluster }) => {
   );
 };
 
+const UNREADABLE_SHOWN = 100;
+
 function shown({ nodeId, clusterId, members, leader, revision, ...view }: ClusterView): z.infer<typeof ClusterSchema> {
   return {
     enabled: view.enabled,
@@ -123,6 +131,8 @@ function shown({ nodeId, clusterId, members, leader, revision, ...view }: Cluste
     leader,
     generation: view.generation,
     revision,
+    unreadable: view.unreadable.slice(0, UNREADABLE_SHOWN),
+    unreadable_count: view.unreadable.length,
     members:
       members === null
         ? null

@@ -200,6 +200,8 @@ export type ClusterView = {
   readonly leader: string | null;
   readonly generation: number;
   readonly revision: number | null;
+  /** The values of etcd that this node cannot read, sorted by key. */
+  readonly unreadable: readonly { readonly key: string; readonly reason: string }[];
   /** Null while etcd cannot be reached. */
   readonly members:
     | readonly {

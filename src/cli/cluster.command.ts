@@ -29,6 +29,9 @@ const clusterSchema = z.looseObject({
       }),
     )
     .nullable(),
+  // A node of an older build does not list them.
+  unreadable: z.array(z.object({ key: z.string(), reason: z.string() })).default([]),
+  unreadable_count: z.number().default(0),
 });
 type ClusterAnswer = z.infer<typeof clusterSchema>;
 
@@ -81,7 +84,8 @@ function text(cluster: ClusterAnswer): string {
       ['generation', String(cluster.generation)],
     ],
   );
-  if (cluster.members === null) return facts;
+  const unreadable = unreadableText(cluster);
+  if (cluster.members === null) return facts + unreadable;
   const members = table(
     ['NODE', 'ADDRESS', 'VERSION', 'GENERATION', 'STARTED'],
     cluster.members.map(({ id, address, version, generation, since, leads }) => [
@@ -92,5 +96,16 @@ function text(cluster: ClusterAnswer): string {
       relativeTime(since),
     ]),
   );
-  return `${facts}\n${members}`;
+  return `${facts}\n${members}${unreadable}`;
+}
+
+function unreadableText({ unreadable, unreadable_count: count }: ClusterAnswer): string {
+  if (count === 0) return '';
+  const rows = table(
+    ['UNREADABLE KEY IN ETCD', 'REASON'],
+    // Any client of etcd can write a key with control characters.
+    unreadable.map(({ key, reason }) => [JSON.stringify(key).slice(1, -1), reason]),
+  );
+  const more = count > unreadable.length ? `and ${count - unreadable.length} more\n` : '';
+  return `\n${rows}${more}Nothing uses these values. Write such a key again, or remove it with \`etcdctl del\`.\n`;
 }

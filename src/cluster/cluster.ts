@@ -8,6 +8,7 @@ import {
   exhaustMap,
   filter,
   firstValueFrom,
+  ignoreElements,
   map,
   merge,
   type Observable,
@@ -23,7 +24,7 @@ import {
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#bus/policy-requests.js';
 import { Bodies, isBodyValue } from '#store/bodies.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import type { Seal } from '#store/seal.js';
 import { changesOf } from '#store/shared-changes.js';
 import { StoreError } from '#store/store-error.js';
@@ -36,14 +37,16 @@ import { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { EtcdOptions } from './etcd/etcd-types.js';
 import { ClusterKeys, isBody } from './keys.js';
-import { type ClusterMember, type MemberEvent, Membership } from './membership.js';
-import { type NodeRemoval, type RegisteredNode, registeredNodes, removedKey, removeNode } from './node-registry.js';
+import { type MemberEvent, Membership } from './membership.js';
+import { type NodeRemoval, nodeKey, registeredNodes, removedKey, removeNode } from './node-registry.js';
 import { bodiesOf, fetchBodies, hasSmallBodies } from './parts.js';
 import { type ClusterAccess, encodeJoinToken, JoinTokens } from './peers/join-tokens.js';
 import { type NextIdentity, PeerCertificate } from './peers/peer-certificate.js';
 import { PeerClient } from './peers/peer-client.js';
 import { Peers } from './peers/peers.js';
 import { proposedBodies, withBodies } from './proposed-bodies.js';
+import type { ClusterMember, RegisteredNode } from './records.js';
+import { NODE_RECORDS } from './records.js';
 import { initialize, type Keep, type RecoveryPorts, recover } from './recovery.js';
 import { type Rehearsal, Rehearsals } from './rehearsals.js';
 import { Replica, type ReplicaEvent } from './replica.js';
@@ -51,6 +54,7 @@ import { ReplicaStore } from './replica-store.js';
 import { Rollouts } from './rollout/rollouts.js';
 import { EtcdSharedStore } from './shared-store.js';
 import { failureBeforeCommit } from './store-failure.js';
+import { UnreadableValues } from './unreadable-values.js';
 import { WriteLock } from './write-lock.js';
 
 export type ClusterOptions = {
@@ -102,6 +106,8 @@ export type ClusterStatus = {
   readonly contradiction: ContradictionCode | null;
   /** Whether the database of etcd is full, so that etcd refuses writes. */
   readonly isFull: boolean;
+  /** The values of etcd that this node left out, and the reasons, by key in etcd. */
+  readonly unreadable: ReadonlyMap<string, string>;
 };
 
 /**
@@ -113,6 +119,7 @@ export class Cluster {
   readonly rollouts: Rollouts;
   /** The local store of the node, which contains the replica. */
   readonly kv: ReplicaStore;
+  readonly unreadable: UnreadableValues;
   readonly #ports: RecoveryPorts;
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
@@ -137,7 +144,8 @@ export class Cluster {
     const kv = new ReplicaStore(disk);
     const client = new EtcdClient({ ...etcd, endpoints: rotated(etcd.endpoints, self.id) });
     const keys = new ClusterKeys(prefix, local);
-    const replica = new Replica(client, kv, keys);
+    const unreadable = new UnreadableValues(keys);
+    const replica = new Replica(client, kv, keys, unreadable);
     const certificate = new PeerCertificate(identity);
     const member = {
       ...self,
@@ -146,9 +154,10 @@ export class Cluster {
       generation: 0,
       certificates: [certificate.fingerprint],
     };
-    const membership = new Membership(client, keys, member, () => this.#identity());
+    const membership = new Membership(client, keys, member, () => this.#identity(), unreadable);
     const writeLock = new WriteLock(client, keys, replica, self.id);
     this.kv = kv;
+    this.unreadable = unreadable;
     this.#ports = { client, keys, kv, replica, seal };
     this.#client = client;
     this.#keys = keys;
@@ -222,6 +231,18 @@ export class Cluster {
       this.#membership.join(),
       this.#removed(),
       this.certificate.renewals(this.#membership, () => this.#joins.isAnyValid),
+      this.#registrations(),
+    );
+  }
+
+  /** Registers this node again while its registration in etcd cannot be read. Emits nothing. */
+  #registrations(): Observable<never> {
+    const key = this.#keys.inEtcd(nodeKey(this.#self));
+    const certificates = [this.certificate.fingerprint];
+    return this.unreadable.changes.pipe(
+      filter((change) => change.key === key && change.reason !== null),
+      exhaustMap(() => this.#membership.announce({ certificates }).catch(() => {})),
+      ignoreElements(),
     );
   }
 
@@ -406,6 +427,7 @@ export class Cluster {
       connected: this.#replica.isConnected,
       contradiction: this.#contradiction.value,
       isFull: await firstValueFrom(this.full),
+      unreadable: this.unreadable.reasons,
     };
   }
 
@@ -428,12 +450,12 @@ function rotated(endpoints: readonly string[], node: string): readonly string[] 
   return [...endpoints.slice(first), ...endpoints.slice(0, first)];
 }
 
-const IDENTITY = 'cluster/identity';
+const IDENTITY = NODE_RECORDS.identity.prefix;
 
 /** Returns the identity of a data folder, and makes it at the first call. */
 async function identityIn(kv: KvStore): Promise<string> {
   const known = await kv.get(IDENTITY);
-  if (known !== null) return decodeJson<string>(known);
+  if (known !== null) return NODE_RECORDS.identity.read(IDENTITY, known);
   const made = crypto.randomUUID();
   await kv.put(IDENTITY, encodeJson(made), { sync: true });
   return made;

@@ -1,6 +1,6 @@
 import { listKey, partKey, partsIn } from '#store/bodies.js';
-import { decodeJson } from '#store/json-value.js';
-import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import type { PolicyRow } from '#store/policy-row.js';
+import { RECORDS } from '#store/records.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, chunks } from './keys.js';
@@ -20,9 +20,10 @@ export type Collection = { readonly removed: number; readonly isComplete: boolea
 
 /**
  * Removes what no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids. Only
- * the leader collects. Each transaction has two conditions: `fence`, which proves that this node leads, and
- * an unchanged head. A transaction that removes bodies or revisions also removes all entries of the write
- * lock: a writer that has found an old part in etcd, and relies on it, begins again.
+ * the leader collects. Nothing is removed while a record cannot be read: a newer build can have written it,
+ * and needs its body. Each transaction has two conditions: `fence`, which proves that this node leads, and an
+ * unchanged head. A transaction that removes bodies or revisions also removes all entries of the write lock:
+ * a writer that has found an old part in etcd, and relies on it, begins again.
  */
 export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);
@@ -33,8 +34,13 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
   const old = oldRevisions(history.entries, keys);
   const kept = history.entries.filter(({ key }) => !old.has(key));
   const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
-  const { sequence = 0, pending } = decodeJson<PolicyHead>(head.value);
-  const rows = [...policies, ...kept].map(({ value }) => decodeJson<PolicyRow>(value));
+  const { value: state } = RECORDS.head.reading(RECORDS.head.prefix, head.value);
+  const rows = [
+    ...policies.map(({ key, value }) => RECORDS.policy.reading(keys.nameOf(key), value).value),
+    ...kept.map(({ key, value }) => RECORDS.history.reading(keys.nameOf(key), value).value),
+  ].filter((row) => row !== undefined);
+  if (state === undefined || rows.length < policies.length + kept.length) return { removed: 0, isComplete: true };
+  const { sequence = 0, pending } = state;
   const before = pending?.before.row ?? null;
   const dead = [...old, ...(await deadBodies(client, keys, before === null ? rows : [...rows, before]))];
   const unlock: Operation = { type: 'delete_range', range: keys.lockEntries };
@@ -56,7 +62,7 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
 function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): ReadonlySet<string> {
   const byPolicy = new Map<string, string[]>();
   for (const { key } of history) {
-    const [, id = ''] = keys.localHistory(key).split('/');
+    const [, id = ''] = keys.nameOf(key).split('/');
     byPolicy.set(id, [...(byPolicy.get(id) ?? []), key]);
   }
   return new Set([...byPolicy.values()].flatMap((revisions) => revisions.slice(0, -REVISIONS)));

@@ -95,7 +95,10 @@ export class Commits implements SharedCommits {
       if (fence === null) throw lost('this node does not lead');
       when.push(fence);
     }
-    if (because === 'elapsed') when.push({ key: timer, createRevision: 0n });
+    if (because === 'elapsed') {
+      const left = this.#replica.present.get(timer);
+      when.push({ key: timer, modRevision: left?.lease === 0n ? left.modRevision : 0n });
+    }
     const reports: Operation = { type: 'delete_range', range: this.#keys.reports(change) };
     const apply: Operation[] = [...this.#writes(plan), { type: 'delete', key: timer }, reports];
     const { succeeded, revision } = await this.#client.transact({ when, apply }, COMMIT).catch((failure: unknown) => {

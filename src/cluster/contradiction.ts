@@ -11,7 +11,9 @@ export type ContradictionCode =
   /** etcd lacks writes that this node has applied, for example after the restore of a backup. */
   | 'older'
   /** etcd has other writes in place of writes that this node has applied. */
-  | 'forked';
+  | 'forked'
+  /** The key `meta` or `head` of etcd cannot be read, so that it is unknown what the cluster has in force. */
+  | 'unreadable';
 
 /** Thrown if the store in etcd contradicts the replica of this node. */
 export class Contradiction extends Error {

@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { distinctUntilChanged, map, type Observable, Subscription } from 'rxjs';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
-import type { Condition } from './etcd/etcd-types.js';
+import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import type { Membership } from './membership.js';
+import { CLUSTER_RECORDS } from './records.js';
 import type { Replica } from './replica.js';
 
 const WITHIN = { withinMs: 2_000 };
@@ -35,7 +36,7 @@ export class Election {
   get leader(): Observable<string | null> {
     return this.#replica.live.pipe(
       map((live) => live.get(this.#keys.leader)),
-      map((entry) => (entry === undefined ? null : decodeJson<{ node: string }>(entry.value).node)),
+      map(leaderIn),
       distinctUntilChanged(),
     );
   }
@@ -43,7 +44,7 @@ export class Election {
   /** The condition that this node leads; null while another node leads, or none. */
   get fence(): Condition | null {
     const entry = this.#replica.present.get(this.#keys.leader);
-    if (entry === undefined || decodeJson<{ node: string }>(entry.value).node !== this.#node) return null;
+    if (entry === undefined || leaderIn(entry) !== this.#node) return null;
     return { key: entry.key, createRevision: entry.createRevision };
   }
 
@@ -60,9 +61,14 @@ export class Election {
       }
       isTrying = false;
     };
-    const watching = this.leader.subscribe((leader) => {
-      if (leader === null) void runWhileVacant();
-    });
+    const watching = this.#replica.live
+      .pipe(
+        map(() => this.#isVacant),
+        distinctUntilChanged(),
+      )
+      .subscribe((isVacant) => {
+        if (isVacant) void runWhileVacant();
+      });
     return new Subscription(() => {
       isWanted = false;
       watching.unsubscribe();
@@ -70,23 +76,29 @@ export class Election {
   }
 
   get #isVacant(): boolean {
-    return !this.#replica.present.has(this.#keys.leader);
+    const entry = this.#replica.present.get(this.#keys.leader);
+    return entry === undefined || entry.lease === 0n;
   }
 
   async #takeLead(): Promise<void> {
     const lease = this.#membership.lease;
     if (lease === null || !this.#replica.isConnected) return;
     const key = this.#keys.leader;
+    const known = this.#replica.present.get(key);
+    // A key without a lease is of no node, and never ends. The fence is the revision that creates the key.
+    const put: Operation = { type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id };
+    const apply = [known === undefined ? put : ({ type: 'delete', key } as const)];
     try {
-      await this.#client.transact(
-        {
-          when: [{ key, createRevision: 0n }],
-          apply: [{ type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id }],
-        },
-        WITHIN,
-      );
+      await this.#client.transact({ when: [{ key, modRevision: known?.modRevision ?? 0n }], apply }, WITHIN);
     } catch (failure) {
       if (!(failure instanceof EtcdError)) throw failure;
     }
   }
+}
+
+/** Returns the node that leads; null if the key is of no node, or cannot be read. */
+function leaderIn(entry: KeyValue | undefined): string | null {
+  if (entry === undefined || entry.lease === 0n) return null;
+  const { leader } = CLUSTER_RECORDS;
+  return leader.reading(leader.prefix, entry.value).value?.node ?? null;
 }

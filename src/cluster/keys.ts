@@ -1,18 +1,16 @@
+import type { RecordKind } from '#store/record-kind.js';
+import { RECORDS } from '#store/records.js';
 import { type KeyRange, under } from './etcd/etcd-types.js';
+import { CLUSTER_RECORDS, REPLICATED_RECORDS } from './records.js';
 
+const HEAD = RECORDS.head.prefix;
 /**
  * Prefixes of the local keys that each node keeps as a replica of etcd, beside the key `head`. The parameter
  * `local` of `ClusterKeys` lists settings below these prefixes that stay on their node.
  */
 const REPLICATED = [
-  'policy/',
-  'setting/',
-  'integration/',
-  'cluster-token/',
-  'token-key/',
-  'cluster-node/',
-  'removed-node/',
-] as const;
+  ...new Set(REPLICATED_RECORDS.map(({ prefix }) => prefix.replace(/[/].*/, '/')).filter((prefix) => prefix !== HEAD)),
+];
 /** Prefixes of the local keys that a replica reads from etcd on demand: bodies, and old revisions. */
 const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
@@ -48,13 +46,13 @@ export class ClusterKeys {
   readonly #of = (name: string): string => `${this.#prefix}/${name}`;
 
   get meta(): string {
-    return this.#of('shared/meta');
+    return this.#of(`shared/${CLUSTER_RECORDS.meta.prefix}`);
   }
   get leader(): string {
-    return this.#of('shared/leader');
+    return this.#of(`shared/${CLUSTER_RECORDS.leader.prefix}`);
   }
   get members(): KeyRange {
-    return under(this.#of('member/'));
+    return under(this.#of(CLUSTER_RECORDS.member.prefix));
   }
   get lockEntries(): KeyRange {
     return under(this.lockEntry(''));
@@ -63,7 +61,7 @@ export class ClusterKeys {
     return [under(this.#of('part/')), under(this.#of('parts/'))];
   }
   lockEntry(id: string): string {
-    return this.#of(`shared/turn/${id}`);
+    return this.#of(`shared/${CLUSTER_RECORDS.lockEntry.prefix}${id}`);
   }
   get changes(): KeyRange {
     return under(this.change(''));
@@ -74,7 +72,7 @@ export class ClusterKeys {
   }
   /** The reports of the nodes that enforce a roll-out first. */
   reports(change: string): KeyRange {
-    return under(this.#of(`rollout/${change}/`));
+    return under(this.#of(`${CLUSTER_RECORDS.report.prefix}${change}/`));
   }
   report(change: string, node: string): string {
     return `${this.reports(change).from}${node}`;
@@ -83,7 +81,7 @@ export class ClusterKeys {
     return this.#of(`commit/${String(sequence).padStart(SEQUENCE_DIGITS, '0')}`);
   }
   member(node: string): string {
-    return this.#of(`member/${node}`);
+    return this.#of(`${CLUSTER_RECORDS.member.prefix}${node}`);
   }
   /** Returns the node of a key below `PREFIX/member/`. */
   memberOf(key: string): string {
@@ -98,15 +96,15 @@ export class ClusterKeys {
   }
   /** All votes on the proposals of a node. */
   votesFor(writer: string): KeyRange {
-    return under(this.#of(`vote/${writer}/`));
+    return under(this.#of(`${CLUSTER_RECORDS.vote.prefix}${writer}/`));
   }
   get history(): KeyRange {
-    return under(this.#of('history/'));
+    return under(this.#of(RECORDS.history.prefix));
   }
 
   /** Whether the replica of each node contains a local key. */
   isReplicated(local: string): boolean {
-    return !this.#local.has(local) && (local === 'head' || REPLICATED.some((prefix) => local.startsWith(prefix)));
+    return !this.#local.has(local) && (local === HEAD || REPLICATED.some((prefix) => local.startsWith(prefix)));
   }
 
   /** The ranges of the local keys that the replica contains. */
@@ -127,15 +125,23 @@ export class ClusterKeys {
     return this.isReplicated(local) ? local : null;
   }
 
+  /** Returns the name of a key below `PREFIX/`, which begins with the prefix of its kind of record. */
+  nameOf(key: string): string {
+    const { from } = this.shared;
+    return key.startsWith(from) ? key.slice(from.length) : key.slice(this.#prefix.length + 1);
+  }
+
+  /** Returns the kind of a record that each replica contains, by its local key; null if it is unknown. */
+  kindOf(local: string): RecordKind<unknown> | null {
+    const of = ({ prefix }: RecordKind<unknown>) =>
+      prefix.endsWith('/') ? local.startsWith(prefix) : local === prefix;
+    return REPLICATED_RECORDS.find(of) ?? null;
+  }
+
   /** Returns the id of an entry of the write lock; null for any other key. */
   lockId(key: string): string | null {
     const from = this.lockEntry('');
     return key.startsWith(from) ? key.slice(from.length) : null;
-  }
-
-  /** Returns the local key of a key below `PREFIX/history/`. */
-  localHistory(key: string): string {
-    return key.slice(this.#prefix.length + 1);
   }
 }
 

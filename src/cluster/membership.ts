@@ -13,33 +13,17 @@ import {
   timeout,
   timer,
 } from 'rxjs';
-import { decodeJson, encodeJson } from '#store/json-value.js';
-import type { RemovedNode } from '#store/shared-tokens.js';
+import { encodeJson } from '#store/json-value.js';
+import { RECORDS } from '#store/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { Operation } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
-import { nodeKey, type RegisteredNode, removedKey } from './node-registry.js';
-
-/** A node that takes part in the cluster, as it describes itself in etcd. */
-export type ClusterMember = {
-  readonly id: string;
-  /** The identity of the data folder of the node: no two nodes have the same. */
-  readonly identity: string;
-  /** A random id of the process of the node. */
-  readonly boot: string;
-  /** The address of the peer listener, for example `10.0.0.1:7443`. */
-  readonly address: string;
-  readonly version: string;
-  /** When the process of the node started. ISO 8601, UTC. */
-  readonly since: string;
-  /** The generation that the node enforces. */
-  readonly generation: number;
-  /** Fingerprints of the certificates of its peer listener. A build without peer listener announces none. */
-  readonly certificates?: readonly string[];
-};
+import { nodeKey, removedKey } from './node-registry.js';
+import { CLUSTER_RECORDS, type ClusterMember, type RegisteredNode } from './records.js';
+import type { UnreadableValues } from './unreadable-values.js';
 
 /** Where other nodes reach a node, and the certificates that they accept there. */
 export type NodeAddress = Pick<ClusterMember, 'id' | 'address' | 'certificates'>;
@@ -63,6 +47,7 @@ export class Membership {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
   readonly #identity: () => Promise<string>;
+  readonly #unreadable: UnreadableValues;
   #self: ClusterMember;
   /** The lease of this node; null without one; a text if the cluster refuses this node. */
   readonly #leaseOrRefusal = new BehaviorSubject<Lease | string | null>(null);
@@ -76,7 +61,9 @@ export class Membership {
     keys: ClusterKeys,
     self: Omit<ClusterMember, 'identity'>,
     identity: () => Promise<string>,
+    unreadable: UnreadableValues,
   ) {
+    this.#unreadable = unreadable;
     this.#client = client;
     this.#keys = keys;
     this.#self = { ...self, identity: '' };
@@ -176,10 +163,18 @@ export class Membership {
       .subscribe();
   }
 
-  /** Returns all members, sorted by id. */
+  /** Returns all members, sorted by id. Writes the key of this node again if its value cannot be read. */
   async list(): Promise<readonly ClusterMember[]> {
     const { entries } = await this.#client.range(this.#keys.members, WITHIN);
-    return entries.map(({ value }) => decodeJson<ClusterMember>(value));
+    this.#unreadable.retain(this.#keys.members, entries);
+    const own = this.#keys.member(this.#self.id);
+    const members: ClusterMember[] = [];
+    for (const entry of entries) {
+      const member = this.#unreadable.read(CLUSTER_RECORDS.member, entry, true);
+      if (member !== null) members.push(member);
+      else if (entry.key === own) void this.announce({}).catch(() => {});
+    }
+    return members;
   }
 
   /**
@@ -197,15 +192,19 @@ export class Membership {
     );
     const [entry, known, removal] = found.map(([first]) => first);
     if (removal !== undefined) {
-      const { by, at } = decodeJson<RemovedNode>(removal.value);
-      return `${by} removed this node from the cluster at ${at}; it needs an empty data folder to join again`;
+      const { value } = RECORDS.removedNode.reading(removedKey(identity), removal.value);
+      const removed = value === undefined ? 'this node was removed' : `${value.by} removed this node`;
+      const when = value === undefined ? '' : ` at ${value.at}`;
+      return `${removed} from the cluster${when}; it needs an empty data folder to join again`;
     }
     if (entry !== undefined) {
-      const other = decodeJson<ClusterMember>(entry.value);
-      if (other.identity !== identity)
+      const other = this.#unreadable.read(CLUSTER_RECORDS.member, entry, true);
+      if (other === null && entry.lease !== 0n)
+        return `the key ${key} in etcd cannot be read, so that another node can have the id ${id}`;
+      if (other !== null && other.identity !== identity)
         return `the node at ${other.address} has the id ${other.id} since ${other.since}; each node needs an id of its own`;
     }
-    const before = known === undefined ? null : decodeJson<RegisteredNode>(known.value);
+    const before = known === undefined ? null : this.#unreadable.read(CLUSTER_RECORDS.node, known);
     this.#joinedAt = before?.identity === identity ? before.since : this.#self.since;
     const registration = this.#registration();
     const isSame = known !== undefined && Buffer.compare(known.value, registration) === 0;

@@ -1,37 +1,24 @@
-import { decodeJson, encodeJson, under } from '#store/json-value.js';
-import { REMOVED_NODE, type RemovedNode } from '#store/shared-tokens.js';
+import { intactRecords } from '#store/intact-values.js';
+import { encodeJson } from '#store/json-value.js';
+import { RECORDS, type RemovedNode } from '#store/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
+import { CLUSTER_RECORDS, type RegisteredNode } from './records.js';
 import { storeFailure } from './store-failure.js';
 
-/** A node that has joined the cluster, whether it runs or not. */
-export type RegisteredNode = {
-  readonly id: string;
-  /** The identity of the data folder of the node. */
-  readonly identity: string;
-  /** The address of the peer listener. */
-  readonly address: string;
-  readonly version: string;
-  /** When the node joined the cluster. ISO 8601, UTC. */
-  readonly since: string;
-  /** Fingerprints of the certificates of its peer listener. An older build registers none. */
-  readonly certificates?: readonly string[];
-};
-
-export const nodeKey = (id: string): string => `cluster-node/${id}`;
+export const nodeKey = (id: string): string => CLUSTER_RECORDS.node.prefix + id;
 /** `identity`: the identity of the data folder of the node. Another node can have the id later. */
-export const removedKey = (identity: string): string => REMOVED_NODE + identity;
+export const removedKey = (identity: string): string => RECORDS.removedNode.prefix + identity;
 
-const TOKEN_KEYS = 'token-key/';
 const WRITE = { withinMs: 5_000 };
 
-/** Returns the nodes of the cluster that the replica of this node knows, sorted by id. */
+/** Returns the nodes of the cluster that the replica of this node knows and can read, sorted by id. */
 export async function registeredNodes(kv: KvStore): Promise<readonly RegisteredNode[]> {
   const nodes: RegisteredNode[] = [];
-  for await (const [, value] of kv.iterate(under('cluster-node/'))) nodes.push(decodeJson<RegisteredNode>(value));
+  for await (const [, node] of intactRecords(kv, CLUSTER_RECORDS.node, () => {})) nodes.push(node);
   return nodes;
 }
 
@@ -49,12 +36,18 @@ export async function removeNode({ client, keys, kv }: Ports, { id, by, dryRun }
     const entry = found[0]?.[0];
     if (entry === undefined) throw new StoreError('node_unknown', `the cluster has no node ${id}`);
     if (dryRun) return;
-    const { identity } = decodeJson<RegisteredNode>(entry.value);
+    const { value: node, reason } = CLUSTER_RECORDS.node.reading(nodeKey(id), entry.value);
+    if (node === undefined) {
+      const cure = `start the node, which writes it again, or remove it with \`etcdctl del ${registered}\``;
+      throw new StoreError('store_damaged', `the key ${registered} in etcd cannot be read (${reason}): ${cure}`);
+    }
+    const { identity } = node;
     const tokenKeys: string[] = [];
-    for await (const [key, value] of kv.iterate(under(TOKEN_KEYS)))
-      if (decodeJson<{ readonly node: string }>(value).node === id) tokenKeys.push(key.slice(TOKEN_KEYS.length));
+    const { tokenKey } = RECORDS;
+    for await (const [key, { node: signer }] of intactRecords(kv, tokenKey, () => {}))
+      if (signer === id) tokenKeys.push(key.slice(tokenKey.prefix.length));
     const removed: RemovedNode = { id, by, at: new Date().toISOString(), tokenKeys };
-    const removals = [registered, keys.member(id), ...tokenKeys.map((kid) => keys.inEtcd(TOKEN_KEYS + kid))];
+    const removals = [registered, keys.member(id), ...tokenKeys.map((kid) => keys.inEtcd(tokenKey.prefix + kid))];
     const { succeeded } = await client.transact(
       {
         when: [{ key: registered, modRevision: entry.modRevision }],

@@ -1,10 +1,12 @@
 import { listKey, partKey, partsIn } from '#store/bodies.js';
-import { decodeJson, putJson, under } from '#store/json-value.js';
-import type { PolicyRow } from '#store/policy-row.js';
+import { intactEntries, intactRecords } from '#store/intact-values.js';
+import { putJson, under } from '#store/json-value.js';
+import { RECORDS } from '#store/records.js';
 import type { KvOperation, KvPut, KvReads, KvStore } from '#store/store-types.js';
 import { chunks } from './keys.js';
+import { NODE_RECORDS } from './records.js';
 
-const PROPOSED = 'cluster/proposed/';
+const PROPOSED = NODE_RECORDS.proposed.prefix;
 const LISTS_PER_READ = 100;
 const DELETES_PER_WRITE = 1_000;
 
@@ -42,23 +44,32 @@ export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
 export async function collectProposed(kv: KvStore, isLive: (lock: string) => boolean): Promise<void> {
   const notes: string[] = [];
   const candidates = new Set<string>();
-  for await (const [key, value] of kv.iterate(under(PROPOSED))) {
+  for await (const [key, value] of intactEntries(kv, under(PROPOSED as `${string}/`), (_, key) => notes.push(key))) {
     if (isLive(key.slice(PROPOSED.length))) continue;
     notes.push(key);
-    for (const body of decodeJson<string[]>(value)) candidates.add(body);
+    for (const body of NODE_RECORDS.proposed.reading(key, value).value ?? []) candidates.add(body);
   }
   if (notes.length === 0) return;
-  for (const needed of await neededBodies(kv)) candidates.delete(needed);
+  const needed = await neededBodies(kv);
+  if (needed === null) return;
+  for (const body of needed) candidates.delete(body);
   const deletes = [...candidates, ...notes].map((key): KvOperation => ({ type: 'delete', key }));
   for (const page of chunks(deletes, DELETES_PER_WRITE)) await kv.batch(page, { sync: false });
 }
 
-/** Returns the keys of the bodies of all policies and revisions in the local store. */
-async function neededBodies(kv: KvStore): Promise<ReadonlySet<string>> {
+/**
+ * Returns the keys of the bodies of all policies and revisions in the local store. Null if one of these
+ * cannot be read, so that it is unknown which bodies it needs.
+ */
+async function neededBodies(kv: KvStore): Promise<ReadonlySet<string> | null> {
   const lists = new Set<string>();
-  for (const prefix of ['policy/', 'history/'] as const)
-    for await (const [, value] of kv.iterate(under(prefix)))
-      lists.add(listKey(decodeJson<PolicyRow>(value).body_sha256));
+  let isComplete = true;
+  const damaged = (): void => {
+    isComplete = false;
+  };
+  for (const kind of [RECORDS.policy, RECORDS.history])
+    for await (const [, row] of intactRecords(kv, kind, damaged)) lists.add(listKey(row.body_sha256));
+  if (!isComplete) return null;
   const needed = new Set(lists);
   for (const page of chunks([...lists], LISTS_PER_READ))
     for (const list of await kv.getMany(page))

@@ -1,16 +1,18 @@
+import { intactEntries, intactRecords } from '#store/intact-values.js';
 import { sealedIntegration } from '#store/integration-store.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson, under } from '#store/json-value.js';
 import { reservedGeneration } from '#store/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { RECORDS } from '#store/records.js';
 import type { Seal } from '#store/seal.js';
-import { REMOVED_NODE } from '#store/shared-tokens.js';
 import { StoreError } from '#store/store-error.js';
-import type { IntegrationRecord, KvOperation, KvStore } from '#store/store-types.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyValue, Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 import { storeBodies } from './parts.js';
-import { type ClusterMeta, metaValue, type Replica } from './replica.js';
+import { CLUSTER_RECORDS } from './records.js';
+import { metaValue, type Replica } from './replica.js';
 import { storeFailure } from './store-failure.js';
 
 /** The side of a contradiction whose policies stay: this node, or the store in etcd. */
@@ -35,8 +37,8 @@ const NO_HEAD: PolicyHead = { generation: 0, active: null, ever_activated: false
 export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise<void> {
   const { replica } = ports;
   await translated('create the cluster', async () => {
-    const { meta } = await shared(ports);
-    if (meta !== null) throw new StoreError('revision_conflict', 'etcd has a cluster below this prefix already');
+    const { metaEntry } = await shared(ports);
+    if (metaEntry !== null) throw new StoreError('revision_conflict', 'etcd has a cluster below this prefix already');
     if (dryRun) return;
     const clusterId = crypto.randomUUID();
     const local = await localContent(ports);
@@ -59,6 +61,9 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
     const sequence = Math.max(local.head?.sequence ?? 0, found.head?.sequence ?? 0);
     const recoveries = Math.max(replica.recoveries, found.meta?.recoveries ?? 0) + 1;
     if (keep === 'store') {
+      const unreadable = found.unreadable[0];
+      if (unreadable !== undefined)
+        throw new StoreError('revision_conflict', `the key ${unreadable} in etcd cannot be read, so it cannot stay`);
       if (found.meta === null)
         throw new StoreError('revision_conflict', 'etcd has no cluster below this prefix whose policies could stay');
       if (dryRun) return;
@@ -77,6 +82,11 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
       await replica.adopt();
       return;
     }
+    if (found.isNewer)
+      throw new StoreError(
+        'revision_conflict',
+        `the cluster has a format that this build does not know; recover it at a node of the newer build`,
+      );
     if (found.meta !== null && replica.clusterId !== null && found.meta.line !== replica.clusterId)
       throw new StoreError('revision_conflict', 'etcd has another cluster below this prefix; use another prefix');
     if (dryRun) return;
@@ -162,13 +172,23 @@ async function shared({ client, keys }: RecoveryPorts) {
   const metaEntry = entries.find(({ key }) => key === keys.meta) ?? null;
   const byLocal = entries.map((entry) => [keys.local(entry.key), entry] as const);
   const head = byLocal.find(([local]) => local === 'head')?.[1];
+  const readMeta = metaEntry && CLUSTER_RECORDS.meta.reading(CLUSTER_RECORDS.meta.prefix, metaEntry.value);
+  const readHead = head && RECORDS.head.reading(RECORDS.head.prefix, head.value);
   return {
     metaEntry,
-    meta: metaEntry === null ? null : decodeJson<ClusterMeta>(metaEntry.value),
-    head: head === undefined ? null : decodeJson<PolicyHead>(head.value),
-    rows: byLocal
-      .filter(([local]) => local?.startsWith('policy/'))
-      .map(([, { value }]) => decodeJson<PolicyRow>(value)),
+    meta: readMeta?.value ?? null,
+    /** Whether the format of the cluster is newer than this build. */
+    isNewer: metaEntry !== null && formatIn(metaEntry.value) > 1,
+    head: readHead?.value ?? null,
+    /** The keys `meta` and `head` in etcd, if they cannot be read. */
+    unreadable: [
+      ...(readMeta?.reason === undefined ? [] : [keys.meta]),
+      ...(readHead?.reason === undefined ? [] : [keys.inEtcd('head')]),
+    ],
+    rows: byLocal.flatMap(([local, { value }]) => {
+      const row = local?.startsWith('policy/') === true ? RECORDS.policy.reading(local, value).value : undefined;
+      return row === undefined ? [] : [row];
+    }),
     /** Keys that a node may remove: all but the head, tokens and nodes. */
     removable: byLocal.flatMap(([local]) =>
       local === null || local === 'head' || /^(cluster-token|token-key|cluster-node|removed-node)[/]/.test(local)
@@ -180,8 +200,8 @@ async function shared({ client, keys }: RecoveryPorts) {
 
 /** Returns the entry of an integration with a sealed token, as a cluster stores it. */
 async function sealedEntry(entry: Put, seal: Seal | null): Promise<Put> {
-  const record = decodeJson<IntegrationRecord>(entry.value);
-  if (record.service_account_token === undefined) return entry;
+  const record = RECORDS.integration.read(entry.key, entry.value);
+  if (!('service_account_token' in record)) return entry;
   if (seal === null)
     throw new StoreError(
       'seal_key_missing',
@@ -191,22 +211,32 @@ async function sealedEntry(entry: Put, seal: Seal | null): Promise<Put> {
 }
 
 async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content> {
-  const all = async (prefix: string): Promise<Put[]> => {
+  /** Returns the values of a range that fit. */
+  const all = async (prefix: `${string}/`): Promise<Put[]> => {
     const found: Put[] = [];
-    for await (const [key, value] of kv.iterate({ gte: prefix, lt: `${prefix}\uffff` }))
-      found.push({ type: 'put', key, value });
+    for await (const [key, value] of intactEntries(kv, under(prefix), () => {})) {
+      const kind = prefix === RECORDS.history.prefix ? RECORDS.history : keys.kindOf(key);
+      if (kind === null || kind.reading(key, value).reason === undefined) found.push({ type: 'put', key, value });
+    }
     return found;
   };
+  const rows: PolicyRow[] = [];
+  for await (const [, row] of intactRecords(kv, RECORDS.policy, () => {})) rows.push(row);
   const head = await kv.get('head');
   const integrations = await Promise.all((await all('integration/')).map((entry) => sealedEntry(entry, seal)));
-  const others = [...(await all('setting/')), ...integrations, ...(await all(REMOVED_NODE))];
+  const others = [...(await all('setting/')), ...integrations, ...(await all('removed-node/'))];
   return {
-    head: head === null ? null : decodeJson<PolicyHead>(head),
-    rows: (await all('policy/')).map(({ value }) => decodeJson<PolicyRow>(value)),
+    head: head === null ? null : RECORDS.head.read(RECORDS.head.prefix, head),
+    rows,
     others: others.filter(({ key }) => keys.isReplicated(key)),
     bodies: [...(await all('part/')), ...(await all('parts/'))],
     history: await all('history/'),
   };
+}
+
+/** Returns the format in the value of `meta`; 0 if it has none. */
+function formatIn(value: Uint8Array): number {
+  return CLUSTER_RECORDS.metaFormat.reading(CLUSTER_RECORDS.metaFormat.prefix, value).value?.format ?? 0;
 }
 
 const historyKey = ({ id, revision }: PolicyRow): string => `history/${id}/${String(revision).padStart(12, '0')}`;

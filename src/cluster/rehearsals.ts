@@ -13,7 +13,7 @@ import {
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
@@ -21,6 +21,7 @@ import type { KeyChange, Operation } from './etcd/etcd-types.js';
 import type { ClusterKeys, LockKey } from './keys.js';
 import type { Membership } from './membership.js';
 import { bodiesOf, bodyWrites, hasSmallBodies } from './parts.js';
+import { CLUSTER_RECORDS, type Vote } from './records.js';
 import { failureBeforeCommit } from './store-failure.js';
 import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
@@ -50,8 +51,6 @@ export type Rehearsal = {
   /** The members that did not report in time. */
   readonly behind: readonly string[];
 };
-
-type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
 
 /** Returns the bodies of a plan for its proposal, if they are small. */
 function enclosed(plan: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
@@ -163,7 +162,8 @@ export class Rehearsals {
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#writeLock.propose(lock, full, [...bodies, members]);
     this.#writeLock.proposed = plan;
-    return (present ?? []).map(({ key }) => this.#keys.memberOf(key));
+    // A key without a lease is of no node, and nothing would vote.
+    return (present ?? []).filter(({ lease }) => lease !== 0n).map(({ key }) => this.#keys.memberOf(key));
   }
 
   /** Reads the votes on proposals of this node. */
@@ -186,9 +186,11 @@ export class Rehearsals {
       };
       const { from: prefix } = this.#keys.votes(lock);
       const votes = this.#votesHere.pipe(
-        mergeMap((change) =>
-          change.type === 'put' && change.entry.key.startsWith(prefix) ? [decodeJson<Vote>(change.entry.value)] : [],
-        ),
+        mergeMap((change) => {
+          if (change.type !== 'put' || !change.entry.key.startsWith(prefix)) return [];
+          const { value } = CLUSTER_RECORDS.vote.reading(CLUSTER_RECORDS.vote.prefix, change.entry.value);
+          return value === undefined ? [] : [value];
+        }),
       );
       const watching = merge(votes, timer(SILENCE_MS, 200)).subscribe({
         next: (vote) => {

@@ -19,44 +19,28 @@ import {
   timeout,
   timer,
 } from 'rxjs';
+import { listKey } from '#store/bodies.js';
 import { intactEntries, intactValues } from '#store/intact-values.js';
-import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
+import { encodeJson, putJson } from '#store/json-value.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import { RECORDS } from '#store/records.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, KvPut } from '#store/store-types.js';
+import type { KvOperation, KvPut, KvReads } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
-import type { ClusterKeys } from './keys.js';
+import { type ClusterKeys, chunks } from './keys.js';
 import { fetchBodies } from './parts.js';
 import { collectProposed, withBodies } from './proposed-bodies.js';
+import { CLUSTER_RECORDS, type ClusterMeta, NODE_RECORDS, type ReplicaState } from './records.js';
 import type { ReplicaStore } from './replica-store.js';
+import type { UnreadableValues } from './unreadable-values.js';
 
-/** The value of the key `meta`: the identity of a cluster, which its first node makes. */
-export type ClusterMeta = {
-  /** The id of the cluster. */
-  readonly line: string;
-  /**
-   * How often an operator has recovered the cluster from a contradiction. After a recovery, revisions of etcd
-   * may begin again.
-   */
-  readonly recoveries: number;
-  readonly format: 1;
-};
-
-/** The state of the replica, which the local store keeps under the key `cluster/replica`. */
-type Kept = {
-  /** The id of the cluster; an empty text if this node is in none. */
-  readonly line: string;
-  readonly recoveries: number;
-  /** The revision of etcd up to which the local store contains the replicated keys. */
-  readonly revision: string;
-  /** The same for the history of policies. */
-  readonly history: string;
-};
-const KEPT = 'cluster/replica';
-const HEAD = 'head';
-const POLICY = 'policy/';
+const KEPT = NODE_RECORDS.replica.prefix;
+const HEAD = RECORDS.head.prefix;
+const POLICY = RECORDS.policy.prefix;
+/** The form of an id of a commit. */
+const COMMIT_ID = /^[0-9a-f-]{36}$/;
 
 /**
  * How often the replica compares itself with etcd. A watch alone does not show that etcd was restored from a
@@ -69,6 +53,8 @@ const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 /** How often the old revisions of policies are read if a part of them is missing. */
 const ATTEMPTS = 3;
+/** etcd accepts at most 128 operations in a transaction. */
+const KEYS_PER_READ = 100;
 
 export type ReplicaEvent =
   /** The replica equals etcd. From now on it follows the watch. */
@@ -82,6 +68,7 @@ export class Replica {
   readonly #client: EtcdClient;
   readonly #kv: ReplicaStore;
   readonly #keys: ClusterKeys;
+  readonly #unreadable: UnreadableValues;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #revision = new BehaviorSubject(0n);
   readonly #live = new BehaviorSubject<ReadonlyMap<string, KeyValue>>(new Map());
@@ -98,7 +85,9 @@ export class Replica {
   /** The bodies of the newest proposal that this node knows, with the hash of their list of parts. */
   #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
 
-  constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys) {
+  /** `unreadable` receives the values of etcd that do not fit. The local store contains them as they are. */
+  constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys, unreadable: UnreadableValues) {
+    this.#unreadable = unreadable;
     this.#client = client;
     this.#kv = kv;
     this.#keys = keys;
@@ -110,7 +99,7 @@ export class Replica {
     this.#isLoaded = true;
     const bytes = await this.#kv.get(KEPT);
     if (bytes === null) return;
-    const { line, recoveries, revision, history } = decodeJson<Kept>(bytes);
+    const { line, recoveries, revision, history } = NODE_RECORDS.replica.read(KEPT, bytes);
     this.#clusterId = line;
     this.#recoveries = recoveries;
     this.#keptClusterId = line;
@@ -280,11 +269,12 @@ export class Replica {
     const live = new Map<string, KeyValue>();
     const present = new Set<string>();
     const unknown: KeyValue[] = [];
+    this.#unreadable.retain(this.#keys.shared, entries);
     for (const entry of entries) {
       const local = this.#keys.local(entry.key);
       if (local === null) {
         if (entry.key === this.#keys.meta) this.#applyMeta(entry);
-        else live.set(entry.key, entry);
+        else this.#setLive(live, entry);
         continue;
       }
       present.add(local);
@@ -298,12 +288,81 @@ export class Replica {
     for (const [index, entry] of unknown.entries()) {
       const value = held[index];
       if (value == null || Buffer.compare(value, entry.value) !== 0) changes.push({ type: 'put', entry });
-      else this.#known.set(this.#keys.local(entry.key) ?? '', entry.modRevision);
+      else {
+        const local = this.#keys.local(entry.key) ?? '';
+        this.#known.set(local, entry.modRevision);
+        this.#readable(local, entry);
+      }
     }
+    changes.push(...(await this.#withoutBody(entries, changes)));
     for (const local of await this.#localKeys())
       if (!present.has(local)) changes.push({ type: 'delete', key: this.#keys.inEtcd(local), modRevision: revision });
     await this.#apply(changes, revision);
     this.#live.next(live);
+  }
+
+  /**
+   * Returns the policies whose bodies the local store lacks, with the head, as changes. Their bodies were
+   * missing in etcd when this node read them.
+   */
+  async #withoutBody(entries: readonly KeyValue[], changes: readonly KeyChange[]): Promise<readonly KeyChange[]> {
+    const changed = new Set(changes.map(keyOf));
+    const policies = entries.flatMap((entry) => {
+      const local = this.#keys.local(entry.key) ?? '';
+      const list = changed.has(entry.key) ? undefined : bodyOf(local, entry.value);
+      return list === undefined ? [] : [{ entry, list }];
+    });
+    const held = await intactValues(
+      this.#kv,
+      policies.map(({ list }) => listKey(list)),
+    );
+    const lacking = policies.filter((_, index) => held[index] === null);
+    const found = await this.#fetch(new Map(lacking.map(({ entry, list }) => [list, entry.key])));
+    const again = lacking.filter(({ list }) => !found.missing.has(list)).map(({ entry }) => entry);
+    const head = entries.filter(({ key }) => again.length > 0 && this.#keys.local(key) === HEAD && !changed.has(key));
+    return [...again, ...head].map((entry) => ({ type: 'put', entry }));
+  }
+
+  /** Notes whether the value of a replicated key fits. */
+  #readable(local: string, entry: KeyValue): void {
+    const kind = this.#keys.kindOf(local);
+    if (kind !== null) this.#unreadable.read(kind, entry);
+  }
+
+  #setLive(live: Map<string, KeyValue>, entry: KeyValue): void {
+    live.set(entry.key, entry);
+    const { leader, lockEntry } = CLUSTER_RECORDS;
+    if (entry.key === this.#keys.leader) this.#unreadable.read(leader, entry, true);
+    else if (this.#keys.lockId(entry.key) !== null) this.#unreadable.read(lockEntry, entry, true);
+    else if (entry.key.startsWith(this.#keys.changes.from) && entry.lease === 0n)
+      this.#unreadable.note(entry.key, 'it is on no lease, so that its time does not end');
+  }
+
+  /**
+   * Reads bodies that the local store lacks from etcd. `lists`: the key of etcd that names each list of
+   * parts. `missing`: the lists that etcd lacks, or lacks a part of; `unreadable` then contains their keys.
+   */
+  async #fetch(
+    lists: ReadonlyMap<string, string>,
+    kv: KvReads = this.#kv,
+  ): Promise<{ readonly bodies: readonly KvPut[]; readonly missing: ReadonlySet<string> }> {
+    const fetch = (wanted: readonly string[]) => fetchBodies(this.#client, this.#keys, kv, wanted);
+    const missing = new Set<string>();
+    try {
+      return { bodies: await fetch([...lists.keys()]), missing };
+    } catch (failure) {
+      if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
+    }
+    const bodies: KvPut[] = [];
+    for (const [list, key] of lists)
+      try {
+        bodies.push(...(await fetch([list])));
+      } catch (failure) {
+        if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
+        missing.add(list);
+        this.#unreadable.note(key, failure.message);
+      }
+    return { bodies, missing };
   }
 
   /** Removes the bodies of writes that were not committed from the local store. A full disk refuses this. */
@@ -333,14 +392,20 @@ export class Replica {
     if (last === undefined) return;
     const live = new Map(this.#live.value);
     const data: KeyChange[] = [];
+    if (newer.some((change) => change.type === 'delete' && change.key === this.#keys.meta))
+      throw new Contradiction('wiped', 'the key meta was deleted in etcd');
     for (const change of newer) {
       const key = keyOf(change);
-      if (this.#keys.local(key) !== null) data.push(change);
-      else if (key === this.#keys.meta) {
-        if (change.type === 'delete') throw new Contradiction('wiped', 'the key meta was deleted in etcd');
-        this.#applyMeta(change.entry);
-      } else if (change.type === 'put') live.set(key, change.entry);
-      else live.delete(key);
+      const local = this.#keys.local(key);
+      if (change.type === 'delete') {
+        if (local === HEAD) throw new Contradiction('older', 'the key head was deleted in etcd');
+        this.#unreadable.forget(key);
+      }
+      if (local === HEAD && change.type === 'put') headIn(change.entry, this.#unreadable);
+      if (local !== null) data.push(change);
+      else if (change.type === 'delete') live.delete(key);
+      else if (key === this.#keys.meta) this.#applyMeta(change.entry);
+      else this.#setLive(live, change.entry);
     }
     const before = this.#history;
     this.#history = revisionOf(last);
@@ -353,36 +418,35 @@ export class Replica {
     this.#live.next(live);
   }
 
-  #applyMeta({ value, modRevision }: KeyValue): void {
-    const { line, recoveries } = decodeJson<ClusterMeta>(value);
+  #applyMeta(entry: KeyValue): void {
+    const { line, recoveries } = metaIn(entry, this.#unreadable);
     this.#clusterId = line;
     this.#recoveries = recoveries;
-    this.#metaRevision = modRevision;
+    this.#metaRevision = entry.modRevision;
   }
 
   /** Stores changes together with the bodies that they name, and then emits them. */
   async #apply(changes: readonly KeyChange[], revision: bigint): Promise<void> {
     const operations: KvOperation[] = [];
-    const lists: string[] = [];
+    const lists = new Map<string, string>();
     for (const change of changes) {
       const key = this.#keys.local(keyOf(change)) ?? '';
       if (change.type === 'delete') {
         operations.push({ type: 'delete', key });
         continue;
       }
-      const { value } = change.entry;
+      const { entry } = change;
+      const { value } = entry;
       operations.push({ type: 'put', key, value });
-      // A node that goes back from a pending change needs the policy before it.
-      const before = key === HEAD ? decodeJson<PolicyHead>(value).pending?.before.row : undefined;
-      if (before != null) lists.push(before.body_sha256);
-      if (!key.startsWith(POLICY)) continue;
-      const row = decodeJson<PolicyRow>(value);
-      lists.push(row.body_sha256);
-      operations.push({ type: 'put', key: historyKey(row), value });
+      this.#readable(key, entry);
+      const list = bodyOf(key, value);
+      if (list !== undefined) lists.set(list, entry.key);
+      const row = key.startsWith(POLICY) ? RECORDS.policy.reading(key, value).value : undefined;
+      if (row !== undefined) operations.push({ type: 'put', key: historyKey(row), value });
     }
     if (operations.length > 0 || this.#keptClusterId !== this.#clusterId) {
-      const offered = this.#offered !== null && lists.includes(this.#offered.list) ? this.#offered.bodies : [];
-      const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.#kv, offered), lists);
+      const offered = this.#offered !== null && lists.has(this.#offered.list) ? this.#offered.bodies : [];
+      const fetched = (await this.#fetch(lists, withBodies(this.#kv, offered))).bodies;
       await this.#kv.keep([...offered, ...fetched, ...operations, this.#keptAt(revision)]);
       this.#keptClusterId = this.#clusterId;
     }
@@ -401,35 +465,53 @@ export class Replica {
    */
   async #fetchHistory(revision: bigint): Promise<void> {
     for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#fetchHistoryOnce(revision);
-      } catch (failure) {
-        if (!(failure instanceof StoreError) || failure.code !== 'store_damaged' || attempt === ATTEMPTS) throw failure;
-      }
+      const isComplete = await this.#fetchHistoryOnce(revision, attempt === ATTEMPTS);
+      if (isComplete || attempt === ATTEMPTS) return;
     }
   }
 
-  async #fetchHistoryOnce(revision: bigint): Promise<void> {
+  /** Returns false if a body is missing. `isLast`: leaves out the revisions without a body. */
+  async #fetchHistoryOnce(revision: bigint, isLast: boolean): Promise<boolean> {
     const writtenSince = this.#history + 1n;
     const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
-    const puts = entries.map(({ key, value }) => ({
-      type: 'put' as const,
-      key: this.#keys.localHistory(key),
-      value,
+    const all = new Map([...(await this.#unreadableHistory()), ...entries].map((entry) => [entry.key, entry]));
+    const revisions = [...all.values()].map((entry) => ({
+      entry,
+      put: { type: 'put' as const, key: this.#keys.nameOf(entry.key), value: entry.value },
+      row: this.#unreadable.read(RECORDS.history, entry),
     }));
     const held = await intactValues(
       this.#kv,
-      puts.map(({ key }) => key),
+      revisions.map(({ put }) => put.key),
     );
-    const absent = puts.filter((_, index) => held[index] === null);
-    const lists = absent.map(({ value }) => decodeJson<PolicyRow>(value).body_sha256);
-    const bodies = await fetchBodies(this.#client, this.#keys, this.#kv, lists);
+    const absent = revisions.filter(({ put: { value } }, index) => {
+      const stored = held[index];
+      return stored == null || Buffer.compare(stored, value) !== 0;
+    });
+    const named = absent.flatMap(({ row, entry }) => (row === null ? [] : [[row.body_sha256, entry.key] as const]));
+    const { bodies, missing } = await this.#fetch(new Map(named));
+    if (missing.size > 0 && !isLast) return false;
     this.#history = revision;
-    if (absent.length > 0) await this.#kv.keep([...bodies, ...absent, this.#keptAt(revision)]);
+    const kept = absent.filter(({ row }) => row === null || !missing.has(row.body_sha256)).map(({ put }) => put);
+    if (kept.length > 0) await this.#kv.keep([...bodies, ...kept, this.#keptAt(revision)]);
+    return true;
+  }
+
+  /** Reads the old revisions again that this node could not read before. */
+  async #unreadableHistory(): Promise<readonly KeyValue[]> {
+    const { history } = this.#keys;
+    const keys = [...this.#unreadable.reasons.keys()].filter((key) => key.startsWith(history.from));
+    const entries: KeyValue[] = [];
+    for (const page of chunks(keys, KEYS_PER_READ)) {
+      const apply = page.map((key) => ({ type: 'get' as const, key }));
+      entries.push(...(await this.#client.transact({ when: [], apply }, READ)).found.flat());
+    }
+    this.#unreadable.retain(history, entries);
+    return entries;
   }
 
   #keptAt(revision: bigint): KvOperation {
-    const kept: Kept = {
+    const kept: ReplicaState = {
       line: this.#clusterId ?? '',
       recoveries: this.#recoveries,
       revision: String(revision),
@@ -440,7 +522,8 @@ export class Replica {
 
   /** Throws a `Contradiction` if etcd is not a later state of the cluster that this replica is a copy of. */
   async #requireSuccessor(found: RangeResult): Promise<void> {
-    const meta = metaOf(found, this.#keys);
+    const entry = found.entries.find(({ key }) => key === this.#keys.meta);
+    const meta = entry === undefined ? null : metaIn(entry, this.#unreadable);
     const head = await this.#localHead();
     if (meta === null) {
       if (this.#clusterId === null)
@@ -478,7 +561,7 @@ export class Replica {
   ): Promise<void> {
     if (sequence === 0) return;
     const entry = found.entries.find(({ key }) => this.#keys.local(key) === HEAD);
-    const theirs = entry === undefined ? null : decodeJson<PolicyHead>(entry.value);
+    const theirs = entry === undefined ? null : headIn(entry, this.#unreadable);
     if (theirs?.commit === commit) return;
     const theirSequence = theirs?.sequence ?? 0;
     if (theirSequence < sequence || (theirs?.generation ?? 0) < generation)
@@ -490,8 +573,9 @@ export class Replica {
     if (isRecovered) return;
     const key = this.#keys.commit(sequence);
     const { found: stored } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, READ);
-    const id = stored[0]?.[0]?.value;
-    if (id !== undefined && Buffer.from(id).toString() !== commit)
+    // An id that cannot be read says nothing, like one that the leader has removed.
+    const id = Buffer.from(stored[0]?.[0]?.value ?? []).toString();
+    if (COMMIT_ID.test(id) && id !== commit)
       throw new Contradiction('forked', `etcd has another commit ${sequence} than this node has applied`);
   }
 
@@ -502,7 +586,7 @@ export class Replica {
 
   async #localHead(): Promise<PolicyHead | null> {
     const bytes = await this.#kv.get(HEAD);
-    return bytes === null ? null : decodeJson<PolicyHead>(bytes);
+    return bytes === null ? null : RECORDS.head.read(HEAD, bytes);
   }
 }
 
@@ -510,9 +594,25 @@ export function metaValue(meta: ClusterMeta): Uint8Array {
   return encodeJson(meta);
 }
 
-function metaOf({ entries }: RangeResult, keys: ClusterKeys): ClusterMeta | null {
-  const entry = entries.find(({ key }) => key === keys.meta);
-  return entry === undefined ? null : decodeJson<ClusterMeta>(entry.value);
+/**
+ * Returns the list of parts that a record names. A node that goes back from a pending change needs the policy
+ * before it.
+ */
+function bodyOf(local: string, value: Uint8Array): string | undefined {
+  if (local === HEAD) return RECORDS.head.reading(local, value).value?.pending?.before.row?.body_sha256;
+  return local.startsWith(POLICY) ? RECORDS.policy.reading(local, value).value?.body_sha256 : undefined;
+}
+
+function metaIn(entry: KeyValue, unreadable: UnreadableValues): ClusterMeta {
+  return unreadable.read(CLUSTER_RECORDS.meta, entry) ?? contradicted(entry, unreadable);
+}
+
+function headIn(entry: KeyValue, unreadable: UnreadableValues): PolicyHead {
+  return unreadable.read(RECORDS.head, entry) ?? contradicted(entry, unreadable);
+}
+
+function contradicted({ key }: KeyValue, unreadable: UnreadableValues): never {
+  throw new Contradiction('unreadable', `the key ${key} in etcd cannot be read: ${unreadable.reasons.get(key)}`);
 }
 
 const keyOf = (change: KeyChange): string => (change.type === 'put' ? change.entry.key : change.key);

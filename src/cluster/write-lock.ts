@@ -1,6 +1,6 @@
 import { filter, firstValueFrom, map, merge, type Observable } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
@@ -8,6 +8,7 @@ import { EtcdError } from './etcd/etcd-error.js';
 import type { Condition, KeyRange, KeyValue, Operation, TransactionResult } from './etcd/etcd-types.js';
 import type { Lease } from './etcd/lease.js';
 import type { ClusterKeys } from './keys.js';
+import { CLUSTER_RECORDS, type LockValue, type Proposal } from './records.js';
 import type { Replica } from './replica.js';
 import { failureBeforeCommit } from './store-failure.js';
 
@@ -22,11 +23,7 @@ export type LockEntry = {
   readonly entry: KeyValue;
 };
 
-type Proposal = Omit<PolicyProposal, 'id' | 'node'>;
 type Found = TransactionResult['found'];
-
-/** The value of an entry in etcd. */
-type LockValue = { readonly node: string; readonly proposal?: Proposal };
 
 /**
  * An entry that this node can make together with its proposal: no entry existed when the write began. `when`:
@@ -92,7 +89,7 @@ export class WriteLock {
   async take(lease: Lease, signal: AbortSignal): Promise<void> {
     this.#lease = lease.id;
     this.proposed = null;
-    const isFree = this.#entriesIn(this.#replica.present).length === 0;
+    const isFree = [...this.#replica.present.keys()].every((key) => this.#keys.lockId(key) === null);
     if (isFree && !this.#mustWait) {
       this.#own = { id: crypto.randomUUID(), node: this.#node, lease: lease.id, when: this.#unchanged() };
       return;
@@ -260,12 +257,19 @@ export class WriteLock {
     }
   }
 
+  /**
+   * Returns the entries of nodes, the oldest first. An entry that cannot be read, or is on no lease, holds no
+   * lock: the conditions of a commit alone make it safe.
+   */
   #entriesIn(live: ReadonlyMap<string, KeyValue>): readonly LockEntry[] {
     const entries: LockEntry[] = [];
     for (const entry of live.values()) {
       const id = this.#keys.lockId(entry.key);
       if (id === null) continue;
-      const { node, proposal } = decodeJson<LockValue>(entry.value);
+      const { lockEntry } = CLUSTER_RECORDS;
+      const { value } = lockEntry.reading(lockEntry.prefix + id, entry.value);
+      if (value === undefined || entry.lease === 0n) continue;
+      const { node, proposal } = value;
       entries.push({ id, node, proposal: proposal === undefined ? null : { ...proposal, id, node }, entry });
     }
     return entries.sort((a, b) => Number(a.entry.createRevision - b.entry.createRevision));

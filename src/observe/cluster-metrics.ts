@@ -18,7 +18,11 @@ export function clusterMetrics({ gauge }: Families) {
     'weir_cluster_etcd_full',
     '1 after etcd refused a write of this node because its database is full.',
   );
-  const all = [connected, leads, hasLeader, members, revision, applied, lag, contradicted, full];
+  const unreadable = gauge(
+    'weir_cluster_unreadable_values',
+    'Values of etcd that this node cannot read, so that nothing uses them, see `weir cluster status`.',
+  );
+  const all = [connected, leads, hasLeader, members, revision, applied, lag, contradicted, full, unreadable];
 
   return {
     stats(stats: ClusterStats | null) {
@@ -33,6 +37,7 @@ export function clusterMetrics({ gauge }: Families) {
       lag.set(stats.lag);
       contradicted.set(Number(stats.isContradicted));
       full.set(Number(stats.isFull));
+      unreadable.set(stats.unreadable);
     },
   };
 }

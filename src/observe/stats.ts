@@ -142,6 +142,8 @@ export type ClusterStats = {
   readonly isContradicted: boolean;
   /** Whether the database of etcd is full. */
   readonly isFull: boolean;
+  /** The number of values of etcd that this node cannot read. */
+  readonly unreadable: number;
 };
 
 /** Counters of the node. The field of a component that does not run is null. */

@@ -1,7 +1,7 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
-import type { RegisteredNode } from '#cluster/node-registry.js';
 import type { ClusterAccess } from '#cluster/peers/join-tokens.js';
+import type { RegisteredNode } from '#cluster/records.js';
 import type { Keep } from '#cluster/recovery.js';
 import { refusal } from '#statecharts/refusal.js';
 import { orRefusal } from './or-refusal.js';
@@ -23,6 +23,8 @@ type ClusterView = {
   readonly contradiction: string | null;
   /** Whether the database of etcd is full. */
   readonly isFull: boolean;
+  /** The values of etcd that this node cannot read, sorted by key. Nothing uses them. */
+  readonly unreadable: readonly { readonly key: string; readonly reason: string }[];
   /** Null while etcd cannot be reached. */
   readonly members:
     | readonly {
@@ -95,6 +97,7 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
           seen: null,
           members: null,
           contradiction: null,
+          unreadable: [],
         };
         return { enabled: false, nodeId, generation: generation(), connected: false, isFull: false, ...absent };
       }
@@ -110,6 +113,9 @@ export function clusterRequestsOver(ports: Ports): ClusterRequests {
         connected: status.connected,
         contradiction: status.contradiction,
         isFull: status.isFull,
+        unreadable: [...status.unreadable]
+          .map(([key, reason]) => ({ key, reason }))
+          .sort((a, b) => (a.key < b.key ? -1 : 1)),
         members: status.members,
       };
     },

@@ -134,7 +134,7 @@ export async function createAuthority(
     const id = await verifiedId(token, keyOf);
     if ('reason' in id) return refused(id.reason);
     const record = recordOf(id.id);
-    if (record === undefined) return refused('unknown');
+    if (record === undefined) return refused(shared?.isDamaged(id.id) === true ? 'revoked' : 'unknown');
     if (isRevoked(record.id)) return refused('revoked');
     if (record.expires_at !== null && Date.parse(record.expires_at) <= now().getTime()) return refused('expired');
     return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
@@ -191,7 +191,7 @@ export async function createAuthority(
   /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
   const share = async (): Promise<void> => {
     if (shared === null || cluster === null) return;
-    if (shared.key(kid) === undefined) await shared.putKey(kid, { jwk, node: cluster.node });
+    if (shared.lacksKey(kid)) await shared.putKey(kid, { jwk, node: cluster.node });
     for (const record of new Map([...shared.records, ...records]).values()) {
       if (shared.isDamaged(record.id)) continue;
       const theirs = shared.records.get(record.id);
@@ -220,7 +220,12 @@ export async function createAuthority(
 
   if (shared !== null) {
     keepRevocations();
-    subscription.add(shared.changed.subscribe(keepRevocations));
+    subscription.add(
+      shared.changed.subscribe(() => {
+        keepRevocations();
+        if (shared.lacksKey(kid) || [...records.keys()].some((id) => shared.lacksRecord(id))) push();
+      }),
+    );
     subscription.add(shared.connected.subscribe((connected) => connected && push()));
   }
   return {

@@ -2,7 +2,8 @@ import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, gunzip, gunzipSync, gzip } from 'node:zlib';
 import type { TextEdit } from '#contracts/policy-record.js';
-import { decodeJson, encodeJson } from './json-value.js';
+import { encodeJson } from './json-value.js';
+import { type Part, RECORDS } from './records.js';
 import { StoreError } from './store-error.js';
 import type { KvOperation, KvReads } from './store-types.js';
 
@@ -29,9 +30,9 @@ const SMALL_BYTES = 4 * 1024;
 export const listKey = (sha256: string) => `parts/${sha256}`;
 export const partKey = (sha256: string) => `part/${sha256}`;
 
-/** Returns the hashes of the parts in a list of parts. */
+/** Returns the hashes of the parts in a list of parts. Throws `store_damaged` if it is no such list. */
 export function partsIn(list: Uint8Array): readonly string[] {
-  return decodeJson<Part[]>(list).map(({ sha256 }) => sha256);
+  return RECORDS.parts.read('parts/', list).map(({ sha256 }) => sha256);
 }
 
 /** Whether `value` is the list or the part that the hash in `key` names. */
@@ -43,8 +44,6 @@ export async function isBodyValue(key: string, value: Uint8Array): Promise<boole
     return false;
   }
 }
-
-type Part = { readonly sha256: string; readonly bytes: number };
 
 /**
  * The write of a policy body. `sha256` is the hash of the body's list of parts. `operations` write the new
@@ -102,7 +101,8 @@ export class Bodies {
   }
 
   async #list(sha256: string): Promise<readonly Part[]> {
-    return decodeJson<Part[]>(present(await this.#kv.get(listKey(sha256)), sha256));
+    const key = listKey(sha256);
+    return RECORDS.parts.read(key, present(await this.#kv.get(key), sha256));
   }
 
   async #texts(parts: readonly Part[]): Promise<Uint8Array> {

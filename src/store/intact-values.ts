@@ -1,3 +1,5 @@
+import { under } from './json-value.js';
+import type { RecordKind } from './record-kind.js';
 import { StoreError } from './store-error.js';
 import type { KvRange, KvReads, KvStore } from './store-types.js';
 
@@ -44,13 +46,50 @@ export async function intactValues(
 }
 
 /** Like `intactValues`, for one key. */
-export async function intactValue(
+async function intactValue(
   kv: KvReads,
   key: string,
   onDamaged?: (error: StoreError, key: string) => void,
 ): Promise<Uint8Array | null> {
   const [value] = await intactValues(kv, [key], onDamaged);
   return value ?? null;
+}
+
+type OnDamaged = (error: StoreError, key: string) => void;
+
+/**
+ * Iterates over the records of a kind in ascending order, without those whose value is damaged or does not
+ * fit; `onDamaged` receives an error for each of these.
+ */
+export async function* intactRecords<T>(
+  kv: Pick<KvStore, 'iterate'>,
+  kind: RecordKind<T>,
+  onDamaged: OnDamaged,
+): AsyncGenerator<readonly [key: string, record: T]> {
+  for await (const [key, value] of intactEntries(kv, under(kind.prefix as `${string}/`), onDamaged)) {
+    const record = fitting(kind, key, value, onDamaged);
+    if (record !== null) yield [key, record];
+  }
+}
+
+/** Returns a record, or null if there is none, or if its value is damaged or does not fit. */
+export async function intactRecord<T>(
+  kv: KvReads,
+  kind: RecordKind<T>,
+  key: string,
+  onDamaged: OnDamaged = () => {},
+): Promise<T | null> {
+  const value = await intactValue(kv, key, onDamaged);
+  return value === null ? null : fitting(kind, key, value, onDamaged);
+}
+
+function fitting<T>(kind: RecordKind<T>, key: string, value: Uint8Array, onDamaged: OnDamaged): T | null {
+  try {
+    return kind.read(key, value);
+  } catch (failure) {
+    onDamaged(damagedValue(failure), key);
+    return null;
+  }
 }
 
 /** Returns the failure if it is the damage of a single value, and throws it otherwise. */

@@ -1,6 +1,7 @@
 import { map, merge, Subject } from 'rxjs';
-import { intactEntries, intactValue } from './intact-values.js';
-import { decodeJson, encodeJson, under } from './json-value.js';
+import { intactRecord, intactRecords } from './intact-values.js';
+import { encodeJson } from './json-value.js';
+import { RECORDS, type SealedIntegration } from './records.js';
 import { createRevisedWrites } from './revised-writes.js';
 import type { Seal } from './seal.js';
 import { changesOf } from './shared-changes.js';
@@ -13,9 +14,6 @@ import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from '
  * the nodes of the cluster have no common sealing key, so that a token cannot be stored.
  */
 type Secrets = 'plain' | Seal | 'refused';
-
-/** An integration as a cluster stores it. */
-type SealedIntegration = Omit<IntegrationRecord, 'service_account_token'> & { readonly sealed_token: string };
 
 const aboutOf = ({ name }: { readonly name: string }): string => `integration ${name}`;
 
@@ -43,11 +41,12 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
   };
   const revised = createRevisedWrites(kv, shared);
   const written = new Subject<void>();
+  let unreadable: ReadonlySet<string> = new Set();
   const followed = shared === null ? [] : [changesOf(shared, (key) => key.startsWith('integration/'))];
 
   const get = async (name: string): Promise<IntegrationRecord | null> => {
-    const bytes = await intactValue(kv, `integration/${name}`, report);
-    return bytes === null ? null : opened(decodeJson<IntegrationRecord | SealedIntegration>(bytes));
+    const record = await intactRecord(kv, RECORDS.integration, `integration/${name}`, report);
+    return record && opened(record);
   };
   const stored = async (record: IntegrationRecord): Promise<IntegrationRecord | SealedIntegration> => {
     if (secrets === 'plain') return record;
@@ -83,9 +82,18 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
   return {
     async list() {
       const records: IntegrationRecord[] = [];
-      const entries = intactEntries(kv, under('integration/'), report);
-      for await (const [, bytes] of entries) records.push(await opened(decodeJson(bytes)));
+      const found = new Set<string>();
+      const damaged = (failure: StoreError, key: string): void => {
+        found.add(key.slice(RECORDS.integration.prefix.length));
+        report(failure, key);
+      };
+      for await (const [, record] of intactRecords(kv, RECORDS.integration, damaged))
+        records.push(await opened(record));
+      unreadable = found;
       return records;
+    },
+    get unreadable() {
+      return unreadable;
     },
     get,
     put: (integration, author, expected) =>

@@ -1,8 +1,9 @@
 import { createPrivateKey } from 'node:crypto';
 import { NEVER } from 'rxjs';
-import { intactValue } from './intact-values.js';
-import { decodeJson, encodeJson } from './json-value.js';
+import { intactRecord } from './intact-values.js';
+import { encodeJson } from './json-value.js';
 import { createMutex } from './mutex.js';
+import { RECORDS, type StoredCa } from './records.js';
 import type { Seal } from './seal.js';
 import { changesOf } from './shared-changes.js';
 import { StoreError } from './store-error.js';
@@ -12,8 +13,7 @@ import type { InterceptCaRecord, InterceptCaStore, KvStore, SharedStore } from '
  * The store key of the intercept CA. After a removal, the entry under this key contains only the revision of
  * the removed CA, so that a later CA gets a higher revision.
  */
-const KEY = 'setting/tls-intercept-ca';
-type Stored = InterceptCaRecord | { readonly revision: number };
+const KEY = RECORDS.interceptCa.prefix;
 
 type InterceptCaStoreOptions = {
   /** The store `kv` if the nodes of a cluster share it; null if the CA is stored on this node alone. */
@@ -27,16 +27,14 @@ export function createInterceptCaStore(
   { shared = null, now = () => new Date() }: InterceptCaStoreOptions = {},
 ): InterceptCaStore {
   const runExclusive = createMutex();
-  const read = async (): Promise<Stored> => {
+  const read = async (): Promise<StoredCa> => {
     const bytes = await kv.get(KEY);
-    return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
+    return bytes === null ? { revision: 0 } : RECORDS.interceptCa.read(KEY, bytes);
   };
   /** A write replaces a damaged record. */
-  const readToWrite = async (): Promise<Stored> => {
-    const bytes = await intactValue(kv, KEY);
-    return bytes === null ? { revision: 0 } : decodeJson<Stored>(bytes);
-  };
-  const recordOf = (stored: Stored): InterceptCaRecord | null => ('sealed_key' in stored ? stored : null);
+  const readToWrite = async (): Promise<StoredCa> =>
+    (await intactRecord(kv, RECORDS.interceptCa, KEY)) ?? { revision: 0 };
+  const recordOf = (stored: StoredCa): InterceptCaRecord | null => ('sealed_key' in stored ? stored : null);
   const requireRevision = (record: InterceptCaRecord | null, expected: number | undefined): void => {
     const revision = record?.revision ?? 0;
     if (expected === undefined || expected === revision) return;

@@ -4,11 +4,6 @@ export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/** Parses a stored JSON value. The result is not validated, because only Weir writes to the store. */
-export function decodeJson<T>(bytes: Uint8Array): T {
-  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as T;
-}
-
 export function putJson(key: string, value: unknown): KvOperation {
   return { type: 'put', key, value: encodeJson(value) };
 }

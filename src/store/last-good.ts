@@ -3,8 +3,9 @@ import type { TextEdit } from '#contracts/policy-record.js';
 import { edited, inflated } from './bodies.js';
 import { decodeFirstChecksummed, encodeChecksummed } from './checksummed-value.js';
 import { appendDurably, writeDurably } from './durable-file.js';
-import { decodeJson, encodeJson } from './json-value.js';
+import { encodeJson } from './json-value.js';
 import type { PolicyHead, PolicyRow } from './policy-row.js';
+import { LAST_GOOD_LINE, type LastGoodLine } from './records.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
@@ -51,12 +52,7 @@ export type LastGoodFile = {
   append(edit: LastGoodEdit): Promise<boolean>;
 };
 
-type Line = {
-  readonly head: PolicyHead;
-  readonly row: PolicyRow | null;
-  readonly edit?: { readonly of: string; readonly from: number; readonly to: number };
-};
-type Entry = Line & { readonly bytes: Uint8Array };
+type Entry = LastGoodLine & { readonly bytes: Uint8Array };
 
 /**
  * Reads and writes the last-good copy in a file of entries, each with a checksum. An entry is a line of JSON,
@@ -81,7 +77,7 @@ export function lastGoodFile(path: string): LastGoodFile {
     },
     async write({ head, active }) {
       tail = null;
-      const line: Line = { head, row: active?.row ?? null };
+      const line: LastGoodLine = { head, row: active?.row ?? null };
       await writeDurably(path, await encodeEntry(line, active?.compressed ?? new Uint8Array(0)));
       tail = active === null ? null : { body: active.row.body_sha256, edits: 0, bytes: 0 };
     },
@@ -97,7 +93,7 @@ export function lastGoodFile(path: string): LastGoodFile {
   };
 }
 
-function encodeEntry(line: Line, bytes: Uint8Array): Promise<Buffer> {
+function encodeEntry(line: LastGoodLine, bytes: Uint8Array): Promise<Buffer> {
   return encodeChecksummed(NAME, Buffer.concat([encodeJson(line), Uint8Array.of(NEWLINE), bytes]));
 }
 
@@ -107,7 +103,7 @@ async function entriesOf(path: string): Promise<readonly Entry[]> {
     for (let rest: Uint8Array = await readFile(path); rest.length > 0; ) {
       const first = await decodeFirstChecksummed(NAME, rest);
       const end = first.payload.indexOf(NEWLINE);
-      const line = decodeJson<Line>(first.payload.subarray(0, end));
+      const line = LAST_GOOD_LINE.read(NAME, first.payload.subarray(0, end));
       const before = entries.at(-1);
       if (before !== undefined && (line.edit === undefined || line.edit.of !== before.row?.body_sha256)) break;
       entries.push({ ...line, bytes: first.payload.subarray(end + 1) });

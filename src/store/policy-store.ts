@@ -2,13 +2,14 @@ import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } 
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
-import { intactEntries } from './intact-values.js';
-import { decodeJson, putJson, under } from './json-value.js';
+import { intactEntries, intactRecords } from './intact-values.js';
+import { putJson, under } from './json-value.js';
 import type { LastGood, LastGoodFile } from './last-good.js';
 import { createMutex } from './mutex.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
 import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
+import { RECORDS } from './records.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
 import type {
@@ -163,6 +164,7 @@ class KvPolicyStore implements PolicyStore {
           message: `the active policy was damaged; it is restored from the last-good copy of the same generation ${head.generation}`,
         });
       } else {
+        if (head.active !== null && !this.#state.rows.has(head.active)) this.#damaged.add(head.active);
         this.#onFinding({
           code: 'active_lost',
           message: `the active policy of generation ${head.generation} is damaged, and ${
@@ -253,7 +255,7 @@ class KvPolicyStore implements PolicyStore {
 
   async bodySha256(id: string, { operations }: PolicyPlan): Promise<string> {
     const written = operations.find(({ key }) => key === policyKey(id));
-    const row = written?.type === 'put' ? decodeJson<PolicyRow>(written.value) : this.#state.rows.get(id);
+    const row = written?.type === 'put' ? RECORDS.policy.read(written.key, written.value) : this.#state.rows.get(id);
     if (row === undefined) throw new StoreError('revision_conflict', `read policy ${id}: the policy does not exist`);
     return row.body_sha256;
   }
@@ -262,11 +264,11 @@ class KvPolicyStore implements PolicyStore {
     const { head, rows } = this.#state;
     const current = head.active === id ? rows.get(id)?.revision : undefined;
     const records: PolicyRecord[] = [];
-    for await (const [, bytes] of this.#kv.iterate({ ...under(`history/${id}/`), reverse: true })) {
-      const row = decodeJson<PolicyRow>(bytes);
-      records.push(recordOf(row, row.revision === current));
+    for await (const [key, bytes] of intactEntries(this.#kv, under(`history/${id}/`), () => {})) {
+      const { value: row } = RECORDS.history.reading(key, bytes);
+      if (row !== undefined) records.push(recordOf(row, row.revision === current));
     }
-    return records;
+    return records.reverse();
   }
 
   async revision(id: string, revision: number): Promise<StoredPolicy | null> {
@@ -368,7 +370,7 @@ class KvPolicyStore implements PolicyStore {
         (failure: unknown) => ({ failure }),
       );
       const bytes = await this.#kv.get(HEAD);
-      const commit = bytes === null ? undefined : decodeJson<PolicyHead>(bytes).commit;
+      const commit = bytes === null ? undefined : RECORDS.head.read(HEAD, bytes).commit;
       if (commit !== head.commit) return false;
       if (synced !== null) throw synced.failure;
       return true;
@@ -405,15 +407,19 @@ class KvPolicyStore implements PolicyStore {
     const rows = new Map(rowsBefore);
     for (const operation of operations) {
       const { key } = operation;
-      if (key === HEAD && operation.type === 'put') head = decodeJson<PolicyHead>(operation.value);
-      if (!key.startsWith('policy/')) continue;
-      const id = key.slice('policy/'.length);
+      if (key === HEAD && operation.type === 'put') head = RECORDS.head.read(key, operation.value);
+      if (!key.startsWith(RECORDS.policy.prefix)) continue;
+      const id = key.slice(RECORDS.policy.prefix.length);
       this.#damaged.delete(id);
-      if (operation.type === 'put') rows.set(id, decodeJson<PolicyRow>(operation.value));
+      const row = operation.type === 'put' ? RECORDS.policy.reading(key, operation.value).value : undefined;
+      if (row !== undefined) rows.set(id, row);
       else rows.delete(id);
+      if (row === undefined && operation.type === 'put') this.#damaged.add(id);
     }
-    this.#present.next({ head, rows });
     const active = head.active ?? '';
+    // Without its record the active policy is damaged, and not absent: the fallback must not replace it.
+    if (head.active !== null && !rows.has(active)) this.#damaged.add(active);
+    this.#present.next({ head, rows });
     this.#copyIsOld ||=
       head.generation !== before.generation ||
       head.active !== before.active ||
@@ -447,11 +453,13 @@ class KvPolicyStore implements PolicyStore {
    * failure: the commit to the store has already succeeded.
    */
   async #copyActive(): Promise<void> {
+    const { head, rows } = this.#state;
+    const row = head.active === null ? undefined : rows.get(head.active);
+    // The copy of the active policy stays while the record of the policy cannot be read.
+    if (head.active !== null && row === undefined) return;
     this.#copyIsOld = false;
     const { put, before, body } = this.#written;
     this.#written = {};
-    const { head, rows } = this.#state;
-    const row = head.active === null ? undefined : rows.get(head.active);
     try {
       if (row === undefined) {
         await this.#lastGood.write({ head, active: null });
@@ -518,7 +526,7 @@ class KvPolicyStore implements PolicyStore {
   async #loadHead(): Promise<PolicyHead | null> {
     try {
       const bytes = await this.#kv.get(HEAD);
-      return bytes === null ? null : decodeJson<PolicyHead>(bytes);
+      return bytes === null ? null : RECORDS.head.read(HEAD, bytes);
     } catch (error) {
       if (error instanceof StoreError && error.code === 'store_damaged') return null;
       throw error;
@@ -527,14 +535,11 @@ class KvPolicyStore implements PolicyStore {
 
   async #loadRows(): Promise<Map<string, PolicyRow>> {
     const rows = new Map<string, PolicyRow>();
-    const entries = intactEntries(this.#kv, under('policy/'), ({ message }, key) => {
-      this.#damaged.add(key.slice('policy/'.length));
+    const entries = intactRecords(this.#kv, RECORDS.policy, ({ message }, key) => {
+      this.#damaged.add(key.slice(RECORDS.policy.prefix.length));
       this.#onFinding({ code: 'record_damaged', message });
     });
-    for await (const [, bytes] of entries) {
-      const row = decodeJson<PolicyRow>(bytes);
-      rows.set(row.id, row);
-    }
+    for await (const [, row] of entries) rows.set(row.id, row);
     return rows;
   }
 
@@ -555,8 +560,9 @@ class KvPolicyStore implements PolicyStore {
   }
 
   async #revisionRow(id: string, revision: number): Promise<PolicyRow | null> {
-    const bytes = await this.#kv.get(historyKey(id, revision));
-    return bytes === null ? null : decodeJson<PolicyRow>(bytes);
+    const key = historyKey(id, revision);
+    const bytes = await this.#kv.get(key);
+    return bytes === null ? null : RECORDS.history.read(key, bytes);
   }
 }
 

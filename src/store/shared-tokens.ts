@@ -1,28 +1,16 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
-import type { JWK } from 'jose';
 import { Observable } from 'rxjs';
 import { intactEntries } from './intact-values.js';
-import { decodeJson, encodeJson, under } from './json-value.js';
+import { encodeJson, under } from './json-value.js';
+import type { RecordKind } from './record-kind.js';
+import { RECORDS, type RemovedNode, type SharedKey } from './records.js';
 import { changesOf } from './shared-changes.js';
 import type { SharedStore, TokenRecord } from './store-types.js';
 
-const RECORD = 'cluster-token/';
-const KEY = 'token-key/';
-/** The prefix of the local keys of nodes that were removed from the cluster. */
-export const REMOVED_NODE = 'removed-node/';
+const RECORD = RECORDS.clusterToken.prefix;
+const KEY = RECORDS.tokenKey.prefix;
+const REMOVED_NODE = RECORDS.removedNode.prefix;
 const PREFIXES = [RECORD, KEY, REMOVED_NODE] as const;
-
-/** A node that was removed from the cluster. */
-export type RemovedNode = {
-  readonly id: string;
-  readonly by: string;
-  readonly at: string;
-  /** The ids of its signing keys. No node accepts a token that they have signed. */
-  readonly tokenKeys: readonly string[];
-};
-
-/** The public half of the key with which a node signs tokens, and the id of the node. */
-type SharedKey = { readonly jwk: JWK; readonly node: string };
 
 /** The token records and public keys of all nodes of a cluster, as the replica of this node has them. */
 export class SharedTokens {
@@ -30,7 +18,7 @@ export class SharedTokens {
   readonly #records = new Map<string, TokenRecord>();
   readonly #keys = new Map<string, KeyObject>();
   readonly #removed = new Map<string, RemovedNode>();
-  /** Store keys with a damaged value, until the replica gets the value from etcd. */
+  /** Store keys whose value cannot be read, until the replica gets another value from etcd. */
   readonly #damaged = new Set<string>();
 
   private constructor(store: SharedStore) {
@@ -40,7 +28,9 @@ export class SharedTokens {
   static async load(store: SharedStore): Promise<SharedTokens> {
     const tokens = new SharedTokens(store);
     for (const prefix of PREFIXES)
-      for await (const [key, value] of intactEntries(store, under(prefix), (_, key) => tokens.#damaged.add(key)))
+      for await (const [key, value] of intactEntries(store, under(prefix as `${string}/`), (_, key) =>
+        tokens.#damaged.add(key),
+      ))
         tokens.#apply(key, value);
     return tokens;
   }
@@ -64,7 +54,7 @@ export class SharedTokens {
     return this.#records;
   }
 
-  /** Whether the record of a token is damaged on this node, so that it is unknown whether it is revoked. */
+  /** Whether the record of a token cannot be read, so that it is unknown whether it is revoked. */
   isDamaged(id: string): boolean {
     return this.#damaged.has(RECORD + id);
   }
@@ -79,6 +69,16 @@ export class SharedTokens {
     return isRemoved ? undefined : this.#keys.get(id);
   }
 
+  /** Whether the cluster lacks the public key with an id. */
+  lacksKey(id: string): boolean {
+    return !this.#keys.has(id);
+  }
+
+  /** Whether the cluster has no record of a token, not even one that cannot be read. */
+  lacksRecord(id: string): boolean {
+    return !this.#records.has(id) && !this.isDamaged(id);
+  }
+
   putRecord(record: TokenRecord): Promise<void> {
     return this.#store.put(RECORD + record.id, encodeJson(record), { sync: true });
   }
@@ -87,21 +87,26 @@ export class SharedTokens {
     return this.#store.put(KEY + id, encodeJson(key), { sync: true });
   }
 
-  #apply(key: string, value: Uint8Array | null): void {
+  #apply(key: string, bytes: Uint8Array | null): void {
     this.#damaged.delete(key);
-    if (key.startsWith(RECORD)) {
-      const id = key.slice(RECORD.length);
-      if (value === null) this.#records.delete(id);
-      else this.#records.set(id, decodeJson<TokenRecord>(value));
-      return;
+    const [record, removed] = [RECORDS.clusterToken, RECORDS.removedNode];
+    if (key.startsWith(RECORD)) setOrDelete(this.#records, key.slice(RECORD.length), this.#read(record, key, bytes));
+    else if (key.startsWith(REMOVED_NODE)) setOrDelete(this.#removed, key, this.#read(removed, key, bytes));
+    else {
+      const shared = this.#read(RECORDS.tokenKey, key, bytes);
+      setOrDelete(this.#keys, key.slice(KEY.length), shared && createPublicKey({ key: shared.jwk, format: 'jwk' }));
     }
-    if (key.startsWith(REMOVED_NODE)) {
-      if (value === null) this.#removed.delete(key);
-      else this.#removed.set(key, decodeJson<RemovedNode>(value));
-      return;
-    }
-    const id = key.slice(KEY.length);
-    if (value === null) this.#keys.delete(id);
-    else this.#keys.set(id, createPublicKey({ key: decodeJson<SharedKey>(value).jwk, format: 'jwk' }));
   }
+
+  #read<T>(kind: RecordKind<T>, key: string, bytes: Uint8Array | null): T | null {
+    if (bytes === null) return null;
+    const { value = null } = kind.reading(key, bytes);
+    if (value === null) this.#damaged.add(key);
+    return value;
+  }
+}
+
+function setOrDelete<T>(map: Map<string, T>, id: string, value: T | null): void {
+  if (value === null) map.delete(id);
+  else map.set(id, value);
 }

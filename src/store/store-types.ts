@@ -3,6 +3,7 @@ import type { Observable } from 'rxjs';
 import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyHead } from './policy-row.js';
+import type { RecordKind } from './record-kind.js';
 
 /**
  * A key-value store that orders its entries by the UTF-8 bytes of their keys. Its methods report each failure
@@ -171,25 +172,25 @@ export type PolicyCommit = {
   readonly generation: number;
 };
 
-/** Settings of the node or of its cluster: one JSON value per key. */
+/** Settings of the node or of its cluster. The key of a setting is the prefix of its kind. */
 export type SettingsStore = {
   /** Where the settings are stored: on this node, or in the store that the nodes of a cluster share. */
   readonly source: 'local' | 'cluster';
-  /** Returns null if there is no setting with this key. */
-  get(key: string): Promise<unknown>;
-  put(key: string, value: unknown): Promise<void>;
+  /** Returns null if there is no such setting, or if its value does not fit. */
+  get<T>(setting: RecordKind<T>): Promise<T | null>;
+  put<T>(setting: RecordKind<T>, value: T): Promise<void>;
   /**
    * Writes the value that `next` returns for the stored value, and resolves with it. `next` gets null if
    * there is no setting with this key. If another node changes the setting meanwhile, `next` is called once
    * more with the changed value; if the client expects the revision `expected`, the promise rejects with
    * `revision_conflict` instead. An error that `next` throws rejects the promise.
    */
-  update<T>(key: string, expected: number | undefined, next: (stored: unknown) => T): Promise<T>;
+  update<T>(setting: RecordKind<T>, expected: number | undefined, next: (stored: T | null) => T): Promise<T>;
   /**
    * Emits the new value after each change of a setting in the shared store, by this node or by another node;
-   * null after a removal. Never emits on a single node.
+   * null after a removal, and for a value that does not fit. Never emits on a single node.
    */
-  changed(key: string): Observable<unknown>;
+  changed<T>(setting: RecordKind<T>): Observable<T | null>;
 };
 
 /** The connection to a Kubernetes API server (D38). Weir's own API never returns `service_account_token`. */
@@ -214,6 +215,8 @@ export type IntegrationRecord = Integration & {
 export type IntegrationStore = {
   /** Returns all integrations sorted by name. */
   list(): Promise<IntegrationRecord[]>;
+  /** The names of the integrations that the last `list` left out, because their records cannot be read. */
+  readonly unreadable: ReadonlySet<string>;
   get(name: string): Promise<IntegrationRecord | null>;
   /**
    * Writes an integration. `expected` is the revision that must be stored: 0 if there must be no integration,

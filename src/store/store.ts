@@ -3,13 +3,13 @@ import { makeDataFolder } from './data-folder.js';
 import { intactEntries } from './intact-values.js';
 import { createIntegrationStore } from './integration-store.js';
 import { createInterceptCaStore } from './intercept-ca-store.js';
-import { decodeJson, under } from './json-value.js';
+import { under } from './json-value.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
 import { type LastGoodFile, lastGoodFile } from './last-good.js';
 import { HEAD } from './policy-plan.js';
-import type { PolicyHead } from './policy-row.js';
 import { loadPolicyStore, type SharedCommits } from './policy-store.js';
 import { quarantine } from './quarantine.js';
+import { RECORDS } from './records.js';
 import { openRocksDbStore } from './rocksdb-store.js';
 import { fileSeal, type Seal } from './seal.js';
 import { createSettingsStore } from './settings-store.js';
@@ -157,7 +157,7 @@ async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: F
 
 async function generationOf(kv: KvStore): Promise<number> {
   const head = await kv.get(HEAD);
-  return head === null ? 0 : decodeJson<PolicyHead>(head).generation;
+  return head === null ? 0 : RECORDS.head.read(HEAD, head).generation;
 }
 
 async function reopen(folder: string, error: unknown, onFinding: FindingListener): Promise<KvStore> {

@@ -1,5 +1,6 @@
-import { intactEntries } from './intact-values.js';
-import { decodeJson, encodeJson, under } from './json-value.js';
+import { intactRecords } from './intact-values.js';
+import { encodeJson } from './json-value.js';
+import { RECORDS } from './records.js';
 import type { FindingListener } from './store-finding.js';
 import type { KvStore, TokenRecord, TokenStore } from './store-types.js';
 
@@ -7,15 +8,16 @@ export function createTokenStore(kv: KvStore, onFinding: FindingListener = () =>
   return {
     async list() {
       const records: TokenRecord[] = [];
-      const entries = intactEntries(kv, under('token/'), ({ message }) =>
+      const entries = intactRecords(kv, RECORDS.token, ({ message }) =>
         onFinding({ code: 'record_damaged', message: `${message}; the token is refused` }),
       );
-      for await (const [, bytes] of entries) records.push(decodeJson(bytes));
+      for await (const [, record] of entries) records.push(record);
       return records.sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at));
     },
     async get(id) {
-      const bytes = await kv.get(`token/${id}`);
-      return bytes === null ? null : decodeJson<TokenRecord>(bytes);
+      const key = `token/${id}`;
+      const bytes = await kv.get(key);
+      return bytes === null ? null : RECORDS.token.read(key, bytes);
     },
     put: (record) => kv.put(`token/${record.id}`, encodeJson(record), { sync: true }),
   };

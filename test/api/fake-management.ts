@@ -245,6 +245,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         leader: 'node-a',
         generation: 7,
         revision: 42,
+        unreadable: [{ key: '/weir/shared/policy/zzz', reason: 'it is not JSON' }],
         members: [{ id: 'node-a', address: '10.0.0.1:7443', version: '1.0.0', generation: 7, since: SINCE }],
       }),
       async init(write) {

@@ -217,7 +217,7 @@ describe('stats route', () => {
       },
       cluster: {
         ...{ isLeader: true, leader: 'a', members: ['a', 'b'], revision: 12, appliedRevision: 11, lag: 1 },
-        ...{ connected: true, isContradicted: false, isFull: false },
+        ...{ connected: true, isContradicted: false, isFull: false, unreadable: 0 },
       },
     };
     const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });

@@ -4,8 +4,8 @@ import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { fetchBodies } from '#cluster/parts.js';
 import { Bodies } from '#store/bodies.js';
-import { decodeJson } from '#store/json-value.js';
-import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
+import type { PolicyRow } from '#store/policy-row.js';
+import { RECORDS } from '#store/records.js';
 import { StoreError } from '#store/store-error.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { FIRST_PROBE_PORT, PROBE_PORTS } from './probe-flows.js';
@@ -68,9 +68,10 @@ export class StoredValues {
     const valueAt = (local: string) => entries.find(({ key }) => keys.local(key) === local)?.value;
     const head = valueAt('head');
     if (head === undefined) throw new Error('etcd has no head');
-    const row = valueAt(`policy/${decodeJson<PolicyHead>(head).active}`);
+    const key = `policy/${RECORDS.head.read('head', head).active}`;
+    const row = valueAt(key);
     if (row === undefined) throw new Error('etcd lacks the active policy');
-    return this.#valueOf(decodeJson<PolicyRow>(row));
+    return this.#valueOf(RECORDS.policy.read(key, row));
   }
 
   /**
@@ -79,7 +80,7 @@ export class StoredValues {
    */
   async history(): Promise<(string | null)[]> {
     const { entries } = await this.#client.range(keys.history, { withinMs: 10_000 });
-    const rows = entries.map(({ value }) => decodeJson<PolicyRow>(value));
+    const rows = entries.map(({ key, value }) => RECORDS.history.read(keys.nameOf(key), value));
     rows.sort((left, right) => left.revision - right.revision);
     const values: (string | null)[] = [];
     for (const row of rows)

@@ -16,8 +16,9 @@ import {
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { type KeyChange, type KeyValue, under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
-import { decodeJson } from '#store/json-value.js';
+import { CLUSTER_RECORDS } from '#cluster/records.js';
 import type { PolicyHead } from '#store/policy-row.js';
+import { RECORDS } from '#store/records.js';
 
 /**
  * The steps of a policy write in a cluster, as etcd shows them: the lock entry of the writer is the oldest,
@@ -74,7 +75,7 @@ export class StepTracker {
       if (change.type === 'put') {
         const step = this.#put(change.entry);
         if (step !== null) steps.push(step);
-        if (change.entry.key === keys.inEtcd('head')) head = decodeJson<PolicyHead>(change.entry.value);
+        if (change.entry.key === keys.inEtcd('head')) head = RECORDS.head.read('head', change.entry.value);
         continue;
       }
       const id = keys.lockId(change.key);
@@ -98,7 +99,7 @@ export class StepTracker {
   #put({ key, value, createRevision }: KeyValue): SeenStep | null {
     const id = keys.lockId(key);
     if (id !== null) {
-      const { node, proposal } = decodeJson<{ readonly node: string; readonly proposal?: unknown }>(value);
+      const { node, proposal } = CLUSTER_RECORDS.lockEntry.read(keys.nameOf(key), value);
       const wasProposed = this.#entries.get(id)?.isProposed === true;
       const isProposed = proposal !== undefined;
       this.#entries.set(id, { id, node, createRevision, isProposed });
@@ -106,11 +107,11 @@ export class StepTracker {
     }
     if (key.startsWith(VOTE)) {
       const [node = '', lock = ''] = key.slice(VOTE.length).split('/');
-      const { staged } = decodeJson<{ readonly staged: boolean }>(value);
+      const { staged } = CLUSTER_RECORDS.vote.read(keys.nameOf(key), value);
       return staged ? { step: 'voted', node, lock, generation: null } : null;
     }
     if (key.startsWith(keys.members.from)) {
-      const { id: node, generation } = decodeJson<{ readonly id: string; readonly generation: number }>(value);
+      const { id: node, generation } = CLUSTER_RECORDS.member.read(keys.nameOf(key), value);
       const commit = this.#commits.get(node);
       if (commit?.generation !== generation) return null;
       this.#commits.delete(node);

@@ -7,6 +7,7 @@ import { type Operation, under, type WatchBatch } from '#cluster/etcd/etcd-types
 import { ClusterKeys } from '#cluster/keys.js';
 import { Replica } from '#cluster/replica.js';
 import { ReplicaStore } from '#cluster/replica-store.js';
+import { UnreadableValues } from '#cluster/unreadable-values.js';
 import { encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
@@ -16,6 +17,7 @@ import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
 
 const SOON = { withinMs: 5_000 };
 const SETTING = 'setting/performance-mode';
+const MINE_ID = crypto.randomUUID();
 const MINE = Uint8Array.from(encodeJson({ enabled: false }));
 
 let etcd: EtcdCluster;
@@ -127,13 +129,13 @@ test('a node applies and writes nothing if etcd lacks its last commit, or has an
   const kv = await copyOf(prefix);
   const head = (generation: number, sequence: number, commit: string) =>
     encodeJson({ generation, active: null, ever_activated: true, sequence, commit });
-  await kv.put('head', head(5, 3, 'mine'), { sync: true });
+  await kv.put('head', head(5, 3, MINE_ID), { sync: true });
 
   await apply(putAt(keys.inEtcd('head'), head(4, 2, 'before')));
   await expectHeld(kv, prefix, 'older');
-  await apply(putAt(keys.inEtcd('head'), head(6, 4, 'later')), putAt(keys.commit(3), Buffer.from('theirs')));
+  await apply(putAt(keys.inEtcd('head'), head(6, 4, 'later')), putAt(keys.commit(3), Buffer.from(crypto.randomUUID())));
   await expectHeld(kv, prefix, 'forked');
-  await apply(putAt(keys.commit(3), Buffer.from('mine')));
+  await apply(putAt(keys.commit(3), Buffer.from(MINE_ID)));
   const { cluster } = follow(kv, prefix);
   expect(await cluster.connectedWithin(5_000)).toBe(true);
   expect((await cluster.status()).contradiction).toBe(null);
@@ -158,7 +160,7 @@ test('a replica ignores an event that is older than its last read', async () => 
     watch: () => events,
   };
   const kv = new ReplicaStore(createMemoryStore());
-  const replica = new Replica(fake as unknown as EtcdClient, kv, keys);
+  const replica = new Replica(fake as unknown as EtcdClient, kv, keys, new UnreadableValues(keys));
   const following = replica.follow().subscribe();
   await firstValueFrom(replica.connected.pipe(filter((connected) => connected)));
   const event = (value: string, revision: bigint) =>

@@ -1,8 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ClusterKeys } from '#cluster/keys.js';
+import { CLUSTER_RECORDS } from '#cluster/records.js';
 import { Bodies } from '#store/bodies.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import { CERTIFICATE } from '#test/api/certificate.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { codeOf, FailureRig, HOUR_MS, policyOf, put, SOON, textAt } from './failure-rig.js';
@@ -134,11 +135,13 @@ describe('a policy that this build cannot read, of a node with a newer build', (
     ]);
     const record = items.find(({ active }) => active);
     const proposal = { generation: 999, record, bodySha256: sha256, bodies: Object.fromEntries(bodies) as object };
-    const lock = { type: 'put', key: keys.lockEntry('t'), value: encodeJson({ node: 'newer', proposal }) } as const;
+    const lease = await rig.client.grant(60, SOON);
+    const value = encodeJson({ node: 'newer', proposal });
+    const lock = { type: 'put', key: keys.lockEntry('t'), value, lease } as const;
     await rig.client.transact({ when: [], apply: [lock] }, SOON);
     const votes = async () =>
       (await rig.client.range(keys.votesFor('newer'), SOON)).entries
-        .map(({ value }) => decodeJson<{ node: string; refusal: { code: string } | null }>(value))
+        .map(({ key, value }) => CLUSTER_RECORDS.vote.read(keys.nameOf(key), value))
         .map(({ node, refusal }) => `${node} ${refusal?.code ?? 'staged'}`);
     try {
       await expect.poll(votes).toEqual(['n1', 'n2', 'n3'].map((node) => `${node} invalid_policy`));

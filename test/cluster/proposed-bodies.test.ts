@@ -2,7 +2,9 @@ import { expect, test } from 'vitest';
 import { collectProposed, proposedBodies } from '#cluster/proposed-bodies.js';
 import { Bodies } from '#store/bodies.js';
 import { putJson } from '#store/json-value.js';
+import { rowOf } from '#store/policy-row.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
+import { storedPolicy } from '#test/store/stored-policy.js';
 
 const SYNC = { sync: true };
 
@@ -16,7 +18,8 @@ test('the local store loses the bodies of ended writes, except those that a revi
   await kv.batch(proposedBodies('t1', committed.operations), SYNC);
   await kv.batch(proposedBodies('t2', [...refused.operations, ...committed.operations]), SYNC);
   await kv.batch(proposedBodies('t3', live.operations), SYNC);
-  await kv.batch([putJson('history/a/000000000001', { id: 'a', revision: 1, body_sha256: committed.sha256 })], SYNC);
+  const { record } = storedPolicy({ id: 'a' }, '');
+  await kv.batch([putJson('history/a/000000000001', rowOf(record, committed.sha256))], SYNC);
   await collectProposed(kv, (lock) => lock === 't3');
   expect(Buffer.from(await bodies.read(committed.sha256)).toString()).toBe('committed'.repeat(100));
   expect(Buffer.from(await bodies.read(live.sha256)).toString()).toBe('live'.repeat(100));

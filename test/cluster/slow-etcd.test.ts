@@ -8,6 +8,7 @@ import { RangeResponseSchema, TxnResponseSchema } from '#cluster/etcd/generated/
 import { ClusterKeys } from '#cluster/keys.js';
 import { Replica } from '#cluster/replica.js';
 import { ReplicaStore } from '#cluster/replica-store.js';
+import { UnreadableValues } from '#cluster/unreadable-values.js';
 import { StoreError } from '#store/store-error.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 
@@ -99,7 +100,8 @@ test('a read that is late does not cancel a write at the same member', async () 
 
 test('a write that this node does not see in its replica in time has an unknown outcome', async () => {
   const { client } = await clientOf(SLOW);
-  const replica = new Replica(client, new ReplicaStore(createMemoryStore()), new ClusterKeys('/weir', []));
+  const keys = new ClusterKeys('/weir', []);
+  const replica = new Replica(client, new ReplicaStore(createMemoryStore()), keys, new UnreadableValues(keys));
   await expect(replica.until(8n, 10)).rejects.toEqual(
     new StoreError('outcome_unknown', 'the write is in etcd as revision 8, but this node could not apply it yet'),
   );

@@ -77,7 +77,7 @@ const EVERY_PART: NodeStats = {
   },
   cluster: {
     ...{ isLeader: true, leader: 'node-a', members: ['node-a', 'node-b'], revision: 42, appliedRevision: 40, lag: 2 },
-    ...{ connected: true, isContradicted: false, isFull: true },
+    ...{ connected: true, isContradicted: false, isFull: true, unreadable: 3 },
   },
 };
 

@@ -82,6 +82,7 @@ describe('the Prometheus metrics', () => {
       'weir_cluster_lag_revisions 2',
       'weir_cluster_contradicted 0',
       'weir_cluster_etcd_full 1',
+      'weir_cluster_unreadable_values 3',
     ]);
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect((await samples('weir_cluster_', metrics)).filter((line) => !line.endsWith(' 0'))).toEqual([]);

@@ -31,6 +31,7 @@ const FACTS: IntegrationFacts = {
 function storeOf(records: readonly IntegrationRecord[]): IntegrationStore {
   return {
     list: async () => [...records],
+    unreadable: new Set(),
     get: async (name) => records.find((record) => record.name === name) ?? null,
     put: async (integration) => stored(integration.name, integration.service_account_token),
     remove: async () => true,

@@ -1,8 +1,13 @@
+import { join } from 'node:path';
 import { firstValueFrom } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { interceptCaOver } from '#requests/intercept-ca.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { interceptCaOf } from '#service-plane/ca/intercept-ca.js';
+import { encodeJson } from '#store/json-value.js';
+import { lastGoodFile } from '#store/last-good.js';
+import { RecordKind, shaped } from '#store/record-kind.js';
+import { RECORDS } from '#store/records.js';
 import { assembleStore } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
@@ -10,6 +15,7 @@ import { type FakeNode, FakeSharedStore } from './fake-shared-store.js';
 import { describeKvStore } from './kv-contract.js';
 import { createMemoryStore, memorySeal, NO_COPY } from './memory-store.js';
 import { storedPolicy } from './stored-policy.js';
+import { temporaryFolder } from './temporary-folder.js';
 
 const codeOf = (promise: Promise<unknown>) =>
   promise.then(
@@ -33,6 +39,10 @@ const bound = (node: FakeNode): KvStore => ({
 });
 
 const SEAL = memorySeal();
+const MODE = { enabled: false, revision: 1, updated_at: '2026-01-02T03:04:05.000Z', updated_by: 'ops' };
+const ANY = shaped<number>(() => true, '');
+const X = new RecordKind<number>('setting/x', ANY);
+const Y = new RecordKind<number>('setting/y', ANY);
 
 async function nodeOf(shared: FakeSharedStore, seals = true) {
   const node = await shared.nodeOf(seals ? [] : ['setting/tls-intercept-ca']);
@@ -66,15 +76,12 @@ describe('the store of a node in a cluster', () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
-    await a.store.settings.put('performance_mode', { enabled: false });
+    await a.store.settings.put(RECORDS.performanceMode, MODE);
     await b.node.settled();
     b.node.disconnect();
-    expect([await b.store.settings.get('performance_mode'), b.store.settings.source]).toEqual([
-      { enabled: false },
-      'cluster',
-    ]);
-    expect(await codeOf(b.store.settings.put('performance_mode', { enabled: true }))).toBe('store_unavailable');
-    expect(shared.json('setting/performance_mode')).toEqual({ enabled: false });
+    expect([await b.store.settings.get(RECORDS.performanceMode), b.store.settings.source]).toEqual([MODE, 'cluster']);
+    expect(await codeOf(b.store.settings.put(RECORDS.performanceMode, MODE))).toBe('store_unavailable');
+    expect(shared.json('setting/performance_mode')).toEqual(MODE);
   });
 
   it('keeps an intercept CA on its node without a common sealing key, also when the replica is read again', async () => {
@@ -106,18 +113,51 @@ describe('the store of a node in a cluster', () => {
   });
 });
 
+describe('the record of the active policy in a cluster', () => {
+  it.each([['garbage'], ['{}'], [null]])(
+    'that is %s in etcd is not in force anew, and the last-good copy of the policy stays, also over a restart',
+    async (text) => {
+      const shared = new FakeSharedStore();
+      const node = await shared.nodeOf();
+      const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
+      const findings: string[] = [];
+      const open = () =>
+        assembleStore(node.kv, copy, SEAL, ({ code }) => findings.push(code), {
+          ...{ store: node, commits: node.commits, kv: node.kv, seals: true },
+        });
+      const { policies } = await open();
+      const put = storedPolicy({ id: 'p', name: 'p' }, '{}');
+      await policies.commit({ put, generation: 1 });
+      await node.settled();
+      await expect.poll(async () => (await copy.read())?.active?.row.id).toBe('p');
+
+      if (text === null) await node.delete('policy/p');
+      else await node.put('policy/p', Buffer.from(text));
+      await node.put('head', encodeJson({ ...(shared.json('head') as object), generation: 2 }));
+      await node.settled();
+      expect(await codeOf(policies.active())).toBe('store_damaged');
+      expect(await codeOf(policies.toEnforce())).toBe('store_damaged');
+      expect((await copy.read())?.active?.row.id).toBe('p');
+
+      await node.put('head', encodeJson({ ...(shared.json('head') as object), generation: 1 }));
+      const again = (await open()).policies;
+      expect([await again.active(), findings.includes('active_damaged')]).toEqual([put, true]);
+    },
+  );
+});
+
 describe('a setting in a cluster', () => {
-  const count = (stored: unknown): number => ((stored as number | null) ?? 0) + 1;
+  const count = (stored: number | null): number => (stored ?? 0) + 1;
 
   it('emits each change of this and of another node, and null after a removal', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
     const seen: unknown[] = [];
-    b.store.settings.changed('x').subscribe((value) => seen.push(value));
-    await a.store.settings.put('x', 1);
-    await a.store.settings.put('y', 1);
-    await b.store.settings.put('x', 2);
+    b.store.settings.changed(X).subscribe((value) => seen.push(value));
+    await a.store.settings.put(X, 1);
+    await a.store.settings.put(Y, 1);
+    await b.store.settings.put(X, 2);
     await a.node.delete('setting/x');
     await b.node.settled();
     expect(seen).toEqual([1, 2, null]);
@@ -128,8 +168,8 @@ describe('a setting in a cluster', () => {
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
     b.node.hold();
-    await a.store.settings.update('x', undefined, count);
-    const updated = b.store.settings.update('x', undefined, count);
+    await a.store.settings.update(X, undefined, count);
+    const updated = b.store.settings.update(X, undefined, count);
     await new Promise(setImmediate);
     await b.node.release();
     expect([await updated, shared.json('setting/x')]).toEqual([2, 2]);
@@ -140,8 +180,8 @@ describe('a setting in a cluster', () => {
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
     b.node.hold();
-    await a.store.settings.update('x', 0, count);
-    expect(await codeOf(b.store.settings.update('x', 0, count))).toBe('revision_conflict');
+    await a.store.settings.update(X, 0, count);
+    expect(await codeOf(b.store.settings.update(X, 0, count))).toBe('revision_conflict');
   });
 
   it('is not overwritten if a change of another node arrives between the read and the write', async () => {
@@ -158,8 +198,8 @@ describe('a setting in a cluster', () => {
       await slow;
       return value;
     };
-    const updated = b.store.settings.update('x', 0, count);
-    await a.store.settings.put('x', 7);
+    const updated = b.store.settings.update(X, 0, count);
+    await a.store.settings.put(X, 7);
     await b.node.settled();
     release();
     expect(await codeOf(updated)).toBe('revision_conflict');
@@ -168,8 +208,8 @@ describe('a setting in a cluster', () => {
 
   it('never emits on a single node', async () => {
     const store = await assembleStore(createMemoryStore(), NO_COPY, SEAL, () => {}, null);
-    const emitted = firstValueFrom(store.settings.changed('x'));
-    await store.settings.put('x', 1);
+    const emitted = firstValueFrom(store.settings.changed(X));
+    await store.settings.put(X, 1);
     expect(await Promise.race([emitted, Promise.resolve('nothing')])).toBe('nothing');
     expect(store.settings.source).toBe('local');
   });

@@ -206,4 +206,47 @@ describe('the tokens of a cluster', () => {
     await settled(a, b);
     expect(await b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
   });
+
+  it('are refused as revoked while the record in the cluster cannot be read, also after a restart, and accepted when it is removed', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token, record } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    const key = `cluster-token/${record.id}`;
+    for (const value of ['garbage', '{}', JSON.stringify({ ...record, revoked_at: 3 })]) {
+      await b.node.put(key, Buffer.from(value));
+      await settled(a, b);
+      for (const { authority } of [a, b]) expect([value, await authority.verify(token)]).toEqual([value, revoked]);
+    }
+    b.authority.close();
+    const again = await opened(b.node, b.dataDir, 'b');
+    expect(await again.verify(token)).toEqual(revoked);
+    expect(shared.keys('cluster-token/')).toContain(key);
+    await b.node.delete(key);
+    await settled(a, b);
+    for (const authority of [a.authority, again])
+      expect(await authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    expect(shared.json(key)).toEqual(record);
+  });
+
+  it('that another node has signed are refused while its key, or which nodes were removed, cannot be read', async () => {
+    const shared = new FakeSharedStore();
+    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
+    const { token } = await a.authority.issue(REQUEST);
+    await settled(a, b);
+    await b.node.put('removed-node/zzz', Buffer.from('{}'));
+    await settled(a, b);
+    expect(await b.authority.verify(token)).toEqual({ kind: 'refused', reason: 'bad_signature' });
+    expect(await a.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    await b.node.delete('removed-node/zzz');
+    await settled(a, b);
+    expect(await b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+
+    const keys = shared.keys('token-key/');
+    for (const key of keys) await b.node.put(key, Buffer.from('garbage'));
+    await settled(a, b);
+    // Each node writes its own key again.
+    await expect.poll(() => b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
+    expect(shared.keys('token-key/')).toEqual(keys);
+  });
 });

@@ -2,6 +2,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statS
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type Authority, createAuthority } from '#store/authority.js';
+import { RECORDS } from '#store/records.js';
 import { RocksDb } from '#store/rocksdb.js';
 import { openStore, type Store } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
@@ -10,6 +11,7 @@ import { Random, seedOf } from '#test/seed.js';
 import { storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';
 
+const MODE = { enabled: false, revision: 1, updated_at: '2026-01-02T03:04:05.000Z', updated_by: 'ops' };
 const first = storedPolicy({ id: 'a', name: 'edge' }, '{"default_policy":"deny"}');
 const second = storedPolicy({ id: 'a', name: 'edge', revision: 2 }, '{"default_policy":"allow"}');
 
@@ -66,7 +68,7 @@ describe('the store of a node', () => {
     const dataDir = join(temporaryFolder(), 'data');
     await committed(dataDir);
     await withStore(dataDir, async ({ settings, integrations }) => {
-      await settings.put('performance_mode', { enabled: false });
+      await settings.put(RECORDS.performanceMode, MODE);
       await integrations.put(
         { name: 'k', kind: 'kubernetes', api_server_url: 'https://k', ca_cert_pem: 'c', service_account_token: 't' },
         'ops',
@@ -76,8 +78,7 @@ describe('the store of a node', () => {
       expect(findings).toEqual([]);
       expect(await policies.active()).toEqual(second);
       expect(await policies.revision('a', 1)).toEqual({ ...first, record: { ...first.record, active: false } });
-      expect(await settings.get('performance_mode')).toEqual({ enabled: false });
-      expect(await settings.get('other')).toBeNull();
+      expect(await settings.get(RECORDS.performanceMode)).toEqual(MODE);
       expect((await integrations.list()).map(({ name }) => name)).toEqual(['k']);
     });
     const modes = ['.', 'store', 'last-good.policy'].map((name) => statSync(join(dataDir, name)).mode & 0o777);
@@ -264,14 +265,14 @@ describe('the store of a node', () => {
     const issue = async (authority: Authority) => authority.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     const [intact, damaged, revoked] = await withStore(dataDir, async ({ tokens, integrations, settings }) => {
       for (const name of names) await integrations.put({ ...integration, name }, 'ops');
-      await settings.put('performance-mode', { enabled: false });
+      await settings.put(RECORDS.performanceMode, MODE);
       const authority = await createAuthority(tokens, dataDir);
       const issued = [await issue(authority), await issue(authority), await issue(authority)] as const;
       await authority.revoke(issued[2].record.id);
       return issued;
     });
     for (const { record } of [damaged, revoked]) await damage(dataDir, `token/${record.id}`);
-    for (const key of ['integration/x', 'setting/performance-mode']) await damage(dataDir, key);
+    for (const key of ['integration/x', 'setting/performance_mode']) await damage(dataDir, key);
 
     await withStore(dataDir, async ({ tokens, integrations, settings }, findings) => {
       const authority = await createAuthority(tokens, dataDir);
@@ -283,8 +284,9 @@ describe('the store of a node', () => {
       expect((await integrations.put({ ...integration, name: 'x' }, 'ops', 0)).revision).toBe(1);
       expect((await integrations.list()).map(({ name }) => name)).toEqual(names);
       expect(findings).toEqual(['record_damaged', 'record_damaged', 'record_damaged']);
-      expect(await settings.update('performance-mode', undefined, (stored) => stored ?? 'absent')).toBe('absent');
-      expect(await settings.get('performance-mode')).toBe('absent');
+      const again = { ...MODE, revision: 2 };
+      expect(await settings.update(RECORDS.performanceMode, undefined, (stored) => stored ?? again)).toEqual(again);
+      expect(await settings.get(RECORDS.performanceMode)).toEqual(again);
     });
   });
 

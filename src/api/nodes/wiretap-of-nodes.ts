@@ -127,13 +127,21 @@ export function wiretapOfNodes(
 
 /** Returns the reason with which a node ends its stream; null for a frame with messages. */
 function endOf(frame: string): string | null {
-  const value = JSON.parse(frame) as { readonly type?: string; readonly reason?: string };
-  return Array.isArray(value) || value.type !== undefined ? null : (value.reason ?? 'the node ended its stream');
+  const value: unknown = JSON.parse(frame);
+  if (Array.isArray(value)) return null;
+  const { type, reason } = messageOf(value);
+  if (type !== undefined) return null;
+  return typeof reason === 'string' ? reason : 'the node ended its stream';
 }
 
 /** Adds the id of the node to each message of a frame: one JSON object, or an array of objects. */
 function named(frame: string, node: string): string {
-  const value = JSON.parse(frame) as object | readonly object[];
-  const withNode = (message: object): object => ({ node_id: node, ...message });
+  const value: unknown = JSON.parse(frame);
+  const withNode = (message: unknown): object => ({ node_id: node, ...messageOf(message) });
   return JSON.stringify(Array.isArray(value) ? value.map(withNode) : withNode(value));
+}
+
+function messageOf(value: unknown): { readonly type?: unknown; readonly reason?: unknown } {
+  if (typeof value !== 'object' || value === null) throw new Error('the node sent a frame that is no message');
+  return value;
 }

@@ -93,10 +93,12 @@ export class EtcdClient {
     const deadline = Date.now() + withinMs;
     const entries: RangeResult['entries'][number][] = [];
     let revision = 0n;
-    let from = range.from;
-    for (;;) {
+    // A key that is not UTF-8 has another text than its bytes, so the next page begins after the bytes.
+    const { key: first, rangeEnd } = rangeOf(range);
+    for (let from = first; ; ) {
       const request = create(RangeRequestSchema, {
-        ...rangeOf({ from, to: range.to }),
+        key: from,
+        rangeEnd,
         limit: PAGE_ENTRIES,
         revision,
         keysOnly,
@@ -105,9 +107,9 @@ export class EtcdClient {
       const { header, kvs, more } = await this.#read('read etcd', RANGE, request, deadline);
       if (revision === 0n) revision = header?.revision ?? 0n;
       entries.push(...kvs.map(entryOf));
-      const last = entries.at(-1);
+      const last = kvs.at(-1);
       if (!more || last === undefined) return { revision, entries };
-      from = `${last.key}\0`;
+      from = Uint8Array.of(...last.key, 0);
     }
   }
 

@@ -1,13 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { exhaustMap, filter, map, type Observable, timer } from 'rxjs';
 import type { ChangeEnd, PendingChange } from '#contracts/pending-change.js';
-import { decodeJson, encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/json-value.js';
 import type { Election } from '../election.js';
 import type { EtcdClient } from '../etcd/etcd-client.js';
 import { EtcdError } from '../etcd/etcd-error.js';
 import type { Lease } from '../etcd/lease.js';
 import type { ClusterKeys } from '../keys.js';
 import type { Membership } from '../membership.js';
+import { CLUSTER_RECORDS, type HealthReport } from '../records.js';
 import type { Replica } from '../replica.js';
 import { storeFailure } from '../store-failure.js';
 import { FaultTracker, healthOf, type NodeHealth } from './rollout-health.js';
@@ -19,7 +20,6 @@ type Ports = {
   readonly membership: Membership;
   readonly election: Election;
 };
-type Report = { readonly fault: string | null };
 
 /** How often the leader decides on a pending change, and how often a node checks its own health. */
 const PERIOD_MS = 1_000;
@@ -77,7 +77,7 @@ export class Rollouts {
   /** Writes a report. Returns whether etcd has it. */
   async #write(change: string, { id: lease }: Lease, fault: string | null): Promise<boolean> {
     const { client, keys } = this.#ports;
-    const value = encodeJson({ fault } satisfies Report);
+    const value = encodeJson({ fault } satisfies HealthReport);
     const put = { type: 'put' as const, key: keys.report(change, this.#node), value, lease };
     try {
       await client.transact({ when: [], apply: [put] }, WITHIN);
@@ -95,7 +95,10 @@ export class Rollouts {
     const range = keys.reports(id);
     const [members, { entries }] = await Promise.all([membership.list(), client.range(range, WITHIN)]);
     const reports = new Map(
-      entries.map(({ key, value }) => [key.slice(range.from.length), decodeJson<Report>(value).fault]),
+      entries.map(({ key, value }) => {
+        const { value: report } = CLUSTER_RECORDS.report.reading(keys.nameOf(key), value);
+        return [key.slice(range.from.length), report === undefined ? 'its report cannot be read' : report.fault];
+      }),
     );
     return healthOf(terms.nodes, { members: members.map((member) => member.id), reports });
   }
@@ -107,7 +110,9 @@ export class Rollouts {
     for (;;) {
       await pause(PERIOD_MS, undefined, { signal });
       if (this.#ports.election.fence === null) continue;
-      const hasElapsed = !this.#ports.replica.present.has(this.#ports.keys.change(change.id));
+      // A timer that lost its lease never ends by itself.
+      const timer = this.#ports.replica.present.get(this.#ports.keys.change(change.id));
+      const hasElapsed = timer === undefined || timer.lease === 0n;
       if (change.terms.kind === 'confirm') {
         if (hasElapsed) return { outcome: 'revert', because: 'elapsed', reason: notConfirmed(change.terms.within_ms) };
         continue;

@@ -28,8 +28,27 @@ export function readLayouts(fd: number): Layouts {
   try {
     const value = new Uint8Array(mapShape(fd).valueSize);
     check('read the layouts', libbpf().bpf_map_lookup_elem(fd, new Uint8Array(4), value));
-    return JSON.parse(new TextDecoder().decode(value.subarray(0, value.indexOf(0)))) as Layouts;
+    const layouts: unknown = JSON.parse(new TextDecoder().decode(value.subarray(0, value.indexOf(0))));
+    return isLayouts(layouts) ? layouts : {};
   } catch {
     return {};
   }
+}
+
+/** Whether a value of the pinned map, which another build can have written, has the shape of layouts. */
+export function isLayouts(value: unknown): value is Layouts {
+  return isRecordOf(value, (layouts) => isRecordOf(layouts) && isLayout(layouts.key) && isLayout(layouts.value));
+}
+
+function isLayout(value: unknown): boolean {
+  if (!isRecordOf(value)) return false;
+  const isNumber = (member: unknown): boolean => Number.isSafeInteger(member);
+  return isNumber(value.size) && isRecordOf(value.fields, (field) => isRecordOf(field, isNumber));
+}
+
+function isRecordOf(
+  value: unknown,
+  fits: (member: unknown) => boolean = () => true,
+): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && Object.values(value).every(fits);
 }

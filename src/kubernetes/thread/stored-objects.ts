@@ -116,8 +116,9 @@ export class StoredRecords {
       const completeKey = `${name}/${COMPLETE}`;
       const text = records.find(({ key }) => key === completeKey)?.value;
       if (text == null) return undefined;
-      const { format, cluster, scopes } = JSON.parse(text) as CompleteRecord;
-      if (format !== FORMAT || !areCompleteScopes(scopes)) return undefined;
+      const complete: unknown = JSON.parse(text);
+      if (!isCompleteRecord(complete)) return undefined;
+      const { cluster, scopes } = complete;
       const objects: OwningObject[] = [];
       for (const { key, value } of records) {
         if (key === completeKey || value === null) continue;
@@ -130,4 +131,10 @@ export class StoredRecords {
       return undefined;
     }
   }
+}
+
+function isCompleteRecord(value: unknown): value is CompleteRecord {
+  if (typeof value !== 'object' || value === null) return false;
+  const { format, cluster, scopes } = value as Readonly<Record<string, unknown>>;
+  return format === FORMAT && typeof cluster === 'string' && areCompleteScopes(scopes);
 }

@@ -1,12 +1,14 @@
-import { decodeJson, encodeJson, putJson } from '#store/json-value.js';
+import { encodeJson, putJson } from '#store/json-value.js';
 import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { FindingDelta } from './finding.js';
 import type { FindingPage, FindingQuery } from './finding-filter.js';
 import { findingId, merged } from './finding-id.js';
+import type { Change } from './finding-records.js';
+import { FINDING_RECORDS, type State } from './finding-records.js';
 import { indexesOf, readSortKey, rowKey, sortKeyOf, TIME, timeKey } from './index-keys.js';
-import { type Change, type Outbox, type OutboxEnds, OutboxLog } from './outbox.js';
+import { type Outbox, OutboxLog } from './outbox.js';
 import { findPage } from './page.js';
 
 export type FindingStoreOptions = {
@@ -67,7 +69,6 @@ const REMOVED_AT_ONCE = 512;
 const STATE = 'state';
 const PAST_ALL = 'g';
 
-type State = { readonly format: number; readonly count: number } & OutboxEnds;
 type Named = { readonly id: string; readonly delta: FindingDelta };
 
 /**
@@ -79,7 +80,7 @@ export async function openFindingStore(kv: KvStore, options: FindingStoreOptions
   const stored = await kv.get(STATE);
   // Positions of outbox entries must rise even if an empty store replaces a lost store, because sinks see
   // these positions. An empty store therefore starts at the current time in microseconds.
-  const state = stored === null ? emptyState(now() * 1_000) : decodeJson<State>(stored);
+  const state = stored === null ? emptyState(now() * 1_000) : FINDING_RECORDS.state.read(STATE, stored);
   if (state.format !== FORMAT) {
     const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;
     throw new StoreError('store_damaged', message);
@@ -170,7 +171,8 @@ class KvFindingStore implements FindingStore {
     let end = this.#end;
     for (const [at, { id, delta }] of all.entries()) {
       const row = rows[at] ?? null;
-      const before = changed.get(id)?.finding ?? (row === null ? undefined : decodeJson<FindingDelta>(row));
+      const before =
+        changed.get(id)?.finding ?? (row === null ? undefined : FINDING_RECORDS.finding.read(rowKey(id), row));
       const after = merged(before, delta);
       const place = sortKeyOf(after.lastMs, id);
       operations.push(putJson(rowKey(id), after), ...placed(after, place, before, id));
@@ -229,7 +231,7 @@ class KvFindingStore implements FindingStore {
     const rows = await this.#kv.getMany(ids.map(rowKey));
     const operations = ids.flatMap((id, at): KvOperation[] => {
       const row = rows[at] ?? null;
-      const indexes = row === null ? [TIME] : indexesOf(decodeJson<FindingDelta>(row));
+      const indexes = row === null ? [TIME] : indexesOf(FINDING_RECORDS.finding.read(rowKey(id), row));
       const keys = [rowKey(id), ...indexes.map((index) => `${index}${places[at]}`)];
       return keys.map((key) => ({ type: 'delete', key }));
     });

@@ -1,13 +1,9 @@
-import { decodeJson, putJson, under } from '#store/json-value.js';
+import { putJson, under } from '#store/json-value.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
-import type { Finding, FindingDelta } from './finding.js';
+import type { FindingDelta } from './finding.js';
+import { type Change, FINDING_RECORDS, type OutboxEnds } from './finding-records.js';
 import { gap } from './gap.js';
 
-/**
- * A change of a finding by a merge. `finding` is the finding after the merge, and `newCount` is the increase
- * of its count. `position` is the position of this change in the outbox.
- */
-export type Change = { readonly position: number; readonly finding: Finding; readonly newCount: number };
 export type Changes = {
   readonly items: readonly Change[];
   /**
@@ -40,12 +36,6 @@ const entryKey = (position: number): string => `outbox/${String(position).padSta
 const sinkKey = (sink: string): string => `sink/${sink}`;
 
 /**
- * The positions of outbox entries: from `first` (inclusive) to `next` (exclusive). Within this range, single
- * entries may be missing.
- */
-export type OutboxEnds = { readonly first: number; readonly next: number };
-
-/**
  * Keeps the read position of each sink (file or webhook) and the outbox entries. The caller adds the returned
  * operations to the write batch of the findings, so that findings and outbox entries are stored atomically.
  */
@@ -71,7 +61,7 @@ export class OutboxLog {
     const operations: KvOperation[] = [];
     for await (const [key, value] of kv.iterate(under('sink/'))) {
       const name = key.slice(sinkKey('').length);
-      if (sinks.has(name)) sinks.set(name, decodeJson<number>(value));
+      if (sinks.has(name)) sinks.set(name, FINDING_RECORDS.sink.read(key, value));
       else operations.push({ type: 'delete', key });
     }
     for (const [name, position] of sinks) operations.push(putJson(sinkKey(name), position));
@@ -92,7 +82,7 @@ export class OutboxLog {
     const items: Change[] = [];
     for await (const [key, value] of this.#kv.iterate({ gte: entryKey(from), lt: 'outbox0', limit })) {
       const position = Number(key.slice('outbox/'.length));
-      items.push({ position, ...decodeJson<Omit<Change, 'position'>>(value) });
+      items.push({ position, ...FINDING_RECORDS.outbox.read(key, value) });
     }
     return { items, next: (items.at(-1)?.position ?? from - 1) + 1 };
   }

@@ -1,7 +1,7 @@
-import { decodeJson } from '#store/json-value.js';
 import type { KvStore } from '#store/store-types.js';
-import type { Finding, FindingDelta } from './finding.js';
+import type { Finding } from './finding.js';
 import { type FindingFilter, type FindingPage, type FindingQuery, fits } from './finding-filter.js';
+import { FINDING_RECORDS } from './finding-records.js';
 import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, sortKeyOf, TIME, timeKey } from './index-keys.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 
@@ -51,7 +51,7 @@ async function pageOfIds(
   const found = ids.flatMap((id, at) => {
     const row = rows[at] ?? null;
     if (row === null) return [];
-    const finding: Finding = { ...decodeJson<FindingDelta>(row), id };
+    const finding: Finding = { ...FINDING_RECORDS.finding.read(rowKey(id), row), id };
     const place = sortKeyOf(finding.lastMs, id);
     return fits(filter, finding) && place >= from && place < to ? [{ place, finding }] : [];
   });
@@ -88,6 +88,6 @@ function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string 
 function findingAt(place: string, row: Uint8Array | null): Finding | null {
   if (row === null) return null;
   const { lastMs, id } = readSortKey(place);
-  const finding = decodeJson<FindingDelta>(row);
+  const finding = FINDING_RECORDS.finding.read(rowKey(id), row);
   return finding.lastMs === lastMs ? { ...finding, id } : null;
 }

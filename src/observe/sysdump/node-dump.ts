@@ -3,10 +3,29 @@ import { buffer } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import { extract } from 'tar-stream';
-import type { Manifest, ManifestEntry } from './manifest.js';
+import { z } from 'zod';
+import type { ManifestEntry } from './manifest.js';
 
 /** The support dump of another node. `open` requests it; the stream is a `.tar.gz`. */
 export type NodeDump = { readonly node: string; readonly open: (signal: AbortSignal) => Promise<Readable> };
+
+const manifestSchema: z.ZodType<{ readonly nodes: readonly { readonly entries: readonly ManifestEntry[] }[] }> =
+  z.object({
+    nodes: z.array(
+      z.object({
+        entries: z.array(
+          z.object({
+            name: z.string(),
+            outcome: z.enum(['complete', 'cut', 'failed', 'timed_out']),
+            error: z.string().nullable(),
+            size: z.number(),
+            sha256: z.string().nullable(),
+            ms: z.number(),
+          }),
+        ),
+      }),
+    ),
+  });
 
 /** The largest file of a dump. Collectors write at most 64 MiB. */
 const MAX_BYTES = 65 << 20;
@@ -23,7 +42,7 @@ export async function copyDump(
   put: (path: string, bytes: Buffer) => Promise<void>,
 ): Promise<{ readonly error: string | null; readonly entries: readonly ManifestEntry[] }> {
   const signal = AbortSignal.any([whole, AbortSignal.timeout(NODE_DUMP_MS)]);
-  let manifest: Manifest | null = null;
+  let entries: readonly ManifestEntry[] | null = null;
   let putFailure: Error | undefined;
   try {
     const files = extract();
@@ -34,7 +53,7 @@ export async function copyDump(
         const bytes = await buffer(file);
         // The path is ARCHIVE/FOLDER/FILE, or ARCHIVE/manifest.json.
         const [, folder, ...path] = name.split('/');
-        if (folder === 'manifest.json') manifest = JSON.parse(bytes.toString()) as Manifest;
+        if (folder === 'manifest.json') entries = entriesIn(bytes);
         else if (path.length > 0 && !path.includes('..'))
           await put(path.join('/'), bytes).catch((failure: Error) => {
             putFailure = failure;
@@ -46,9 +65,13 @@ export async function copyDump(
   } catch (failure) {
     whole.throwIfAborted();
     if (putFailure !== undefined) throw putFailure;
-    return { error: failure instanceof Error ? failure.message : String(failure), entries: entriesOf(manifest) };
+    return { error: failure instanceof Error ? failure.message : String(failure), entries: entries ?? [] };
   }
-  return { error: manifest === null ? 'the dump has no manifest' : null, entries: entriesOf(manifest) };
+  return { error: entries === null ? 'the dump has no manifest' : null, entries: entries ?? [] };
 }
 
-const entriesOf = (manifest: Manifest | null): readonly ManifestEntry[] => manifest?.nodes[0]?.entries ?? [];
+function entriesIn(manifest: Buffer): readonly ManifestEntry[] {
+  const read = manifestSchema.safeParse(JSON.parse(manifest.toString()));
+  if (!read.success) throw new Error('the manifest of the dump has another shape');
+  return read.data.nodes[0]?.entries ?? [];
+}

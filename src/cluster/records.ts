@@ -1,0 +1,160 @@
+import { z } from 'zod';
+import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { Refusal } from '#bus/policy-requests.js';
+import { RecordKind } from '#store/record-kind.js';
+import { RECORDS } from '#store/records.js';
+
+const text = z.string();
+const id = z.string().min(1);
+const count = z.int().min(0);
+const instant = z.string().refine((value) => !Number.isNaN(Date.parse(value)), 'it is no time');
+const digits = z.string().regex(/^\d+$/, 'it is no revision');
+const certificates = z.array(text).exactOptional();
+/** An address from which `https://ADDRESS` is a URL. */
+const address = z.string().refine((value) => URL.canParse(`https://${value}`), 'it is no address');
+
+/** The value of the key `meta`: the identity of a cluster, which its first node makes. */
+export type ClusterMeta = {
+  /** The id of the cluster. */
+  readonly line: string;
+  /**
+   * How often an operator has recovered the cluster from a contradiction. After a recovery, revisions of etcd
+   * may begin again.
+   */
+  readonly recoveries: number;
+  readonly format: 1;
+};
+
+/** A node that takes part in the cluster, as it describes itself in etcd. */
+export type ClusterMember = {
+  readonly id: string;
+  /** The identity of the data folder of the node: no two nodes have the same. */
+  readonly identity: string;
+  /** A random id of the process of the node. */
+  readonly boot: string;
+  /** The address of the peer listener, for example `10.0.0.1:7443`. */
+  readonly address: string;
+  readonly version: string;
+  /** When the process of the node started. ISO 8601, UTC. */
+  readonly since: string;
+  /** The generation that the node enforces. */
+  readonly generation: number;
+  /** Fingerprints of the certificates of its peer listener. A build without peer listener announces none. */
+  readonly certificates?: readonly string[];
+};
+
+/** A node that has joined the cluster, whether it runs or not. */
+export type RegisteredNode = {
+  readonly id: string;
+  /** The identity of the data folder of the node. */
+  readonly identity: string;
+  /** The address of the peer listener. */
+  readonly address: string;
+  readonly version: string;
+  /** When the node joined the cluster. ISO 8601, UTC. */
+  readonly since: string;
+  /** Fingerprints of the certificates of its peer listener. An older build registers none. */
+  readonly certificates?: readonly string[];
+};
+
+/** The state of the replica in the local store. */
+export type ReplicaState = {
+  /** The id of the cluster; an empty text if this node is in none. */
+  readonly line: string;
+  readonly recoveries: number;
+  /** The revision of etcd up to which the local store contains the replicated keys. */
+  readonly revision: string;
+  /** The same for the history of policies. */
+  readonly history: string;
+};
+
+export type Proposal = Omit<PolicyProposal, 'id' | 'node'>;
+/** The value of an entry of the write lock. */
+export type LockValue = { readonly node: string; readonly proposal?: Proposal };
+export type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
+export type HealthReport = { readonly fault: string | null };
+
+const proposal: z.ZodType<Proposal> = z.object({
+  generation: count,
+  record: z
+    .object({
+      id,
+      name: text.nullable(),
+      form: z.enum(['envelope', 'singleton']),
+      mode: z.enum(['disabled', 'audit', 'enforce']),
+      revision: count,
+      created_at: instant,
+      updated_at: instant,
+      updated_by: text,
+      active: z.boolean(),
+    })
+    .nullable(),
+  bodySha256: z.string().regex(/^([0-9a-f]{64})?$/, 'it is no SHA-256'),
+  group: z.object({ id: text, from: count, to: count }).exactOptional(),
+  bodies: z.record(text, text).exactOptional(),
+});
+
+/** The records of etcd that no store has, by the prefix of their keys without that of the cluster. */
+export const CLUSTER_RECORDS = {
+  meta: new RecordKind<ClusterMeta>('meta', z.object({ line: id, recoveries: count, format: z.literal(1) })),
+  /** The part of `meta` that each format has. */
+  metaFormat: new RecordKind<{ readonly format: number }>('meta', z.object({ format: z.int() })),
+  leader: new RecordKind<{ readonly node: string }>('leader', z.object({ node: id })),
+  lockEntry: new RecordKind<LockValue>('turn/', z.object({ node: id, proposal: proposal.exactOptional() })),
+  member: new RecordKind<ClusterMember>(
+    'member/',
+    z.object({
+      id,
+      identity: id,
+      boot: text,
+      address,
+      version: text,
+      since: instant,
+      generation: count,
+      certificates,
+    }),
+    (member) => member.id,
+  ),
+  node: new RecordKind<RegisteredNode>(
+    'cluster-node/',
+    z.object({ id, identity: id, address, version: text, since: instant, certificates }),
+    (node) => node.id,
+  ),
+  vote: new RecordKind<Vote>(
+    'vote/',
+    // The code of a refusal can be of a newer build.
+    z.object({
+      node: id,
+      staged: z.boolean(),
+      refusal: (
+        z.object({ kind: z.literal('refused'), code: text, detail: text }) as z.ZodType<unknown> as z.ZodType<Refusal>
+      ).nullable(),
+    }),
+  ),
+  report: new RecordKind<HealthReport>('rollout/', z.object({ fault: text.nullable() })),
+} as const;
+
+/** The records that the part of a node in a cluster keeps in the local store. */
+export const NODE_RECORDS = {
+  replica: new RecordKind<ReplicaState>(
+    'cluster/replica',
+    z.object({ line: text, recoveries: count, revision: digits, history: digits }),
+  ),
+  /** Never made again: a node that was removed from the cluster could join it with another identity. */
+  identity: new RecordKind<string>('cluster/identity', id),
+  /** The keys of the bodies of a write that is not committed yet. */
+  proposed: new RecordKind<readonly string[]>('cluster/proposed/', z.array(text)),
+} as const;
+
+/** The records that the replica of each node contains. */
+export const REPLICATED_RECORDS = [
+  RECORDS.head,
+  RECORDS.policy,
+  RECORDS.performanceMode,
+  RECORDS.interceptCa,
+  RECORDS.integration,
+  RECORDS.clusterToken,
+  RECORDS.tokenKey,
+  RECORDS.removedNode,
+  CLUSTER_RECORDS.node,
+] as const;
