@@ -38,7 +38,7 @@ export const PROBLEM_CODES = {
   invalid_cidr: 'The value is not an IPv4 network in CIDR notation.',
   invalid_protocol: 'A protocol is tcp, udp, icmp, any, or a number.',
   invalid_port: 'A port is 0 to 65535, or a range low-high of two.',
-  invalid_hostname: 'The value is not a name, a pattern that begins with "*.", or "*".',
+  invalid_hostname: 'The value is not a name, a pattern that begins with "*.", or "*", or no name can match it.',
   invalid_regex: 'The value is not a regular expression in RE2 syntax.',
   regex_too_long: 'A regular expression is longer than 1024 bytes.',
   regex_too_large: 'A regular expression compiles to more than 1,000 instructions.',
@@ -69,7 +69,7 @@ export const WARNING_CODES = {
     'A group under audit has no default_action, and an enforced default denies packets that its rules do not match.',
   inspection_widened:
     'A wider allow rule after an allow rule with TLS or HTTP matchers passes all connections that these matchers do not match.',
-  hostname_never_matches: 'No name can match the regular expression of dns_hostname.',
+  hostname_never_matches: 'No name can match the regular expression of dns_hostname or tls.sni.',
   audit_before_deny: 'A deny under audit lets packets pass that a later enforced deny would drop.',
   tls_without_ports: 'A TLS rule without dst_ports redirects every TCP connection to its destinations.',
   deny_by_name: 'A deny rule by name matches only addresses that clients looked up through the DNS proxy.',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { matchesHostname, parseHostname } from '#policy/model/hostname.js';
+import { hostnameListTest, matchesHostname, parseHostname } from '#policy/model/hostname.js';
 
 function patternOf(text: string) {
   const parsed = parseHostname(text);
@@ -35,6 +35,11 @@ describe('`parseHostname` and `matchesHostname`', () => {
     ['*.example.com.', 'a.example.com', true],
     ['*.com', 'example.com', true],
     ['*.com', 'com', false],
+    ['b\u00fccher.example', 'xn--bcher-kva.example', true],
+    ['B\u00dcCHER.example.', 'xn--bcher-kva.example', true],
+    ['stra\u00dfe.example', 'xn--strae-oqa.example', true],
+    ['*.b\u00fccher.example', 'a.xn--bcher-kva.example', true],
+    ['\u4f8b\u3048\u3002jp', 'xn--r8jz45g.jp', true],
     ['*', 'example.com', true],
     ['*', 'com', true],
     ['*', '', true],
@@ -52,7 +57,22 @@ describe('`parseHostname` and `matchesHostname`', () => {
     ['(?i)^X', 'x.test', true],
     ['^.+\\.example\\.com$', 'example.com', false],
   ])('the pattern %s matches the name %j (expected: %s)', (pattern, name, matches) => {
-    expect(matchesHostname(patternOf(pattern), name)).toBe(matches);
+    const parsed = patternOf(pattern);
+    expect(matchesHostname(parsed, name)).toBe(matches);
+    if (parsed.kind !== 'regex') expect(hostnameListTest(['other.test', '*.other.test', pattern])(name)).toBe(matches);
+  });
+
+  it('a list compares entries that are no pattern as text', () => {
+    const test = hostnameListTest(['Second Name', 'f*.example.com', '*.\u00fc.example']);
+    const names = [
+      'Second Name',
+      'second name',
+      'F*.example.com',
+      'foo.example.com',
+      'a.xn--tda.example',
+      'A.\u00dc.example',
+    ];
+    expect(names.map((name) => test(name))).toEqual([true, false, true, false, true, true]);
   });
 
   it('a dot inside a DNS label does not match a dot between labels of the pattern', () => {

@@ -147,6 +147,12 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] } }, {}, true],
     [{ host: { exact: ['b.test'] } }, {}, false],
     [{ host: { exact: ['b.test', 'a.test'] } }, {}, true],
+    [{ host: { exact: ['*.test'] } }, {}, true],
+    [{ host: { exact: ['*.a.test'] } }, {}, false],
+    [{ host: { exact: ['*.a.test'] } }, { host: 'x.a.test' }, true],
+    [{ host: { exact: ['\u00e4.test'] } }, { host: 'xn--4ca.test' }, true],
+    [{ host: { exact: ['192.0.2.7'] } }, { host: '192.0.2.7' }, true],
+    [{ host: { exact: ['[2001:db8::1]'] } }, { host: '[2001:db8::1]' }, true],
     [{ host: { exact: ['b.test'], regex: '^A\\.' } }, {}, true],
     [{ host: { regex: '^b\\.' } }, {}, false],
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/'] } }, {}, true],
@@ -228,7 +234,10 @@ const keys = fc.array(key, { maxLength: 2 });
 const config: fc.Arbitrary<HttpRequestMatchConfig> = fc.record(
   {
     methods: fc.subarray(['GET', 'PUT']),
-    host: fc.record({ exact: fc.constant(['a.test']), regex: source }, { requiredKeys: [] }),
+    host: fc.record(
+      { exact: fc.constantFrom(['a.test'], ['*.test'], ['*.a.test']), regex: source },
+      { requiredKeys: [] },
+    ),
     path: fc.record(
       { exact: fc.array(path, { maxLength: 2 }), prefix: fc.array(path, { maxLength: 2 }), regex: source },
       { requiredKeys: [] },

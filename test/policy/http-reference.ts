@@ -1,3 +1,4 @@
+import { domainToASCII } from 'node:url';
 import type { Headers, RequestFacts } from '#contracts/http-facts.js';
 import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
@@ -24,7 +25,10 @@ function* requestAnswers(config: HttpRequestMatchConfig, facts: RequestFacts, ac
   if (methods !== undefined && methods.length > 0) yield is(methods.some((method) => method === facts.method));
   if (host !== undefined) {
     const { exact = [], regex } = host;
-    yield is(exact.includes(facts.host) || (regex !== undefined && new RegExp(regex, 'i').test(facts.host)));
+    const names = exact
+      .map((one) => (one.startsWith('[') ? one : domainToASCII(one)))
+      .some((one) => (one.startsWith('*.') ? facts.host.endsWith(one.slice(1)) : one === facts.host));
+    yield is(names || (regex !== undefined && new RegExp(regex, 'i').test(facts.host)));
   }
   if (path !== undefined) yield pathAnswer(path, facts.path, action);
   if (query !== undefined) {

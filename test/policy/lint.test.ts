@@ -365,20 +365,22 @@ describe('`lint` of a hostname that no DNS name can match', () => {
     ['user@example.com', 'no name has the character "@"'],
     ['[a-z]+ example\\.com', 'no name has a blank'],
     ['^.*,example\\.com$', 'no name has the character ","'],
-    ['b\u00fccher.example', 'no name has the character "\u00fc"'],
+    ['^b\u00fccher\\.example$', 'no name has the character "\u00fc"'],
     ['^a\\.\\.b$', 'no name has an empty label'],
     ['^\\.example\\.com$', 'no name begins with a dot'],
     [`^${'a'.repeat(64)}\\.com$`, 'a label has at most 63 characters'],
     [`^${'abcdefg\\.'.repeat(32)}com$`, 'a name has at most 253 characters'],
   ])('warns about the hostname %j, and gives the reason: %s', (dns_hostname, fault) => {
-    const document = { source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname })])] };
-    expect(warningsOf(document).filter(({ code }) => code === 'hostname_never_matches')).toEqual([
-      {
-        pointer: '/source_groups/0/rules/0/match/dns_hostname',
+    const document = {
+      source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname, tls: { sni: dns_hostname } })])],
+    };
+    expect(warningsOf(document).filter(({ code }) => code === 'hostname_never_matches')).toEqual(
+      ['dns_hostname', 'tls/sni'].map((matcher) => ({
+        pointer: `/source_groups/0/rules/0/match/${matcher}`,
         code: 'hostname_never_matches',
         message: `This hostname can never match: ${fault}.`,
-      },
-    ]);
+      })),
+    );
   });
 
   it.each([

@@ -159,7 +159,7 @@ describe('`normalise` of a policy document', () => {
         sni: ['API.example.com.'],
         ech: 'absent',
         server_san: { exact: ['B'], regex: 'B' },
-        server_cn: ['CN'],
+        server_cn: ['CN', 'Common Name'],
         fingerprint_sha256: [digest],
       }),
     ).toEqual({
@@ -167,7 +167,7 @@ describe('`normalise` of a policy document', () => {
       sni: ['api.example.com'],
       ech: 'absent',
       server_san: { exact: ['b'], regex: 'B' },
-      server_cn: ['CN'],
+      server_cn: ['cn', 'Common Name'],
       fingerprint_sha256: ['ab'.repeat(32)],
       tls13_uninspectable: 'deny',
     });

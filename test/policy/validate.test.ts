@@ -38,6 +38,95 @@ const digest = 'ab'.repeat(32);
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n';
 const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
+describe('`validatePolicy` of a name that can never match', () => {
+  const LOOKUP = ['dns_hostname'];
+  const LISTS = ['sni', 'host', 'server_san'];
+  const forms: readonly (readonly [string, readonly string[], string])[] = [
+    ['.example.com', [...LOOKUP, ...LISTS], 'a name has no empty label; write "*.example.com"'],
+    [
+      '*example.com',
+      [...LOOKUP, 'sni', 'host'],
+      '"*" stands alone or as "*." before a name; write a regular expression for anything else; write "*.example.com"',
+    ],
+    ['example.com ', [...LOOKUP, ...LISTS], 'no name has a blank; write "example.com"'],
+    ['example.com:443', [...LOOKUP, ...LISTS], 'no name has the character ":"; write "example.com"'],
+    [
+      'https://example.com/a?b',
+      LISTS,
+      'a list has names; write { "regex": "https://example.com/a?b" } for a regular expression; write "example.com"',
+    ],
+    ['https://*.example.com/', LISTS, 'no name has the character ":"; write "*.example.com"'],
+    [
+      'https://b\u00fccher.example/',
+      [...LOOKUP, ...LISTS],
+      'no name has the character ":"; write "b\u00fccher.example"',
+    ],
+    ['user@example.com', [...LOOKUP, ...LISTS], 'no name has the character "@"; write "example.com"'],
+    ['-bad.example', [...LOOKUP, ...LISTS], 'a label does not begin with "-"; write "bad.example"'],
+    ['a..b', [...LOOKUP, ...LISTS], 'a name has no empty label'],
+    [`${'a'.repeat(64)}.test`, [...LOOKUP, ...LISTS], 'a label has at most 63 characters'],
+    ['a.test, b.test', [...LOOKUP, ...LISTS], 'no name has the character ","'],
+    ['a\u00a0b.test', [...LOOKUP, ...LISTS], 'no name has a blank'],
+    ['^a\\.test$', LISTS, 'a list has names; write { "regex": "^a\\\\.test$" } for a regular expression'],
+    ['host.5', [...LOOKUP, ...LISTS], 'the last label of a name is not a number'],
+    ['1.2.3.4', LOOKUP, 'an address is not looked up; write it in dst_ips'],
+    ['1.2.3.4', ['sni'], 'a client sends no address as server name; write it in dst_ips'],
+    ['spiffe://a/b', ['server_san'], 'no name has the character ":"; write "a"'],
+  ];
+  const matchOf = (field: string, text: string): unknown => {
+    if (field === 'dns_hostname') return { dns_hostname: text };
+    return field === 'host' ? intercept({ host: { exact: [text] } }) : { tls: { [field]: [text] } };
+  };
+  const placeOf = (field: string) =>
+    ({ dns_hostname: '~/dns_hostname', host: '~/tls/http/request/host/exact/0' })[field] ?? `~/tls/${field}/0`;
+
+  it.each(forms.flatMap(([text, fields, fault]) => fields.map((field) => [field, text, fault] as const)))(
+    'refuses in %s the name %j: %s',
+    (field, text, fault) => {
+      expect(matchProblems(matchOf(field, text))).toEqual([
+        `invalid_hostname ${placeOf(field)}: No name matches ${JSON.stringify(text)}: ${fault}.`,
+      ]);
+    },
+  );
+
+  it.each<readonly [string, string]>([
+    ['server_cn', 'https://example.com'],
+    ['server_cn', 'Second Name'],
+    ['server_san', 'f*.example.com'],
+    ['server_san', '192.0.2.7'],
+    ['host', '192.0.2.7'],
+    ['host', '[2001:db8::1]'],
+    ...[
+      'b\u00fccher.example',
+      '*.b\u00fccher.example',
+      '*.example.com',
+      '*',
+      '_a.test',
+      'a-.test',
+      'localhost',
+    ].flatMap((text) => [...LOOKUP, ...LISTS, 'server_cn'].map((field) => [field, text] as const)),
+  ])('accepts in %s the name %j', (field, text) => {
+    expect(matchProblems(matchOf(field, text))).toEqual([]);
+  });
+
+  it('refuses a name with a star, or a name that can never match, where a regular expression is expected', () => {
+    expect(matchProblems({ tls: { sni: '*.example.com', server_san: { regex: 'example.com:443' } } })).toEqual([
+      'invalid_regex ~/tls/sni: A string is a regular expression, and this is none; write a list for names: ["*.example.com"].',
+      'invalid_hostname ~/tls/server_san/regex: No name matches "example.com:443": no name has the character ":"; write "example.com".',
+    ]);
+  });
+
+  it('accepts in a stored policy what an older version accepted', () => {
+    const stored = { ...context, isStored: true };
+    for (const [text, fields] of forms.slice(2)) {
+      for (const field of fields) {
+        if (field === 'dns_hostname' && /a\.\.b|a{64}/.test(text)) continue;
+        expect([field, text, validatePolicy(policyWith(matchOf(field, text)), stored)]).toEqual([field, text, []]);
+      }
+    }
+  });
+});
+
 describe('`validatePolicy` of a match', () => {
   const EMPTY_TEXT = 'An empty text matches nothing.';
   const CIDR = 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
@@ -89,15 +178,10 @@ describe('`validatePolicy` of a match', () => {
       { dns_hostname: 'a.*.com' },
       { dns_hostname: '*.a.com' },
       [
-        'invalid_hostname ~/dns_hostname: Invalid hostname pattern: "*" stands alone or as "*." before a name; write a regular expression for anything else.',
+        'invalid_hostname ~/dns_hostname: No name matches "a.*.com": "*" stands alone or as "*." before a name; write a regular expression for anything else.',
       ],
     ],
-    [
-      'an empty hostname',
-      { dns_hostname: '' },
-      { dns_hostname: 'a' },
-      ['empty_matcher ~/dns_hostname: Invalid regular expression: an empty hostname matches nothing.'],
-    ],
+    ['an empty hostname', { dns_hostname: '' }, { dns_hostname: 'a' }, [`empty_matcher ~/dns_hostname: ${EMPTY_TEXT}`]],
     [
       'a hostname that is not valid RE2',
       { dns_hostname: '^(a' },
@@ -319,7 +403,7 @@ describe('`validatePolicy` of a match', () => {
     [
       'a number in a list of names',
       { tls: { sni: ['a', 5] } },
-      { tls: { sni: ['a', '5'] } },
+      { tls: { sni: ['a', 'b5'] } },
       ['invalid_type ~/tls/sni/1: Must be a string, not a number.'],
     ],
     [

@@ -67,7 +67,11 @@ function lintRule(rule: Rule, group: Group, context: LintContext, warnings: Warn
     warnings.add(pointer, 'never_matches', 'This rule can never match: no protocol satisfies all its matchers.');
   }
   if (hostname === undefined && tls === undefined) return;
-  for (const { pointer: at, source, whole } of expressionsOf(rule)) {
+  for (const { pointer: at, source, whole, isForHostname } of expressionsOf(rule)) {
+    const fault = isForHostname ? whyNoNameMatches(source) : undefined;
+    if (fault !== undefined) {
+      warnings.add(at, 'hostname_never_matches', `This hostname can never match: ${fault}.`);
+    }
     const { start, end } = anchorsOf(source);
     if (start && (end || !whole)) continue;
     const message =
@@ -102,12 +106,7 @@ function isOfNode({ destinations }: Rule, { sources, selectors }: Group, { ownAd
 }
 const ADDRESS_BITS = 32;
 
-function lintHostname({ action, pointer, hostname }: Rule, { dns }: LintContext, warnings: WarningList): void {
-  const fault = hostname?.kind === 'regex' ? whyNoNameMatches(hostname.text) : undefined;
-  if (fault !== undefined) {
-    const message = `This hostname can never match: ${fault}.`;
-    warnings.add(`${pointer}/match/dns_hostname`, 'hostname_never_matches', message);
-  }
+function lintHostname({ action, pointer }: Rule, { dns }: LintContext, warnings: WarningList): void {
   if (!dns) {
     const message =
       'The DNS proxy is not configured: no address is granted for this name, and the rule matches nothing.';

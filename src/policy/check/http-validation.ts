@@ -1,6 +1,7 @@
 import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Intact } from '#policy/document/intact.js';
 import { escapeStep } from '#policy/model/pointer.js';
+import { REQUEST_HOST } from './hostname-validation.js';
 import { validateExact, validateNameObject, validateRegex } from './name-validation.js';
 import type { Validation } from './validation-context.js';
 
@@ -28,7 +29,7 @@ function validateRequest(request: Intact<HttpRequestMatchConfig>, at: string, va
   if (isEmpty(request, validation)) {
     problems.add(at, 'empty_matcher', 'A request matcher needs host, methods, path, query or headers.');
   }
-  if (host !== undefined) validateNameObject(host, `${at}/host`, validation);
+  if (host !== undefined) validateNameObject(host, `${at}/host`, REQUEST_HOST, validation);
   for (const [index, method] of methods.entries()) {
     if (method === undefined || TOKEN.test(method)) continue;
     problems.add(`${at}/methods/${index}`, 'invalid_method', 'A method is a token such as "GET".');

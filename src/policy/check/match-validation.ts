@@ -1,11 +1,10 @@
 import type { PortSpec, RuleMatchConfig } from '#contracts/policy-document.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { Intact } from '#policy/document/intact.js';
-import { isHostnameExpression, parseHostname } from '#policy/model/hostname.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { validateAddresses, validateCidrs } from './address-validation.js';
-import { validateExpression } from './regex-validation.js';
+import { validateHostname } from './hostname-validation.js';
 import { validateTls } from './tls-validation.js';
 import type { Validation } from './validation-context.js';
 
@@ -19,17 +18,6 @@ export function validateMatch(match: Intact<RuleMatchConfig>, at: string, valida
   validatePorts(match.dst_ports, `${at}/dst_ports`, validation);
   validateProtocol(match, at, validation);
   if (match.tls !== undefined) validateTls(match.tls, `${at}/tls`, validation);
-}
-
-function validateHostname(text: string, at: string, validation: Validation): void {
-  if (isHostnameExpression(text)) {
-    validateExpression(text, at, validation, { caseInsensitive: true });
-    return;
-  }
-  const parsed = parseHostname(text);
-  if (!('fault' in parsed)) return;
-  const what = parsed.code === 'invalid_hostname' ? 'hostname pattern' : 'regular expression';
-  validation.problems.add(at, parsed.code, `Invalid ${what}: ${parsed.fault}.`);
 }
 
 function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems }: Validation): void {

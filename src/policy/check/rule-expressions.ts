@@ -5,15 +5,21 @@ import { compileRegex } from '#policy/model/regex.js';
 
 /**
  * A regular expression of a rule. `whole`: the expression is for a name, so the lint expects anchors at both
- * ends. Otherwise the lint expects an anchor only at the start.
+ * ends. Otherwise the lint expects an anchor only at the start. `isForHostname`: it is searched in the name of
+ * a host, and not in a name of a certificate or in a host of a request, which can be an address.
  */
-export type Expression = { readonly pointer: string; readonly source: string; readonly whole: boolean };
+export type Expression = {
+  readonly pointer: string;
+  readonly source: string;
+  readonly whole: boolean;
+  readonly isForHostname: boolean;
+};
 
 export function expressionsOf(rule: Rule): Expression[] {
   const { hostname, tls, pointer } = rule;
   const found: Expression[] = [];
   if (hostname?.kind === 'regex') {
-    found.push({ pointer: `${pointer}/match/dns_hostname`, source: hostname.text, whole: true });
+    found.push({ pointer: `${pointer}/match/dns_hostname`, source: hostname.text, whole: true, isForHostname: true });
   }
   if (tls !== undefined) found.push(...ofTls(tls, `${pointer}/match/tls`));
   return found;
@@ -39,7 +45,7 @@ export function instructionsOf(rules: readonly Rule[]): number {
 function ofTls({ sni, server_san, server_cn, http }: TlsMatchConfig, at: string): Expression[] {
   const request = http?.request;
   return [
-    ...ofName(sni, `${at}/sni`),
+    ...ofName(sni, `${at}/sni`, true),
     ...ofName(server_san, `${at}/server_san`),
     ...ofName(server_cn, `${at}/server_cn`),
     ...ofName(request?.host, `${at}/http/request/host`),
@@ -50,14 +56,14 @@ function ofTls({ sni, server_san, server_cn, http }: TlsMatchConfig, at: string)
   ];
 }
 
-function ofName(matcher: TlsNameMatch | undefined, at: string): Expression[] {
-  if (typeof matcher === 'string') return [{ pointer: at, source: matcher, whole: true }];
+function ofName(matcher: TlsNameMatch | undefined, at: string, isForHostname = false): Expression[] {
+  if (typeof matcher === 'string') return [{ pointer: at, source: matcher, whole: true, isForHostname }];
   if (matcher === undefined || !('regex' in matcher) || matcher.regex === undefined) return [];
-  return [{ pointer: `${at}/regex`, source: matcher.regex, whole: true }];
+  return [{ pointer: `${at}/regex`, source: matcher.regex, whole: true, isForHostname }];
 }
 
 function ofText(source: string | undefined, pointer: string): Expression[] {
-  return source === undefined ? [] : [{ pointer, source, whole: false }];
+  return source === undefined ? [] : [{ pointer, source, whole: false, isForHostname: false }];
 }
 
 function ofHeaders(headers: HeaderMatchConfig | undefined, at: string): Expression[] {
@@ -69,5 +75,6 @@ function ofMap(map: Readonly<Record<string, string>> | undefined, at: string): E
     pointer: `${at}/${escapeStep(key)}`,
     source,
     whole: false,
+    isForHostname: false,
   }));
 }

@@ -1,6 +1,7 @@
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Intact } from '#policy/document/intact.js';
 import { validateAction } from './action-validation.js';
+import { CERTIFICATE_COMMON_NAME, CERTIFICATE_DNS_NAME, SERVER_NAME } from './hostname-validation.js';
 import { validateHttp } from './http-validation.js';
 import { validateTlsName } from './name-validation.js';
 import type { Validation } from './validation-context.js';
@@ -19,9 +20,11 @@ const OPTIONAL_LISTS: ReadonlySet<string> = new Set(['fingerprint_sha256', 'trus
 export function validateTls(tls: Intact<TlsMatchConfig>, at: string, validation: Validation): void {
   const { problems, context } = validation;
   validateMode(tls, at, validation);
-  if (tls.sni !== undefined) validateTlsName(tls.sni, `${at}/sni`, validation);
-  if (tls.server_san !== undefined) validateTlsName(tls.server_san, `${at}/server_san`, validation);
-  if (tls.server_cn !== undefined) validateTlsName(tls.server_cn, `${at}/server_cn`, validation);
+  if (tls.sni !== undefined) validateTlsName(tls.sni, `${at}/sni`, SERVER_NAME, validation);
+  if (tls.server_san !== undefined)
+    validateTlsName(tls.server_san, `${at}/server_san`, CERTIFICATE_DNS_NAME, validation);
+  if (tls.server_cn !== undefined)
+    validateTlsName(tls.server_cn, `${at}/server_cn`, CERTIFICATE_COMMON_NAME, validation);
   if (tls.server_dn === '') problems.add(`${at}/server_dn`, 'empty_matcher', 'An empty name matches nothing.');
   for (const [index, digest] of (tls.fingerprint_sha256 ?? []).entries()) {
     if (digest === undefined || isFingerprint(digest)) continue;

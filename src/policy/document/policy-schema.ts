@@ -66,18 +66,21 @@ const byte = () => z.int().min(0).max(255);
 
 const nameMatchObjectSchema = z
   .strictObject({
-    exact: strings().optional().meta({ description: 'Exact names, compared case-insensitively.' }),
+    exact: strings()
+      .optional()
+      .meta({ description: 'Names, "*." before a name, or "*", compared case-insensitively.' }),
     regex: regex().optional(),
   })
   .meta({
     id: 'NameMatch',
-    description: 'Exact names, a regular expression, or both.',
+    description: 'A list of names, a regular expression, or both.',
     examples: [{ exact: ['api.example.com'] }],
   });
 
 const tlsNameMatchSchema = z.union([regex(), strings(), nameMatchObjectSchema]).meta({
   id: 'TlsNameMatch',
-  description: 'A regular expression in RE2 syntax, a list of exact names, or an object whose parts must all match.',
+  description:
+    'A regular expression in RE2 syntax, a list of names (also "*." before a name), or an object whose parts must all match.',
   examples: ['^api\\.example\\.com$', ['api.example.com'], { exact: ['api.example.com'], regex: '^api' }],
 });
 

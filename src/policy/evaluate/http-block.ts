@@ -1,6 +1,7 @@
 import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
 import type { HttpMatchConfig, HttpRequestMatchConfig, NameMatchObject } from '#contracts/policy-document.js';
 import type { Action } from '#contracts/policy-model.js';
+import { hostnameListTest } from '#policy/model/hostname.js';
 import { HeaderMatchers } from './http-headers.js';
 import { isAmbiguousPath, normalPath, writtenPath } from './http-path.js';
 import { QueryMatchers } from './http-query.js';
@@ -71,7 +72,7 @@ function compile({ methods = [], host, path, query, headers }: HttpRequestMatchC
 
 function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
   const test = anyOf([
-    ...(exact.length > 0 ? [exactTest(exact)] : []),
+    ...(exact.length > 0 ? [hostnameListTest(exact)] : []),
     ...(regex === undefined ? [] : [regexTest(regex, true)]),
   ]);
   return (facts, action) => test(facts.host, action === 'deny');

@@ -1,5 +1,6 @@
 import type { TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
 import type { ClientHello, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
+import { hostnameListTest } from '#policy/model/hostname.js';
 import { compileRegex, type RegexOptions } from '#policy/model/regex.js';
 import { isNameList } from '#policy/model/tls.js';
 
@@ -117,18 +118,13 @@ function compile(tls: TlsMatchConfig): TlsBlock {
 function nameTest(matcher: TlsNameMatch | undefined, options: RegexOptions): NameTest | null {
   if (matcher === undefined) return null;
   if (typeof matcher === 'string') return regexTest(matcher, options);
-  if (isNameList(matcher)) return listTest(matcher);
+  if (isNameList(matcher)) return hostnameListTest(matcher);
   const { exact = [], regex } = matcher;
   const tests = [
-    ...(exact.length === 0 ? [] : [listTest(exact)]),
+    ...(exact.length === 0 ? [] : [hostnameListTest(exact)]),
     ...(regex === undefined ? [] : [regexTest(regex, options)]),
   ];
   return (name) => tests.every((test) => test(name));
-}
-
-function listTest(names: readonly string[]): NameTest {
-  const set = new Set(names);
-  return (name) => set.has(name);
 }
 
 function regexTest(source: string, options: RegexOptions): NameTest {

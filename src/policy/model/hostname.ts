@@ -10,7 +10,16 @@ export type ParsedHostname =
 
 /** Whether the text of a hostname pattern is parsed as a regular expression. */
 export function isHostnameExpression(text: string): boolean {
-  return !/^[A-Za-z0-9\-_.*]*$/.test(text);
+  return asciiForm(text) === undefined;
+}
+
+/**
+ * Returns the form in which names are compared: lower case, A-labels (RFC 5890) for letters outside ASCII, no
+ * final dot. A text that is no name stays as it is.
+ */
+export function canonicalName(text: string): string {
+  const name = asciiForm(text);
+  return name === undefined ? text : withoutLastDot(name);
 }
 
 /**
@@ -19,8 +28,8 @@ export function isHostnameExpression(text: string): boolean {
 export function parseHostname(text: string): ParsedHostname {
   if (text === '') return { code: 'empty_matcher', fault: 'an empty hostname matches nothing' };
   if (text === '*') return { pattern: { kind: 'any', text: '*' } };
-  if (isHostnameExpression(text)) return parseRegex(text);
-  const lower = text.toLowerCase();
+  const lower = asciiForm(text);
+  if (lower === undefined) return parseRegex(text);
   const suffix = lower.startsWith('*.');
   const name = withoutLastDot(suffix ? lower.slice(2) : lower);
   if (name.includes('*')) {
@@ -55,6 +64,30 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
 }
 
 /**
+ * Compiles a list of names and hostname patterns (D9) to a test of one name. An entry that is neither is
+ * compared as text.
+ */
+export function hostnameListTest(entries: readonly string[]): (name: string) => boolean {
+  const names = new Set<string>();
+  const suffixes = new Set<string>();
+  for (const entry of entries) {
+    const text = canonicalName(entry);
+    if (text.startsWith('*.')) suffixes.add(text.slice(2));
+    else names.add(text);
+  }
+  if (names.has('*')) return () => true;
+  return (text) => {
+    const name = canonicalName(text);
+    if (names.has(name)) return true;
+    if (suffixes.size === 0) return false;
+    for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
+      if (suffixes.has(name.slice(dot + 1))) return true;
+    }
+    return false;
+  };
+}
+
+/**
  * Joins the labels of a name, in lower case, to the text in which regular expressions are searched. A dot
  * within a label becomes `\.`.
  */
@@ -72,6 +105,17 @@ function parseRegex(text: string): ParsedHostname {
 function labelsOf(name: string | readonly string[]): readonly string[] {
   if (typeof name !== 'string') return name.map((label) => label.toLowerCase());
   return withoutLastDot(name.toLowerCase()).split('.');
+}
+
+/**
+ * Returns a text that consists of the characters of names and `*` in lower case and with A-labels. Returns
+ * undefined for any other text, also if its letters outside ASCII have no A-label.
+ */
+function asciiForm(text: string): string | undefined {
+  if (/^[A-Za-z0-9\-_.*]*$/.test(text)) return text.toLowerCase();
+  if (!/^[A-Za-z0-9\-_.*\u0080-\u{10ffff}]*$/u.test(text)) return undefined;
+  const url = `http://${text}`;
+  return URL.canParse(url) ? new URL(url).hostname : undefined;
 }
 
 function withoutLastDot(name: string): string {

@@ -6,20 +6,21 @@ import type {
   TlsMatchConfig,
   TlsNameMatch,
 } from '#contracts/policy-document.js';
+import { canonicalName } from './hostname.js';
 
 /**
- * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case, and
- * hostnames and header names in lower case. Fingerprints are lower-case digits without colons. Maps have no
+ * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case,
+ * header names in lower case, and hostnames in the form in which they are compared. Fingerprints are lower-case digits without colons. Maps have no
  * prototype, so a key such as `__proto__` is safe.
  */
 export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
     mode: tls.mode ?? 'metadata',
-    sni: mapped(tls.sni, lowerNames),
+    sni: mapped(tls.sni, canonicalNames),
     ech: tls.ech,
     server_dn: tls.server_dn,
-    server_san: mapped(tls.server_san, lowerNames),
-    server_cn: tls.server_cn,
+    server_san: mapped(tls.server_san, canonicalNames),
+    server_cn: mapped(tls.server_cn, canonicalNames),
     fingerprint_sha256: mapped(tls.fingerprint_sha256, (digests) =>
       digests.map((digest) => digest.replaceAll(':', '').toLowerCase()),
     ),
@@ -38,7 +39,7 @@ function http({ request, response }: HttpMatchConfig): HttpMatchConfig {
 
 function httpRequest(request: HttpRequestMatchConfig): HttpRequestMatchConfig {
   return defined({
-    host: mapped(request.host, lowerObject),
+    host: mapped(request.host, canonicalObject),
     methods: mapped(request.methods, (methods) => methods.map((method) => method.toUpperCase())),
     path: request.path,
     query: mapped(request.query, (query) =>
@@ -61,18 +62,13 @@ function headers(config: HeaderMatchConfig): HeaderMatchConfig {
   });
 }
 
-function lowerNames(matcher: TlsNameMatch): TlsNameMatch {
+function canonicalNames(matcher: TlsNameMatch): TlsNameMatch {
   if (typeof matcher === 'string') return matcher;
-  return isNameList(matcher) ? matcher.map(lowerName) : lowerObject(matcher);
+  return isNameList(matcher) ? matcher.map(canonicalName) : canonicalObject(matcher);
 }
 
-function lowerObject({ exact, regex }: NameMatchObject): NameMatchObject {
-  return defined({ exact: mapped(exact, (names) => names.map(lowerName)), regex });
-}
-
-function lowerName(name: string): string {
-  const text = name.toLowerCase();
-  return text.endsWith('.') ? text.slice(0, -1) : text;
+function canonicalObject({ exact, regex }: NameMatchObject): NameMatchObject {
+  return defined({ exact: mapped(exact, (names) => names.map(canonicalName)), regex });
 }
 
 function lower(text: string): string {
