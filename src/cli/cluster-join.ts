@@ -2,10 +2,11 @@ import { chmod, chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } 
 import { request } from 'node:https';
 import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
-import { isMap, parseDocument } from 'yaml';
+import { isMap } from 'yaml';
 import { z } from 'zod';
 import { type JoinToken, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PinnedAgent } from '#cluster/peers/pinned-agent.js';
+import { parseYaml } from '#config/yaml-text.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
 
@@ -39,7 +40,7 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
     throw new CliError('this is not a join token', { fix: '`weir cluster token` on a node of the cluster prints one' });
   const file = await realpath(config).catch((cause: unknown) => unreadable(config, cause));
   const owner = await stat(file);
-  const document = parseDocument(await readFile(file, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
+  const document = parseYaml(await readFile(file, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
   if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents)))
     throw new CliError(`${config} is not a configuration in YAML`);
   if (document.has('cluster'))

@@ -1,9 +1,10 @@
-import { LineCounter, parseDocument, visit } from 'yaml';
+import { LineCounter, visit } from 'yaml';
 import { z } from 'zod';
 import type { ConfigProblem } from './config-problem.js';
 import { configSchema } from './config-schema.js';
 import { offsetOf } from './offset.js';
 import { bare, members, schemaAt } from './schema-tree.js';
+import { parseYaml } from './yaml-text.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -26,7 +27,7 @@ export type Source = {
  */
 export function readSource(yaml: string, name: string, environment: Environment): Source {
   const lines = new LineCounter();
-  const document = parseDocument(yaml, { lineCounter: lines, prettyErrors: false });
+  const document = parseYaml(yaml, { lineCounter: lines, prettyErrors: false });
   const problems: ConfigProblem[] = [];
   const at = (offset: number): string => {
     const { line, col } = lines.linePos(offset);

@@ -1,5 +1,6 @@
-import { LineCounter, parseDocument } from 'yaml';
+import { LineCounter } from 'yaml';
 import { offsetOf } from './offset.js';
+import { nestingFault, parseYaml } from './yaml-text.js';
 
 /**
  * A policy document as an operator wrote it.
@@ -55,6 +56,8 @@ const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 export function readPolicyText(text: string): PolicyText {
   const json = asJson(text);
   const value = json === undefined ? asYaml(text) : json;
+  const fault = json === undefined ? undefined : nestingFault(json);
+  if (fault !== undefined) throw new PolicyTextError(fault);
   const sent = json === undefined ? JSON.stringify(value) : text;
   const where = placesOf(text);
   if (!('policy' in value)) return { form: 'singleton', record: null, value, json: sent, where };
@@ -92,7 +95,7 @@ function asJson(text: string): Record<string, unknown> | undefined {
 function asYaml(text: string): Record<string, unknown> {
   const lines = new LineCounter();
   const options = { uniqueKeys: true, stringKeys: true, lineCounter: lines, prettyErrors: false };
-  const document = parseDocument(text, options);
+  const document = parseYaml(text, options);
   const [first] = document.errors;
   if (first !== undefined) {
     const { line, col } = lines.linePos(first.pos[0]);
@@ -117,7 +120,7 @@ function placesOf(text: string): PolicyText['where'] {
     if (text.length > LONGEST_WITH_PLACES) return null;
     if (read === undefined) {
       const lines = new LineCounter();
-      read = { lines, contents: parseDocument(text, { lineCounter: lines, prettyErrors: false }).contents };
+      read = { lines, contents: parseYaml(text, { lineCounter: lines, prettyErrors: false }).contents };
     }
     const path = pointer
       .split('/')

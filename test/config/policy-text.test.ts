@@ -55,6 +55,22 @@ describe('policy text', () => {
     expect(() => readPolicyText(text)).toThrow(PolicyTextError);
   });
 
+  it.each([
+    ['flow lists in YAML', `policy: ${'['.repeat(50_000)}`],
+    ['closed flow lists in YAML', `policy: ${'['.repeat(50_000)}${']'.repeat(50_000)}`],
+    ['block lists in YAML', `policy:\n${'- '.repeat(50_000)}a\n`],
+    ['maps in YAML', `policy: ${'{a: '.repeat(50_000)}`],
+    ['lists in JSON', `{"policy": ${'['.repeat(50_000)}${']'.repeat(50_000)}}`],
+  ])('is refused if it has 50,000 nested %s', (_, text) => {
+    expect(() => readPolicyText(text)).toThrow('lists and maps are nested deeper than 100');
+  });
+
+  it('may be nested as deep as the API permits, and the place of deeper nesting is told', () => {
+    const nested = (depth: number) => `policy:\n  a: ${'['.repeat(depth)}${']'.repeat(depth)}\n`;
+    expect(readPolicyText(nested(32)).form).toBe('envelope');
+    expect(() => readPolicyText(nested(200))).toThrow(expect.objectContaining({ place: { line: 2, column: 104 } }));
+  });
+
   it('is refused if nested YAML aliases expand to too many values', () => {
     const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (const [one, before] of [

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
-import { type Document, isMap, isScalar, isSeq, parseDocument } from 'yaml';
+import { type Document, isMap, isScalar, isSeq } from 'yaml';
+import { parseYaml } from '#config/yaml-text.js';
 import { built } from '#threads/built-file.js';
 
 export type Mode = 'audit' | 'enforce';
@@ -60,7 +61,7 @@ policy:
  * Other keys and all comments stay. `present`: the interfaces of the file.
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
-  const document = parseDocument(existing);
+  const document = parseYaml(existing);
   const { fallback, non_ipv4, reverse_path } = SETTINGS[settings.mode];
   document.setIn(['version'], 1);
   if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
@@ -113,13 +114,13 @@ policy:
 
 /** Returns the mode in the text of a policy file; undefined if it has none. */
 export function modeIn(policy: string): unknown {
-  const { contents } = parseDocument(policy);
+  const { contents } = parseYaml(policy);
   return isMap(contents) ? contents.get('mode') : undefined;
 }
 
 /** Returns the text of an existing policy file with another mode; unchanged if the file has no `mode`. */
 export function updatedPolicy(existing: string, mode: Mode): string {
-  const document = parseDocument(existing);
+  const document = parseYaml(existing);
   const present = isMap(document.contents) ? document.get('mode', true) : null;
   if (document.errors.length > 0 || !isScalar(present) || present.range == null) return existing;
   const [start, end] = present.range;

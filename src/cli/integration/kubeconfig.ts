@@ -1,6 +1,6 @@
 import { dirname, resolve } from 'node:path';
-import { parse } from 'yaml';
 import { z } from 'zod';
+import { parseYaml } from '#config/yaml-text.js';
 import { MAX_BYTES } from '#files/bounded-file.js';
 import { CliError } from '../command-error.js';
 import { textOfFile } from '../text-of-file.js';
@@ -67,7 +67,10 @@ export function readKubeconfig(file: string, context: string | undefined): Kubec
 function parsed(file: string): unknown {
   const text = textOfFile(file, MAX_BYTES.config);
   try {
-    return parse(text) as unknown;
+    const document = parseYaml(text);
+    const [error] = document.errors;
+    if (error !== undefined) throw error;
+    return document.toJS() as unknown;
   } catch (cause) {
     const [line] = cause instanceof Error ? cause.message.split('\n') : [String(cause)];
     throw new CliError(`${file} is no YAML: ${line}`, { cause });

@@ -1,0 +1,52 @@
+import {
+  type Document,
+  type DocumentOptions,
+  Lexer,
+  type ParsedNode,
+  type ParseOptions,
+  Parser,
+  parseDocument,
+  type SchemaOptions,
+  YAMLParseError,
+} from 'yaml';
+
+/** The maximum depth of lists and maps in a file that an operator writes. */
+const MAX_DEPTH = 100;
+const TOO_DEEP = `lists and maps are nested deeper than ${MAX_DEPTH}`;
+
+type Options = ParseOptions & DocumentOptions & SchemaOptions;
+
+/**
+ * Parses a YAML text. Returns an empty document with one error if the nesting is deeper than `MAX_DEPTH`: the
+ * package `yaml` calls itself for each level, and throws a RangeError if the stack overflows.
+ */
+export function parseYaml(text: string, options: Options = {}): Document.Parsed<ParsedNode> {
+  const deep = tooDeepAt(text);
+  if (deep === undefined) return parseDocument(text, options);
+  const document = parseDocument('', options);
+  for (let end = text.indexOf('\n'); end !== -1 && end < deep; end = text.indexOf('\n', end + 1)) {
+    options.lineCounter?.addNewLine(end + 1);
+  }
+  document.errors.push(new YAMLParseError([deep, deep + 1], 'BAD_COLLECTION_TYPE', TOO_DEEP));
+  return document;
+}
+
+/** Returns the offset at which the nesting of a text exceeds `MAX_DEPTH`; undefined if it does nowhere. */
+function tooDeepAt(text: string): number | undefined {
+  const parser = new Parser();
+  for (const lexeme of new Lexer().lex(text)) {
+    for (const _ of parser.next(lexeme));
+    if (parser.stack.length > MAX_DEPTH) return parser.offset;
+  }
+  return undefined;
+}
+
+/** Returns the fault of a JSON value that is nested deeper than `MAX_DEPTH`; undefined if it is not. */
+export function nestingFault(value: unknown): string | undefined {
+  return isDeeper(value, MAX_DEPTH) ? TOO_DEEP : undefined;
+}
+
+function isDeeper(value: unknown, left: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return left === 0 || Object.values(value).some((member) => isDeeper(member, left - 1));
+}
