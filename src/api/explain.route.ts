@@ -3,6 +3,7 @@ import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js
 import { addressFault } from '#policy/check/address-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
+import { canonicalName, hostnameFault } from '#policy/model/hostname.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/protocol.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
@@ -21,7 +22,34 @@ const address = z
   .meta({ format: 'ipv4' });
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);
-const hostname = z.string().min(1).max(254);
+const lookedUp = z
+  .string()
+  .min(1)
+  .max(254)
+  .refine((text) => hostnameFault(text, { isLookup: true }) === undefined, {
+    error: ({ input }) => `No client looks up this name: ${hostnameFault(String(input), { isLookup: true })}.`,
+  });
+const serverName = z
+  .string()
+  .max(254)
+  .refine((text) => hostnameFault(text) === undefined && parseAddress(text) === undefined, {
+    error: ({ input }) =>
+      `No client sends this server name: ${hostnameFault(String(input)) ?? 'an address is not a server name'}.`,
+  });
+const requestHost = z.string().refine(
+  (text) => {
+    const host = text.replace(/:\d+$/, '');
+    return hostnameFault(host) === undefined || /^\[[0-9A-Fa-f:.]{2,45}\]$/.test(host);
+  },
+  { error: 'No request has this host: write a name or an address, with or without a port.' },
+);
+const requestPath = z
+  .string()
+  .max(8_192)
+  .regex(/^(?:\/[!"$->@-[\]-~]*|\*)$/, {
+    error:
+      'No request that is read has this path: it begins with "/", and has visible ASCII characters without "#", "?" and "\\". The query has its own field.',
+  });
 const draft = policySchema.optional().describe('A draft in singleton form. Default: the active policy.');
 
 const PacketSchema = z
@@ -42,12 +70,10 @@ const PacketSchema = z
       .describe(
         'The interface on which the packet arrives. Default: the interface on which the routes of the node reach the source.',
       ),
-    hostname: hostname
+    hostname: lookedUp
       .optional()
       .describe('Assumes that the destination is granted for this name, in addition to the current grants.'),
-    sni: z
-      .string()
-      .max(254)
+    sni: serverName
       .optional()
       .describe(
         'The server name in the TLS ClientHello. Default: none; `unknown` lists `sni` if a rule tests the name.',
@@ -77,8 +103,8 @@ const PacketSchema = z
     http: z
       .strictObject({
         method: z.string().optional(),
-        host: z.string().optional(),
-        path: z.string().max(8_192).optional(),
+        host: requestHost.optional(),
+        path: requestPath.optional(),
         query: z.record(z.string(), z.array(z.string())).optional(),
         headers: z.record(z.string(), z.array(z.string())).optional(),
       })
@@ -91,7 +117,7 @@ const PacketSchema = z
     examples: [{ src: '10.0.0.7', dst: '192.0.2.10', proto: 'tcp', src_port: 40_000, dst_port: 443 }],
   });
 const LookupSchema = z
-  .strictObject({ policy: draft, src: address, query: hostname.describe('The name in the DNS query.') })
+  .strictObject({ policy: draft, src: address, query: lookedUp.describe('The name in the DNS query.') })
   .meta({
     id: 'ExplainLookup',
     description: 'Asks whether a source may look up a name.',
@@ -209,7 +235,7 @@ function questionOf({
 }
 
 function lookupOf({ src, query }: z.infer<typeof LookupSchema>): ExplainQuery {
-  return { source: addressOf(src), query: nameOf(query) };
+  return { source: addressOf(src), query: canonicalName(query) };
 }
 
 function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQuery {
@@ -233,7 +259,7 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
     },
     ...(asked.src_port === undefined ? { sourcePortAssumed: true } : {}),
     ingress: asked.interface,
-    hostname: asked.hostname === undefined ? undefined : nameOf(asked.hostname),
+    hostname: asked.hostname === undefined ? undefined : canonicalName(asked.hostname),
     ...(asked.sni === undefined && asked.tls === undefined && asked.http === undefined
       ? {}
       : { connection: { sni: asked.sni, tls: asked.tls, http: asked.http } }),
@@ -268,5 +294,3 @@ function addressOf(text: string): number {
   if (address === undefined) throw new RangeError('the validated address is not an IPv4 address');
   return address;
 }
-
-const nameOf = (name: string) => name.toLowerCase().replace(/\.$/, '');

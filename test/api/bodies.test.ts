@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type Asked, rig } from './rig.js';
 
+const PACKET = { src: '10.0.0.1', dst: '10.0.0.2', proto: 'tcp', dst_port: 443 };
+
 const POLICY_WRITES = [
   ['PUT', '/api/v1/policy'],
   ['POST', '/api/v1/policies'],
@@ -183,6 +185,23 @@ test.each([
     ['/dst', '/src', '/src_port'],
   ],
   ['POST', '/api/v1/policy/explain', { src: '10.0.0.1', dst: '10.0.0.2', proto: 'any' }, ['/proto']],
+  ['POST', '/api/v1/policy/explain', { src: '10.0.0.1', query: 'a..b' }, ['/query']],
+  ['POST', '/api/v1/policy/explain', { src: '10.0.0.1', query: `${'a'.repeat(64)}.test` }, ['/query']],
+  ...(
+    [
+      ['a..b', `${'a'.repeat(64)}.test`, 'a b', '/a\\b'],
+      ['.', '192.0.2.7', 'a..b:443', '/a?b'],
+      [`${'a.'.repeat(126)}bb`, '', 'https://a.test', 'a'],
+    ] as const
+  ).map(
+    ([hostname, sni, host, path]) =>
+      [
+        'POST',
+        '/api/v1/policy/explain',
+        { ...PACKET, hostname: hostname === '.' ? '..' : hostname, sni, http: { host, path } },
+        ['/hostname', '/http/host', '/http/path', '/sni'],
+      ] as const,
+  ),
   [
     'POST',
     '/api/v1/policy/explain',

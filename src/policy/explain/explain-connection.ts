@@ -12,6 +12,7 @@ import {
   type Step,
   StepFinder,
 } from '#policy/evaluate/connection-steps.js';
+import { canonicalName } from '#policy/model/hostname.js';
 
 /**
  * The properties of a connection that an explain request contains. For omitted properties, the evaluation
@@ -92,7 +93,7 @@ export function explainConnection(
   const from = itemAt(steps, decision.from);
   if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
   const request = requestOf(question);
-  if (question.sni !== undefined && request.host !== nameOf(question.sni)) {
+  if (question.sni !== undefined && request.host !== canonicalName(question.sni)) {
     const special = 'the host of the request is not the name of its connection, so the node responds with 421';
     return { step: from, verdict: 'deny', special, unknown: [] };
   }
@@ -143,7 +144,7 @@ export function factsOf({ sni, tls }: ConnectionFacts): TlsFacts {
   return {
     hello: {
       kind: 'hello',
-      sni: sni === undefined ? null : nameOf(sni),
+      sni: sni === undefined ? null : canonicalName(sni),
       ech: tls?.hello === 'ech',
       alpn: [],
       offersTls13: tls?.version !== '1.2',
@@ -180,7 +181,7 @@ function certificateOf(tls: ConnectionFacts['tls']): CertificateFacts {
     kind: 'seen',
     subject: subject ?? '',
     commonNames: name === undefined ? [] : [name],
-    dnsNames: (names ?? []).map(nameOf),
+    dnsNames: (names ?? []).map(canonicalName),
     fingerprint: (print ?? '').replaceAll(':', '').toLowerCase(),
     isTrusted: () => tls?.trusted !== false,
   };
@@ -193,7 +194,7 @@ function requestOf({ sni, http = {} }: ConnectionFacts): RequestFacts {
   );
   return {
     method,
-    host: nameOf((host ?? sni ?? '').replace(/:\d+$/, '')),
+    host: canonicalName((host ?? sni ?? '').replace(/:\d+$/, '')),
     path,
     query: pairs.length === 0 ? null : pairs.join('&'),
     headers: Object.entries(headers).flatMap(([name, values]) =>
@@ -201,5 +202,3 @@ function requestOf({ sni, http = {} }: ConnectionFacts): RequestFacts {
     ),
   };
 }
-
-const nameOf = (name: string) => name.toLowerCase().replace(/\.$/, '');

@@ -64,6 +64,16 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
 }
 
 /**
+ * Returns why a text is not the name of a host; undefined if it is one. A text of a DNS lookup can have other
+ * characters, but its labels have the same lengths.
+ */
+export function hostnameFault(text: string, { isLookup = false } = {}): string | undefined {
+  const name = canonicalName(text);
+  if (!isLookup && !/^[a-z0-9\-_.]+$/.test(name)) return 'a name has letters, digits, "-", "_" and "."';
+  return isLookup && text === '.' ? undefined : nameFault(name, withoutLastDot(name).split('.'));
+}
+
+/**
  * Compiles a list of names and hostname patterns (D9) to a test of one name. An entry that is neither is
  * compared as text.
  */
