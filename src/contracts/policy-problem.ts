@@ -24,6 +24,7 @@ export const PROBLEM_CODES = {
   more_problems: 'The document has more problems than one response lists.',
   invalid_name: 'A policy name is 1 to 253 printable characters after trimming.',
   empty_id: 'An id is empty.',
+  invalid_id: 'The id of a group or rule has a character that is not printable.',
   duplicate_id: 'Two groups, or two rules of one group, have the same id.',
   id_mismatch: 'The id of the group differs from the id in the path.',
   mode_required: 'In the singleton form every source group has a mode.',
@@ -73,6 +74,11 @@ export const WARNING_CODES = {
   audit_before_deny: 'A deny under audit lets packets pass that a later enforced deny would drop.',
   tls_without_ports: 'A TLS rule without dst_ports redirects every TCP connection to its destinations.',
   deny_by_name: 'A deny rule by name matches only addresses that clients looked up through the DNS proxy.',
+  name_without_sni:
+    'An allow rule by name on port 443 has no tls.sni: every server that shares an address with the name is open.',
+  quic_not_covered:
+    'A deny rule with TLS matchers covers port 443, and QUIC (UDP port 443) of the same sources passes.',
+  empty_list_matches_all: 'A list is present and empty, so it restricts nothing: it means the same as no list.',
   dns_off: 'The DNS proxy is not configured: a hostname rule matches nothing.',
   service_plane_off: 'The service plane is not configured: connections that match a TLS rule fail.',
   node_uninspected: 'A TLS rule matches connections from or to the node itself, which cannot be inspected.',

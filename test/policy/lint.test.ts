@@ -34,7 +34,12 @@ describe('`lint`', () => {
   it('returns no warning for a policy without mistakes', () => {
     const rules = [
       rule('allow', { dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443] }),
-      rule('allow', { dns_hostname: '^api\\.example\\.com$', proto: 'tcp', dst_ports: [443] }),
+      rule('allow', {
+        dns_hostname: '^api\\.example\\.com$',
+        proto: 'tcp',
+        dst_ports: [443],
+        tls: { sni: ['a.test'] },
+      }),
       rule('allow', { proto: 'tcp', dst_ports: [443], tls: { sni: ['example.com'] } }),
       rule('deny', { dst_cidrs: ['192.0.2.0/24'] }),
     ];
@@ -218,6 +223,87 @@ describe('`lint`', () => {
     ],
   ])('returns the warnings of one rule with the match %j', (match, expected) => {
     expect(ruleLines([rule('allow', match)])).toEqual(expected);
+  });
+
+  it.each<[RuleMatchConfig, string[]]>([
+    [{ dst_ips: [] }, ['dst_ips']],
+    [{ dst_cidrs: [], dst_ips: [] }, ['dst_cidrs', 'dst_ips']],
+    [{ dst_cidrs: ['10.0.0.0/8'], dst_ips: [] }, []],
+    [{ dst_ips: [], dns_hostname: 'a.test' }, []],
+    [{ proto: 'tcp', dst_ports: [], src_ports: [], icmp_types: [], icmp_codes: [] }, ['src_ports', 'dst_ports']],
+    [{ proto: 47, dst_ports: [] }, []],
+    [{ proto: 'icmp', icmp_types: [], icmp_codes: [], dst_ports: [] }, []],
+    [{ proto: 'icmp', icmp_types: [], icmp_codes: [0] }, ['icmp_types']],
+    [{ icmp_types: [], icmp_codes: [8] }, ['icmp_types']],
+    [{ icmp_types: [], dst_ports: [53] }, []],
+    [{ dst_ports: [443], tls: { fingerprint_sha256: [], icmp_types: [] } as never }, ['tls/fingerprint_sha256']],
+    [
+      { dst_ports: [443], tls: { mode: 'intercept', http: { request: { methods: [], path: { prefix: ['/'] } } } } },
+      ['tls/http/request/methods'],
+    ],
+    [{}, []],
+  ])('warns about the empty lists of the match %j that could restrict it: %j', (match, fields) => {
+    for (const action of ['allow', 'deny']) {
+      const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('empty_list'));
+      expect(found).toEqual(fields.map((field) => `empty_list_matches_all /0/match/${field}`));
+    }
+  });
+
+  it.each<[string, RuleMatchConfig, boolean]>([
+    ['allow', { dns_hostname: 'a.test', dst_ports: [443] }, true],
+    ['allow', { dns_hostname: '*.a.test', proto: 'tcp', dst_ports: [80, '400-500'] }, true],
+    ['allow', { dns_hostname: 'a.test', dst_ports: [443], tls: { sni: ['a.test'] } }, false],
+    ['allow', { dns_hostname: 'a.test', dst_ports: [443], proto: 'udp' }, false],
+    ['allow', { dns_hostname: 'a.test', dst_ports: [8443] }, false],
+    ['allow', { dns_hostname: 'a.test' }, false],
+    ['allow', { dns_hostname: '*', dst_ports: [443] }, false],
+    ['allow', { dst_ips: ['192.0.2.7'], dst_ports: [443] }, false],
+    ['deny', { dns_hostname: 'a.test', dst_ports: [443] }, false],
+  ])('warns about the %s by name on port 443 without tls.sni in %j: %s', (action, match, isFound) => {
+    const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('name_without_sni'));
+    expect(found).toEqual(isFound ? ['name_without_sni /0/match/dns_hostname'] : []);
+  });
+
+  describe('of QUIC beside a deny rule with TLS matchers', () => {
+    const video = rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['video.test'] } });
+    const quic = rule('deny', { proto: 'udp', dst_ports: [443] });
+    const policy = (rules: readonly RuleConfig[], more: Partial<PolicyConfig> = {}): PolicyConfig => ({
+      default_policy: 'allow',
+      source_groups: [group('10.0.0.0/8', rules)],
+      ...more,
+    });
+    const found = (document: PolicyConfig) => warningsOf(document).filter(({ code }) => code === 'quic_not_covered');
+    const exempt = group('10.0.0.0/16', [rule('allow', {})]);
+
+    it('warns if the default or another rule allows UDP to port 443, and names a packet that passes', () => {
+      expect(found(policy([video]))).toEqual([
+        {
+          pointer: '/source_groups/0/rules/0/match/tls',
+          code: 'quic_not_covered',
+          message:
+            'QUIC passes beside this rule: the policy allows UDP to port 443, for example from 10.0.0.0 to 198.51.100.254. Deny UDP to port 443 too.',
+        },
+      ]);
+      const inside = rule('deny', { dst_cidrs: ['192.0.2.0/24'], tls: { sni: 'a' } });
+      expect(found(policy([inside], { default_policy: 'deny' }))).toEqual([]);
+      expect(found(policy([inside, rule('allow', { dst_ports: [443] })], { default_policy: 'deny' }))).toHaveLength(1);
+    });
+
+    it.each<[string, PolicyConfig]>([
+      ['a rule denies QUIC', policy([quic, video])],
+      ['a rule under audit denies QUIC', policy([{ ...quic, mode: 'audit' }, video])],
+      ['the default denies', policy([video], { default_policy: 'deny' })],
+      ['the rule is for another port', policy([rule('deny', { dst_ports: [8443], tls: { sni: ['a.test'] } })])],
+      ['the rule allows', policy([{ ...video, action: 'allow' }])],
+      ['an earlier rule decides TLS too', policy([rule('allow', {}), video])],
+      ['the tested source is exempt', policy([], { source_groups: [exempt, group('10.0.0.0/8', [video])] })],
+      [
+        'a later group denies QUIC',
+        policy([], { source_groups: [group('10.0.0.0/8', [video]), group('0.0.0.0/0', [quic])] }),
+      ],
+    ])('does not warn if %s', (_, document) => {
+      expect(found(document)).toEqual([]);
+    });
   });
 
   it('warns that a deny rule with a hostname is best effort', () => {

@@ -38,6 +38,23 @@ const digest = 'ab'.repeat(32);
 const PEM = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n';
 const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
+describe('`validatePolicy` of ids', () => {
+  const PRINTABLE = 'An id has printable characters only.';
+  it.each(['a\nb', '\u001b[31mred', 'a\u0000', 'a\u202eb', 'a\u2028b', '\u007f'])('refuses %j in both places', (id) => {
+    const rules = [{ id, action: 'allow', match: {} }];
+    const document = { source_groups: [{ id, mode: 'enforce', sources: { ips: ['10.0.0.1'] }, rules }] };
+    expect(lines(problemsOf(document))).toEqual([
+      `invalid_id /source_groups/0/id: ${PRINTABLE}`,
+      `invalid_id ${RULE}/id: ${PRINTABLE}`,
+    ]);
+    expect(validatePolicy(document, { ...context, isStored: true })).toEqual([]);
+  });
+
+  it('accepts printable characters of any script, and blanks', () => {
+    expect(problemsOf(policyOf([{ id: 'B\u00fcro 1/\u65e5\u672c', action: 'allow', match: {} }]))).toEqual([]);
+  });
+});
+
 describe('`validatePolicy` of a name that can never match', () => {
   const LOOKUP = ['dns_hostname'];
   const LISTS = ['sni', 'host', 'server_san'];

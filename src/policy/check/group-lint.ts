@@ -1,6 +1,7 @@
-import type { SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Group, Prefix, Rule } from '#contracts/policy-model.js';
+import type { RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
+import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { parseProtocol } from '#policy/model/protocol.js';
 import { anchorsOf } from '#policy/model/regex.js';
 import { isContradictory } from '#policy/model/rule-coverage.js';
 import { whyNoNameMatches } from './hostname-lint.js';
@@ -46,11 +47,42 @@ function lintDocument({ sources, rules = [] }: SourceGroupConfig, warnings: Warn
   for (let place = 0; place < rules.length; place++) {
     const match = rules[place]?.match;
     lintCidrs(match?.dst_cidrs, () => `/rules/${place}/match/dst_cidrs`, warnings);
+    if (match !== undefined) lintEmptyLists(match, () => `/rules/${place}/match`, warnings);
     if (match?.tls?.mode !== 'intercept' || match.tls.tls13_uninspectable === undefined) continue;
     const message = 'An intercepted connection is always inspected; tls13_uninspectable has no effect here.';
     warnings.add(`/rules/${place}/match/tls/tls13_uninspectable`, 'no_effect', message);
   }
 }
+
+/** Warns about each empty list that could restrict the rule. An empty list means the same as no list. */
+function lintEmptyLists(match: RuleMatchConfig, at: () => string, warnings: WarningList): void {
+  const { dst_cidrs, dst_ips, dns_hostname, src_ports, dst_ports, icmp_types, icmp_codes, tls } = match;
+  const protocol = parseProtocol(match.proto);
+  const warn = (field: string, list: readonly unknown[] | undefined, all: string): void => {
+    if (list?.length !== 0) return;
+    const message = `An empty list restricts nothing: this rule matches ${all}. Remove the list, or fill it.`;
+    warnings.add(`${at()}/${field}`, 'empty_list_matches_all', message);
+  };
+  if (isEmpty(dst_cidrs) && isEmpty(dst_ips) && dns_hostname === undefined) {
+    warn('dst_cidrs', dst_cidrs, 'every destination');
+    warn('dst_ips', dst_ips, 'every destination');
+  }
+  if (protocol === 'any' || PORT_PROTOCOLS.includes(protocol ?? 0)) {
+    warn('src_ports', src_ports, 'every source port');
+    warn('dst_ports', dst_ports, 'every destination port');
+  }
+  // With the protocol icmp and neither types nor codes, the rule matches the default types (D14).
+  const hasDefaultTypes = protocol === IPPROTO.icmp && isEmpty(icmp_types) && isEmpty(icmp_codes);
+  const hasIcmp = protocol === IPPROTO.icmp || (protocol === 'any' && isEmpty(src_ports) && isEmpty(dst_ports));
+  if (hasIcmp && !hasDefaultTypes && tls === undefined) {
+    warn('icmp_types', icmp_types, 'every ICMP type');
+    warn('icmp_codes', icmp_codes, 'every ICMP code');
+  }
+  warn('tls/fingerprint_sha256', tls?.fingerprint_sha256, 'every certificate that its other matchers permit');
+  warn('tls/http/request/methods', tls?.http?.request?.methods, 'every method');
+}
+
+const isEmpty = (list: readonly unknown[] = []) => list.length === 0;
 
 function lintCidrs(cidrs: readonly string[] = [], at: () => string, warnings: WarningList): void {
   for (let index = 0; index < cidrs.length; index++) {

@@ -3,6 +3,7 @@ import type { Warning } from '#contracts/policy-problem.js';
 import { auditFallThroughs } from './audit-fall-through.js';
 import { auditOverlaps } from './audit-overlap.js';
 import type { ContainingGroups } from './containing-groups.js';
+import { namesWithoutSni, uncoveredQuic } from './https-lint.js';
 import { type GroupPart, inEvaluationOrder } from './policy-parts.js';
 import { unreachableGroups } from './reach.js';
 import { shadowedRules } from './shadow.js';
@@ -44,6 +45,15 @@ export function lint(
   for (const { pointer, by } of widenedInspections(policy)) {
     const message = `These matchers exclude nothing: ${by} allows every connection that they do not match.`;
     warnings.add(pointer, 'inspection_widened', message);
+  }
+  for (const pointer of namesWithoutSni(policy)) {
+    const message =
+      'This rule allows every server that shares an address with the name; tls.sni restricts it to connections for the name.';
+    warnings.add(pointer, 'name_without_sni', message);
+  }
+  for (const { pointer, packet } of uncoveredQuic(policy)) {
+    const message = `QUIC passes beside this rule: the policy allows UDP to port 443, for example from ${packet}. Deny UDP to port 443 too.`;
+    warnings.add(pointer, 'quic_not_covered', message);
   }
   return warnings.all();
 }

@@ -84,7 +84,11 @@ export const NAME_RULE = `A name has 1 to ${LIMITS.nameLength} printable charact
 export function isValidName(name: string): boolean {
   const trimmed = trimName(name);
   const { length } = [...trimmed];
-  return length > 0 && length <= LIMITS.nameLength && !/[\p{C}\p{Zl}\p{Zp}]/u.test(trimmed);
+  return length > 0 && length <= LIMITS.nameLength && isPrintable(trimmed);
+}
+
+function isPrintable(text: string): boolean {
+  return !/[\p{C}\p{Zl}\p{Zp}]/u.test(text);
 }
 
 function begin(schema: z.ZodType, document: unknown, context: ValidationContext, policyPath: Path): Validation {
@@ -219,11 +223,14 @@ type ListedId = {
   readonly what: string;
 };
 
-function validateId({ id, index, ids, list, at, what }: ListedId, { problems }: Validation): void {
+function validateId({ id, index, ids, list, at, what }: ListedId, { problems, context }: Validation): void {
   if (id === undefined) return;
   if (id === '') {
     problems.add(`${at}/id`, 'empty_id', 'An id is not empty.');
     return;
+  }
+  if (!isPrintable(id) && context.isStored !== true) {
+    problems.add(`${at}/id`, 'invalid_id', 'An id has printable characters only.');
   }
   const first = ids.get(id);
   if (first === undefined) ids.set(id, index);

@@ -47,6 +47,11 @@ export function hasAnyDestination({ destinations }: Rule): boolean {
   return destinations.length === 0 || destinations.some(({ length }) => length === 0);
 }
 
+/** Whether the ports of a rule permit a destination port. */
+export function hasDestinationPort({ destinationPorts }: Rule, port: number): boolean {
+  return destinationPorts.length === 0 || destinationPorts.some(({ low, high }) => low <= port && port <= high);
+}
+
 /** Whether a rule matches every packet and decides it without the service plane. */
 export function isCatchAll(rule: Rule): boolean {
   return rule.tls === undefined && rule.hostname === undefined && hasAnyDestination(rule) && !isNarrow(rule);
@@ -74,10 +79,9 @@ function takesPartInLookups(rule: Rule): boolean {
   return rule.action === 'allow' ? admitsLookups(rule) : rule.tls !== undefined || isCatchAll(rule);
 }
 
-function admitsLookups({ protocol, destinationPorts }: Rule): boolean {
-  if (protocol === 'any' || protocol === IPPROTO.tcp) return true;
-  const to53 = destinationPorts.length === 0 || destinationPorts.some(({ low, high }) => low <= 53 && 53 <= high);
-  return protocol === IPPROTO.udp && to53;
+function admitsLookups(rule: Rule): boolean {
+  const { protocol } = rule;
+  return protocol === 'any' || protocol === IPPROTO.tcp || (protocol === IPPROTO.udp && hasDestinationPort(rule, 53));
 }
 
 function isNarrow(rule: Rule): boolean {

@@ -9,9 +9,9 @@ import type {
 import { canonicalName } from './hostname.js';
 
 /**
- * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case,
- * header names in lower case, and hostnames in the form in which they are compared. Fingerprints are lower-case digits without colons. Maps have no
- * prototype, so a key such as `__proto__` is safe.
+ * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case, header
+ * names in lower case, and hostnames in the form in which they are compared. Fingerprints are lower-case
+ * digits without colons. Maps have no prototype, so a key such as `__proto__` is safe.
  */
 export function normaliseTls(tls: TlsMatchConfig): TlsMatchConfig {
   return defined({
