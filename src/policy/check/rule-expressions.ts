@@ -5,8 +5,8 @@ import { compileRegex } from '#policy/model/regex.js';
 
 /**
  * A regular expression of a rule. `whole`: the expression is for a name, so the lint expects anchors at both
- * ends. Otherwise the lint expects an anchor only at the start. `isForHostname`: the expression is for the name
- * of a host. A name in a certificate, or the host of a request, can be another text.
+ * ends. Otherwise the lint expects an anchor only at the start. `isForHostname`: the expression is searched
+ * in the name of a host. A name in a certificate, or the host of a request, can be another text.
  */
 export type Expression = {
   readonly pointer: string;
