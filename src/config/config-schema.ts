@@ -292,10 +292,13 @@ const servicePlane = z
       1_000_000,
       'Maximum number of simultaneous connections of one source address per thread, within `max_connections`; the kernel distributes connections evenly over `workers`. Further connections are treated like connections above `max_connections`. Clients behind one translated address are one source.',
     ).prefault(4_096),
-    upstream_ca: text('The CA certificates that the node trusts for servers: `system`, or a PEM file.')
+    upstream_ca: text(
+      'The CA certificates that the node trusts for servers, in each mode of TLS rules: `system`, or a PEM file.',
+    )
       .prefault('system')
       .meta({
-        description: 'The CA certificates that the node trusts for servers: `system`, or a PEM file.',
+        description:
+          'The CA certificates that the node trusts for servers, in each mode of TLS rules: `system`, or a PEM file.',
         form: '`system` or path',
       }),
     denied_http: z

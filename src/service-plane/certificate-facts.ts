@@ -3,14 +3,14 @@ import type { CertificateFacts } from '#contracts/tls-facts.js';
 import { type Certificate, readCertificate } from './certificate/certificate.js';
 import { dnsNamesOf } from './certificate/certificate-extensions.js';
 import { leadsTo } from './certificate/chain.js';
-import { anchorsOf, systemAnchors, type TrustAnchors } from './certificate/trust-anchors.js';
+import { anchorsOf, type TrustAnchors } from './certificate/trust-anchors.js';
 
 const CERTIFICATES = 10;
 const BYTES = 102_400;
 
 export type CertificateOptions = {
-  /** Replaces the root certificates of the system; only tests set this option. */
-  readonly roots?: () => TrustAnchors;
+  /** Returns the root certificates for rules without trust anchors: those that `upstream_ca` names. */
+  readonly roots: () => TrustAnchors;
   readonly nowMs?: () => number;
 };
 
@@ -22,7 +22,7 @@ export type CertificateOptions = {
  */
 export function readCertificateFacts(
   ders: readonly Uint8Array[],
-  { roots = systemAnchors, nowMs = Date.now }: CertificateOptions = {},
+  { roots, nowMs = Date.now }: CertificateOptions,
 ): CertificateFacts {
   const [leaf] = ders;
   const bytes = ders.reduce((sum, { length }) => sum + length, 0);

@@ -3,6 +3,7 @@ import { itemAt } from '#arrays/read.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
 import { decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import type { TrustAnchors } from './certificate/trust-anchors.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import { connectUpstream } from './connect-upstream.js';
 import { type ClientBytes, NO_BYTES, NO_CLIENT_BYTES, type Outcome, type QueriedServer } from './connection-outcome.js';
@@ -316,7 +317,7 @@ export class Connection {
       };
       const read = (chunk: Buffer): void => {
         const flight = reader.push(chunk);
-        if (flight !== null) settle(certificateOf(flight));
+        if (flight !== null) settle(certificateOf(flight, this.plane.interceptor.roots));
       };
       const giveUp = (): void => settle({ kind: 'unreadable' });
       const late = setTimeout(giveUp, FLIGHT_MS);
@@ -388,10 +389,10 @@ export class Connection {
   }
 }
 
-function certificateOf(flight: FlightFacts): CertificateFacts {
+function certificateOf(flight: FlightFacts, roots: () => TrustAnchors): CertificateFacts {
   switch (flight.kind) {
     case 'chain':
-      return readCertificateFacts(flight.ders);
+      return readCertificateFacts(flight.ders, { roots });
     case 'hidden':
       return flight;
     case 'unreadable':

@@ -10,7 +10,7 @@ import {
 } from 'node:tls';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { withPath } from '#files/system-failure.js';
-import { SYSTEM_FILE } from './certificate/trust-anchors.js';
+import { anchorsIn, SYSTEM_FILE, TrustAnchors } from './certificate/trust-anchors.js';
 import { Untrusted } from './untrusted-reason.js';
 
 /** Decides which server certificates a node trusts. */
@@ -20,6 +20,8 @@ export type UpstreamTrust = {
    * null, the client sent no server name, and the certificate must be valid for the address.
    */
   connection(name: string | null, address: string): ConnectionOptions;
+  /** Returns the CA certificates against which rules verify the chain of a server (D22a). */
+  anchors(): TrustAnchors;
   /**
    * Returns why Weir cannot read the PEM file now; null: no fault. During a fault, the certificates that Weir
    * read last stay in use.
@@ -43,15 +45,17 @@ const LOOK_AGAIN_MS = 1_000;
 const CIPHERS = `${DEFAULT_CIPHERS}:@SECLEVEL=2`;
 
 /**
- * Reads the trusted CA certificates from the file, and again after a change of the file. Each call of
- * `connection` or `fault` checks the file for a change, but at most one call a second does.
+ * Reads the trusted CA certificates from the file, and again after a change of the file. Each call of a
+ * method checks the file for a change, but at most one call a second does.
  * @throws Error if the given file cannot be read, or contains no certificate.
  */
 export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrust {
   const { source, systemFile = SYSTEM_FILE, nowMs = () => performance.now() } = options;
   const file = source !== 'system' ? source : existsSync(systemFile) ? systemFile : null;
   let stamp = file === null ? '' : stampOf(file);
-  let context = contextOf(file === null ? rootCertificates : authoritiesIn(file));
+  let authorities = file === null ? rootCertificates : authoritiesIn(file);
+  let context = contextOf(authorities);
+  let anchors: TrustAnchors | null = null;
   let fault: string | null = null;
   let lookAtMs = nowMs() + LOOK_AGAIN_MS;
 
@@ -60,7 +64,11 @@ export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrus
     lookAtMs = nowMs() + LOOK_AGAIN_MS;
     try {
       const found = stampOf(file);
-      if (found !== stamp) context = contextOf(authoritiesIn(file));
+      if (found !== stamp) {
+        authorities = authoritiesIn(file);
+        context = contextOf(authorities);
+        anchors = null;
+      }
       stamp = found;
       fault = null;
     } catch (failure) {
@@ -76,6 +84,11 @@ export function createUpstreamTrust(options: UpstreamTrustOptions): UpstreamTrus
         rejectUnauthorized: true,
         checkServerIdentity: (_host, certificate) => identityFault(name, address, certificate),
       };
+    },
+    anchors() {
+      look();
+      anchors ??= typeof authorities === 'string' ? anchorsIn(authorities) : new TrustAnchors(authorities);
+      return anchors;
     },
     fault: () => {
       look();

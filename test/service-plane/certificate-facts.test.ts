@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { rootCertificates } from 'node:tls';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { CertificateFacts, SeenCertificate } from '#contracts/tls-facts.js';
-import { systemAnchors, TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
+import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { type CertificateOptions, readCertificateFacts } from '#service-plane/certificate-facts.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { AUTHORITY, type Issued, Issuer, type Order } from './certificate/issued.js';
@@ -22,12 +22,13 @@ const other = authority({ subject: '/O=Weir/CN=Other' });
 const middle = authority({ subject: '/O=Weir/CN=Middle', by: root });
 const leaf = issue({ subject: '/CN=api.example.com', by: middle, extensions: [named('api.example.com')] });
 
-const factsOf = (chain: readonly Issued[], options?: CertificateOptions): CertificateFacts =>
+const UNTRUSTING: CertificateOptions = { roots: () => new TrustAnchors([]) };
+const factsOf = (chain: readonly Issued[], options: Partial<CertificateOptions> = {}): CertificateFacts =>
   readCertificateFacts(
     chain.map(({ der }) => der),
-    options,
+    { ...UNTRUSTING, ...options },
   );
-const seen = (chain: readonly Issued[], options?: CertificateOptions): SeenCertificate => {
+const seen = (chain: readonly Issued[], options: Partial<CertificateOptions> = {}): SeenCertificate => {
   const facts = factsOf(chain, options);
   if (facts.kind !== 'seen') throw new Error(`${facts.kind}`);
   return facts;
@@ -94,7 +95,7 @@ describe('readCertificateFacts', () => {
       const der = Buffer.from(one.der);
       der[der.indexOf(from) + 'good.test'.length] = 0;
       der[der.lastIndexOf(from) + 'good.test'.length] = 0;
-      return readCertificateFacts([der]);
+      return readCertificateFacts([der], UNTRUSTING);
     };
     expect(patched('good.testX')).toEqual({ kind: 'unreadable' });
     expect(patched('good.testY')).toEqual({ kind: 'unreadable' });
@@ -102,14 +103,14 @@ describe('readCertificateFacts', () => {
 
   it('returns unreadable without certificates, for more than 10 certificates or 100 KiB, and for a malformed leaf certificate', () => {
     const unreadable = { kind: 'unreadable' };
-    expect(readCertificateFacts([])).toEqual(unreadable);
-    expect(readCertificateFacts([Buffer.from('garbage')])).toEqual(unreadable);
-    expect(readCertificateFacts([leaf.der.subarray(0, -1)])).toEqual(unreadable);
-    expect(readCertificateFacts([Buffer.concat([leaf.der, Buffer.alloc(1)])])).toEqual(unreadable);
+    expect(readCertificateFacts([], UNTRUSTING)).toEqual(unreadable);
+    expect(readCertificateFacts([Buffer.from('garbage')], UNTRUSTING)).toEqual(unreadable);
+    expect(readCertificateFacts([leaf.der.subarray(0, -1)], UNTRUSTING)).toEqual(unreadable);
+    expect(readCertificateFacts([Buffer.concat([leaf.der, Buffer.alloc(1)])], UNTRUSTING)).toEqual(unreadable);
     expect(factsOf(new Array<Issued>(11).fill(leaf))).toEqual(unreadable);
-    expect(readCertificateFacts([leaf.der, Buffer.alloc(102_400)])).toEqual(unreadable);
+    expect(readCertificateFacts([leaf.der, Buffer.alloc(102_400)], UNTRUSTING)).toEqual(unreadable);
     expect(factsOf([leaf, middle]).kind).toBe('seen');
-    expect(readCertificateFacts([leaf.der, Buffer.from('garbage')]).kind).toBe('seen');
+    expect(readCertificateFacts([leaf.der, Buffer.from('garbage')], UNTRUSTING).kind).toBe('seen');
   });
 });
 
@@ -230,10 +231,6 @@ describe('a certificate chain', () => {
 });
 
 describe('trust anchors', () => {
-  it('include root certificates of the system', () => {
-    expect(systemAnchors().isEmpty).toBe(false);
-  });
-
   it('can be read from every root certificate that Node contains', () => {
     const anchors = new TrustAnchors(rootCertificates);
     expect(anchors.isEmpty).toBe(false);

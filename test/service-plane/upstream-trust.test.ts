@@ -1,7 +1,9 @@
+import { X509Certificate } from 'node:crypto';
 import { rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, rootCertificates } from 'node:tls';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { readCertificateFacts } from '#service-plane/certificate-facts.js';
 import { type UntrustedReason, untrustedReason } from '#service-plane/untrusted-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream-trust.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
@@ -98,6 +100,22 @@ describe('the upstream_ca file', () => {
     expect(context()).toBe(second);
   });
 
+  it('has the certificates against which rules verify the chain of a server, also after a change', () => {
+    const source = join(temporaryFolder(), 'roots.pem');
+    const clock = { ms: 0 };
+    writeFileSync(source, `a comment\n${rootCertificates[0]}\n${certificates.rootPem}`);
+    const trust = createUpstreamTrust({ source, nowMs: () => clock.ms });
+    const pems = certificates.good.certPem.match(/-----BEGIN[^-]+-----[^-]+-----END[^-]+-----/g) ?? [];
+    const ders = pems.map((pem) => new X509Certificate(pem).raw);
+    const facts = readCertificateFacts(ders, { roots: () => trust.anchors() });
+    const isTrusted = () => facts.kind === 'seen' && facts.isTrusted(null);
+    expect(isTrusted()).toBe(true);
+    expect(trust.anchors()).toBe(trust.anchors());
+    writeFileSync(source, String(rootCertificates[0]));
+    clock.ms = 1_000;
+    expect(isTrusted()).toBe(false);
+  });
+
   it('is reported as faulty while it is missing or contains no certificate, and its earlier certificates stay in use', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
@@ -129,6 +147,7 @@ describe('the upstream_ca file', () => {
 it('with upstream_ca `system`, createUpstreamTrust reports no fault, whether or not the system has a CA file', () => {
   for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
     const trust = createUpstreamTrust({ source: 'system', systemFile });
-    expect([trust.connection('a.test', SERVER_ADDRESS).servername, trust.fault()]).toEqual(['a.test', null]);
+    const { servername } = trust.connection('a.test', SERVER_ADDRESS);
+    expect([servername, trust.fault(), trust.anchors().isEmpty]).toEqual(['a.test', null, false]);
   }
 });

@@ -170,9 +170,10 @@ const tlsMatchSchema = z
       .array(z.string().meta({ pattern: '^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$' }))
       .optional()
       .meta({ description: 'SHA-256 of the DER form of the certificate, as 64 hex digits. Colons are allowed.' }),
-    trust_anchors_pem: strings()
-      .optional()
-      .meta({ description: 'Certificates in PEM that replace the roots of the system for this rule.' }),
+    trust_anchors_pem: strings().optional().meta({
+      description:
+        'Certificates in PEM that replace the trusted certificates of the node (`service_plane.upstream_ca`) for this rule.',
+    }),
     tls13_uninspectable: actionSchema.optional().meta({
       description:
         'The action if all visible attributes match, and TLS 1.3 or session resumption hides the certificate. Default: deny.',

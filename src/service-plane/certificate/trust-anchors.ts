@@ -1,6 +1,4 @@
 import { X509Certificate } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
-import { rootCertificates } from 'node:tls';
 import { type Certificate, readCertificate } from './certificate.js';
 
 /** The file in which Debian and related systems store their trusted root certificates. */
@@ -46,22 +44,9 @@ function readAnchor(pem: string): Certificate | null {
   }
 }
 
-let system: TrustAnchors | undefined;
-
-/**
- * Returns the root certificates of the system: the certificates in `SYSTEM_FILE`, or Node's own list if that
- * file contains none. Reads the file only once. The two lists are not combined, because a root that the
- * operator removed must not be trusted.
- */
-export function systemAnchors(): TrustAnchors {
-  system ??= readSystemAnchors();
-  return system;
-}
-
-function readSystemAnchors(): TrustAnchors {
-  const text = existsSync(SYSTEM_FILE) ? readFileSync(SYSTEM_FILE, 'latin1') : '';
-  const bundle = new TrustAnchors(text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []);
-  return bundle.isEmpty ? new TrustAnchors(rootCertificates) : bundle;
+/** Returns the trust anchors for all certificates in the text of a PEM file. */
+export function anchorsIn(pem: string): TrustAnchors {
+  return new TrustAnchors(pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []);
 }
 
 const ofLists = new WeakMap<readonly string[], TrustAnchors>();

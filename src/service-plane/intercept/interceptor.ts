@@ -7,6 +7,7 @@ import { type Decided, decideConnection, decideRequest, type Step } from '#polic
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
 import { LeafContexts } from '#service-plane/ca/leaf-contexts.js';
+import type { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import type { PlaneContext } from '#service-plane/plane-context.js';
 import type { RefusedReason } from '#service-plane/refused-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream-trust.js';
@@ -82,6 +83,9 @@ export class Interceptor {
   get upstreamCaFault(): string | null {
     return this.#trust.fault();
   }
+
+  /** The CA certificates that the node trusts for servers, in metadata mode too. */
+  readonly roots = (): TrustAnchors => this.#trust.anchors();
 
   useCa(ca: InterceptCa | null): void {
     this.#isAble = ca !== null;

@@ -3,6 +3,7 @@ import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts } from '#contracts/tls-facts.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { connectUpstream } from '#service-plane/connect-upstream.js';
+import type { TrustAnchors } from '../certificate/trust-anchors.js';
 import { readCertificateFacts } from '../certificate-facts.js';
 import type { LinkFault } from '../refused-reason.js';
 import { untrustedReason } from '../untrusted-reason.js';
@@ -44,12 +45,14 @@ export class ServerLink {
 
   /**
    * `key`: identifies the destination; the pool gives a link only to a session whose destination has the same
-   * key. `protocol`: the ALPN protocol that the server selected; null if the server selected none.
+   * key. `protocol`: the ALPN protocol that the server selected; null if the server selected none. `roots`:
+   * see `CertificateOptions`.
    */
   constructor(
     readonly socket: TLSSocket,
     readonly key: string,
     readonly protocol: string | null,
+    private readonly roots: () => TrustAnchors,
   ) {
     // Read the certificates now, because a closed socket returns no certificates.
     this.#chain = chainOf(socket);
@@ -57,7 +60,7 @@ export class ServerLink {
 
   /** The properties of the server's certificate that rules can match. */
   get certificate(): CertificateFacts {
-    this.#certificate ??= readCertificateFacts(this.#chain);
+    this.#certificate ??= readCertificateFacts(this.#chain, { roots: this.roots });
     return this.#certificate;
   }
 
@@ -133,7 +136,7 @@ export function linkServer(
     secure.once('close', () => finish({ kind: 'failed', reason: 'server_handshake' }));
     secure.once('secureConnect', () => {
       const protocol = typeof secure.alpnProtocol === 'string' ? secure.alpnProtocol : null;
-      finish(new ServerLink(secure, keyOf(destination), protocol));
+      finish(new ServerLink(secure, keyOf(destination), protocol, () => trust.anchors()));
     });
   });
   return () => {

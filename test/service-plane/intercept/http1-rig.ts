@@ -1,6 +1,7 @@
 import { type AddressInfo, connect as connectTcp, type Server } from 'node:net';
 import { connect, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import type { Decided } from '#policy/evaluate/connection-steps.js';
+import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http1Session } from '#service-plane/intercept/http1-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
@@ -49,7 +50,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
     const socket = connect({ port: serverPort, ca: rootPem, servername: SERVER_NAME });
     socket.on('error', () => {});
     await new Promise((resolve) => socket.once('secureConnect', resolve));
-    return new ServerLink(socket, '', null);
+    return new ServerLink(socket, '', null, () => new TrustAnchors([]));
   };
   const link = await linkTo();
   const given: ServerLink[] = [];

@@ -9,6 +9,7 @@ import {
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Rule } from '#contracts/policy-model.js';
 import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection-steps.js';
+import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
@@ -69,7 +70,7 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
       const ports: SessionPorts = {
         client,
         clock,
-        link: new ServerLink(socket, '', 'h2'),
+        link: new ServerLink(socket, '', 'h2', () => new TrustAnchors([])),
         connection: { sni: SERVER_NAME, port: 443 },
         denied,
         decide,

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createSecureContext, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import { ServerPool } from '#service-plane/intercept/server-pool.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
@@ -22,7 +23,7 @@ afterEach(() => {
 async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonly server: TLSSocket }> {
   const { client, server, close } = await handshake(shown, { servername: SERVER_NAME, ca: rootPem });
   closes.push(close);
-  return { link: new ServerLink(client, key, null), server };
+  return { link: new ServerLink(client, key, null, () => new TrustAnchors([])), server };
 }
 
 test('ServerPool returns each server link once, only for the key of the link, and the link that it received last first', async () => {
