@@ -4,6 +4,8 @@ import { notProvided } from './failure.js';
 
 export type KubernetesInput = { readonly name: string };
 
+type ReflectorFailure = { readonly reflector: string; readonly reason: string; readonly at: string };
+
 export type KubernetesContext = KubernetesInput & {
   /** The phase of each reflector of the integration, by the name of its scope. */
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
@@ -11,8 +13,13 @@ export type KubernetesContext = KubernetesInput & {
   readonly since: string | null;
   /** The time since when the objects in force can be older than those of the server; null if they are not. */
   readonly staleSince: string | null;
-  /** The latest failure of a reflector. It stays after the reflector has recovered. */
-  readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
+  /** The latest failure of each reflector, since the reflector began. It stays after the recovery. */
+  readonly errors: Readonly<Record<string, ReflectorFailure>>;
+  /**
+   * The failure to show: the latest one of a reflector in the phase of the state. If none has failed, the
+   * latest one of all reflectors.
+   */
+  readonly lastError: ReflectorFailure | null;
 };
 
 /** The watch of the integration sends these events. `phase` is null if the reflector has ended. */
@@ -35,6 +42,18 @@ const BY_SEVERITY: readonly ReflectorPhase[] = [
   'watching',
 ];
 
+/** The phases in which a failure is over. */
+const WORKING: readonly ReflectorPhase[] = ['connecting', 'listing', 'watching'];
+
+function withoutKey<T>(record: Readonly<Record<string, T>>, key: string): Readonly<Record<string, T>> {
+  const { [key]: _, ...others } = record;
+  return others;
+}
+
+function laterOf(a: ReflectorFailure | null, b: ReflectorFailure): ReflectorFailure {
+  return a === null || b.at >= a.at ? b : a;
+}
+
 function worstOf({ reflectors }: Pick<KubernetesContext, 'reflectors'>): ReflectorPhase | undefined {
   const phases = new Set(Object.values(reflectors));
   return BY_SEVERITY.find((phase) => phases.has(phase));
@@ -55,11 +74,16 @@ export const kubernetesChart = setup({
       const { [name]: _, ...others } = context.reflectors;
       const reflectors = phase === null ? others : { ...others, [name]: phase };
       const worst = worstOf({ reflectors });
+      const failed = reason === null ? context.errors : { ...context.errors, [name]: { reflector: name, reason, at } };
+      const errors = phase === null ? withoutKey(failed, name) : failed;
+      const isFailing = worst !== undefined && !WORKING.includes(worst);
+      const failures = Object.values(errors).filter(({ reflector }) => !isFailing || reflectors[reflector] === worst);
       return {
         reflectors,
         since: worst === worstOf(context) ? (context.since ?? at) : at,
         staleSince: worst === undefined || worst === 'watching' ? null : (context.staleSince ?? at),
-        lastError: reason === null ? context.lastError : { reflector: name, reason, at },
+        errors,
+        lastError: failures.reduce<ReflectorFailure | null>(laterOf, null) ?? context.lastError,
       };
     }),
     /** Stops this actor with the error of its child, which can only be a bug. */
@@ -72,7 +96,7 @@ export const kubernetesChart = setup({
   },
 }).createMachine({
   id: 'kubernetes',
-  context: ({ input }) => ({ ...input, reflectors: {}, since: null, staleSince: null, lastError: null }),
+  context: ({ input }) => ({ ...input, reflectors: {}, since: null, staleSince: null, errors: {}, lastError: null }),
   initial: 'unused',
   invoke: {
     id: 'watch',

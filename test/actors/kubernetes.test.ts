@@ -62,6 +62,23 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
+  it('shows the error of the reflector that the state is about, and not a later one of another reflector', () => {
+    const { actor, enter, context, state } = start();
+    const shown = () => [state(), context().lastError?.reflector, context().lastError?.reason];
+    enter('pods', 'watching', 't1');
+    enter('nodes', 'forbidden', 't2', '403: nodes is forbidden');
+    enter('pods', 'backing_off', 't3', 'connection refused');
+    expect(shown()).toEqual([{ refused: 'forbidden' }, 'nodes', '403: nodes is forbidden']);
+    enter('nodes', 'watching', 't4');
+    expect(shown()).toEqual(['backing_off', 'pods', 'connection refused']);
+    enter('nodes', 'forbidden', 't5', '403: nodes is forbidden');
+    enter('nodes', null, 't6');
+    expect(shown()).toEqual(['backing_off', 'pods', 'connection refused']);
+    enter('pods', 'watching', 't7');
+    expect(shown()).toEqual(['watching', 'pods', 'connection refused']);
+    actor.stop();
+  });
+
   it('keeps the latest error after the recovery', () => {
     const { actor, reflectors, enter, context, state } = start();
     enter('pods', 'backing_off', 't1', 'connection refused');
