@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
 import { expect, it } from 'vitest';
 import { cliPage } from '#cli/cli-page.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
@@ -19,6 +20,18 @@ it('docs/cli.md has a section for every command, and a table row for every flag'
     expect(text).toContain(`\n## \`${path}\`\n`);
     for (const { flags, names } of options) if (!names.includes('--help')) expect(text).toContain(`| \`${flags}\` |`);
   }
+});
+
+it('no default in a help text is a number of milliseconds', () => {
+  const bare = (command: Command): readonly string[] => [
+    ...command.options
+      .filter(({ flags, defaultValue, defaultValueDescription }) => {
+        return flags.includes('duration') && typeof defaultValue === 'number' && defaultValueDescription === undefined;
+      })
+      .map(({ long }) => `${command.name()} ${long}`),
+    ...command.commands.flatMap(bare),
+  ];
+  expect(bare(commandTree(processTerminal, () => {}))).toEqual([]);
 });
 
 it('every command that calls a node, except weir sysdump, accepts --output json and --output yaml', () => {

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -49,6 +49,23 @@ const add = (file: string, url: string, ...more: string[]) =>
   run(['integration', 'add', 'prod', '--kubeconfig', file, '--server', url, ...more], ENVIRONMENT);
 
 describe('weir integration add', () => {
+  test('creates objects that no manifest of the DaemonSet has, so that its removal leaves them', async () => {
+    const printed = await add(kubeconfig({}), 'http://127.0.0.1:1', '--create-account', '--print', '--long-lived');
+    const nameOf = ({ kind, metadata }: { kind: string; metadata: { name: string; namespace?: string } }) =>
+      `${kind} ${metadata.namespace ?? ''}/${metadata.name}`;
+    const created = parseAllDocuments(printed.out).map((document) => document.toJS());
+    expect(created.map(nameOf)).toContain('ServiceAccount weir-gateway/weir-gateway');
+    const folder = new URL('../../deploy/kubernetes/base/', import.meta.url);
+    const files = ['namespace.yaml', 'rbac.yaml', 'policy.yaml', 'daemonset.yaml'];
+    const own = files.flatMap((file) =>
+      parseAllDocuments(readFileSync(new URL(file, folder), 'utf8')).map((document) => document.toJS()),
+    );
+    const namespaces = own.filter(({ kind }) => kind === 'Namespace').map(({ metadata }) => metadata.name);
+    expect(created.filter(({ metadata }) => namespaces.includes(metadata.namespace))).toEqual([]);
+    const names = own.map(nameOf);
+    expect(created.map(nameOf).filter((name) => names.includes(name))).toEqual([]);
+  });
+
   test('stores the server, the CA and the token of the current context of a kubeconfig', async () => {
     const warnings = [{ pointer: '/service_account_token', code: 'token_expires', message: 'Soon.' }];
     const { url, asked } = await serverThatAnswers(ABSENT, { status: 201, body: { ...prod, warnings } });
@@ -168,6 +185,7 @@ describe('weir integration add', () => {
       ['--long-lived'],
       ['--create-account', '--lifetime', '5m'],
       ['--create-account', '--namespace', 'Weir'],
+      ['--create-account', '--namespace', 'weir-system'],
     ])
       expect((await add(file, 'http://127.0.0.1:1', ...flags)).code).toBe(2);
   });

@@ -9,7 +9,7 @@ import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 
 const ENVIRONMENT = { WEIR_TOKEN: 'a-token' };
 const DEADLINES = { headersMs: 5_000, bodyMs: 5_000, silenceMs: 5_000 };
-const CREATED = 'created the service account weir-system/weir, which may read pods, nodes and namespaces\n';
+const CREATED = 'created the service account weir-gateway/weir-gateway, which may read pods, nodes and namespaces\n';
 
 /** The answers of a node that has no integration, and stores one. */
 async function node(kube: KubeApi) {
@@ -69,8 +69,8 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
     for (const [method, path] of [
       ['GET', '/api/v1/secrets'],
       ['GET', '/api/v1/configmaps'],
-      ['POST', '/api/v1/namespaces/weir-system/serviceaccounts/weir/token'],
-      ['DELETE', '/api/v1/namespaces/weir-system'],
+      ['POST', '/api/v1/namespaces/weir-gateway/serviceaccounts/weir-gateway/token'],
+      ['DELETE', '/api/v1/namespaces/weir-gateway'],
       ['PATCH', '/api/v1/nodes/n1'],
     ] as const)
       expect([method, path, await statusOf(token(), method, path)]).toEqual([method, path, 403]);
@@ -95,7 +95,7 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
   it('stores a token without expiry with --long-lived, once Kubernetes has made it', async () => {
     const { url, token } = await node(kube);
     // No controller runs here, so the test stores the token in the secret.
-    const path = '/api/v1/namespaces/weir-system/secrets/weir-token';
+    const path = '/api/v1/namespaces/weir-gateway/secrets/weir-gateway-token';
     const controller = (async () => {
       while ((await kube.send('GET', path)).status !== 200) await pause(20);
       await kube.must('PATCH', path, { data: { token: Buffer.from('eyJ.long.lived').toString('base64') } });
@@ -111,7 +111,7 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
     const { code, err } = await add(url, { token: reader });
     expect(code).toBe(1);
     expect(err).toMatch(
-      /^weir: create Namespace weir-system: 403: .*"system:serviceaccount:default:reader" cannot patch/,
+      /^weir: create Namespace weir-gateway: 403: .*"system:serviceaccount:default:reader" cannot patch/,
     );
     expect(err).toMatch(/→ give a kubeconfig of a cluster administrator, or let one apply the output of --print\n$/);
     expect(asked.map(({ method }) => method)).toEqual(['GET']);

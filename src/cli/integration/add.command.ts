@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { stringify } from 'yaml';
 import { durationMs } from '#contracts/duration.js';
 import { MAX_BYTES } from '#files/bounded-file.js';
@@ -12,7 +12,10 @@ import { KubeClient } from './kube-client.js';
 import { type Kubeconfig, readKubeconfig } from './kubeconfig.js';
 import { type Account, accountObjects, applyAccount, longLivedToken, requestToken } from './service-account.js';
 
-const ACCOUNT = 'weir';
+/** The account of gateways. The DaemonSet has another one, so that its removal leaves this one. */
+const ACCOUNT = 'weir-gateway';
+/** The namespace of the DaemonSet (`deploy/kubernetes/base`). */
+const DAEMONSET_NAMESPACE = 'weir-system';
 const YEAR_MS = 31_536_000_000;
 const NAMESPACE = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
@@ -38,8 +41,12 @@ export function addAddCommand(integration: Command, terminal: Terminal): void {
     .option('--context <name>', 'a context of the kubeconfig (default: the current one)')
     .option('--account-token <file>', 'a file with the token, in place of the one in the kubeconfig')
     .option('--create-account', 'create a service account that may only read, and use its token')
-    .option('--namespace <name>', 'the namespace of that account', namespace, 'weir-system')
-    .option('--lifetime <duration>', 'how long its token is valid; the server can shorten it', lifetime, YEAR_MS)
+    .option('--namespace <name>', 'the namespace of that account', namespace, ACCOUNT)
+    .addOption(
+      new Option('--lifetime <duration>', 'how long its token is valid; the server can shorten it')
+        .argParser(lifetime)
+        .default(YEAR_MS, '365d'),
+    )
     .option('--long-lived', 'use a token without expiry, which Kubernetes stores in a secret')
     .option('--print', 'print the objects that --create-account creates, for kubectl apply; store nothing')
     .option('--replace', 'replace an integration of this name')
@@ -152,6 +159,8 @@ async function store(
 }
 
 function namespace(text: string): string {
+  if (text === DAEMONSET_NAMESPACE)
+    throw new InvalidArgumentError('`kubectl delete -k` of the DaemonSet removes this namespace. Give another one.');
   if (!NAMESPACE.test(text)) throw new InvalidArgumentError('It must be the name of a namespace.');
   return text;
 }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
+import { reasonOf } from '#files/system-failure.js';
 import { CliError } from '../command-error.js';
 import type { KubeServer, KubeUser } from './kubeconfig.js';
 
@@ -50,7 +51,7 @@ export class KubeClient {
       const [response] = (await once(sent, 'response')) as [IncomingMessage];
       return { status: response.statusCode ?? 0, body: parsed(await textOf(response)) };
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
+      const reason = reasonOf(cause);
       const fix = 'check the server and the CA of the kubeconfig, and that this machine can reach the server';
       throw new CliError(`${url} cannot be reached: ${reason}`, { cause, fix });
     }
