@@ -15,6 +15,7 @@ import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { releaseMemory } from '#libc/memory-release.js';
+import { addressShared } from '#observe/findings/address-shared.js';
 import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
 import { LogRing } from '#observe/log-ring.js';
 import { Observer } from '#observe/observer.js';
@@ -331,6 +332,9 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
   system.owners.ownersChanged.subscribe((changes) => observer.seeOwners(changes));
+  system.owners.addressesShared.subscribe((shared) => {
+    for (const each of shared) observer.record(addressShared(each, Date.now()));
+  });
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
   system.bus.messages.subscribe((message) => {
     if (message.type === 'performance_mode.changed' && !message.mode.enabled) {

@@ -99,7 +99,9 @@ export class KubernetesBinding implements SupervisedPart {
     try {
       this.#releaseLater();
       const all = await this.#ports.source.membership(selectors, withinMs);
-      return this.#ports.distribution.hasRoomForFormer ? all : { scope: all.scope, list: all.list };
+      if (this.#ports.distribution.hasRoomForFormer) return all;
+      const { former: _, ...others } = all;
+      return others;
     } catch (failure) {
       // The last members stay in force (D19a). Without a compilation, no rule is in force after a start.
       this.#report(failure instanceof Error ? failure.message : String(failure));

@@ -23,6 +23,7 @@ export const NO_OWNERS: AddressOwners = {
   ownerOf: () => null,
   owners: () => ({ replaces: true, changes: [], sinceMs: 0 }),
   ownersChanged: NEVER,
+  addressesShared: NEVER,
 };
 
 /** The states of the policy chart in which the policy that the store wants is in force. */

@@ -9,6 +9,7 @@ import {
   type MembershipChange,
   NO_SELECTORS,
   type SelectorResolution,
+  type SharedAddress,
 } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
@@ -48,6 +49,7 @@ export class MemberDistribution {
   readonly #owners = new Map<number, OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #outdated = new Subject<void>();
+  readonly #addressesShared = new Subject<readonly SharedAddress[]>();
   readonly #objectWrites: ObjectWrites;
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
@@ -81,6 +83,9 @@ export class MemberDistribution {
     return this.#outdated;
   }
 
+  /** Emits addresses that different objects own in two or more integrations from now on. */
+  readonly addressesShared: Observable<readonly SharedAddress[]> = this.#addressesShared;
+
   /** Emits the owners that each message of the Kubernetes thread changes; nothing without integrations. */
   readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
 
@@ -88,9 +93,10 @@ export class MemberDistribution {
    * Applies a message of the Kubernetes thread. Resolves when all parts decide by it. The store gets its
    * objects later, see `ObjectWrites`.
    */
-  async apply({ replaces, changes, owners, scope, stored }: MembersMessage): Promise<void> {
+  async apply({ replaces, changes, owners, shared, scope, stored }: MembersMessage): Promise<void> {
     // The names are set first, so that they are known when the first packet matches a rule by a new member.
     this.#applyOwners(replaces !== null, owners);
+    if (shared.length > 0) this.#addressesShared.next(shared);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
     if (scope !== undefined) {

@@ -45,7 +45,7 @@ export type KubernetesPorts = {
 };
 
 /** The objects of Kubernetes that own addresses. */
-export type AddressOwners = Pick<MemberDistribution, 'ownerOf' | 'owners' | 'ownersChanged'>;
+export type AddressOwners = Pick<MemberDistribution, 'ownerOf' | 'owners' | 'ownersChanged' | 'addressesShared'>;
 
 export type SystemPorts = {
   readonly store: {

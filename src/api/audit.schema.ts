@@ -18,7 +18,7 @@ const FindingSchema = z
     finding_type: z
       .enum(FINDING_TYPES)
       .describe(
-        '`config_change`: a write by this API. `gap`: events were lost; `target` names the place. `cluster_contradiction`: etcd contradicted this node; `reason` names the kind.',
+        '`config_change`: a write by this API. `gap`: events were lost; `target` names the place. `cluster_contradiction`: etcd contradicted this node; `reason` names the kind. `address_shared`: different objects of the integrations in `target` own the address `src_ip`, so that no allow rule by a selector matches it.',
       ),
     policy_id: z.string().nullable(),
     generation: count.nullable().describe('The generation of the policy that made the latest decision.'),

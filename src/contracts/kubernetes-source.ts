@@ -1,5 +1,11 @@
 import type { OwnerChange, OwnerName } from './address-owner.js';
-import type { ListedMembership, MemberList, MembershipChange, SelectorResolution } from './membership.js';
+import type {
+  ListedMembership,
+  MemberList,
+  MembershipChange,
+  SelectorResolution,
+  SharedAddress,
+} from './membership.js';
 import type { Prefix, Selector } from './policy-model.js';
 import type { ReflectorPhase } from './reflector-state.js';
 
@@ -34,6 +40,7 @@ export type StoredObject = { readonly key: string; readonly value: string | null
  * start of the thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes
  * selectors or owners, and then at most one that only adds.
  * - `owners`: the addresses whose owner has another name now; null if the address has no owner.
+ * - `shared`: addresses that are shared since the last message; at most some hundred.
  * - `scope`: the selector resolution after the members; undefined if it is the same as before.
  * - `stored`: the objects that the store has to keep so that a later process knows the members.
  */
@@ -41,6 +48,7 @@ export type MembersMessage = {
   readonly replaces: MemberList | null;
   readonly changes: readonly MembershipChange[];
   readonly owners: readonly OwnerChange[];
+  readonly shared: readonly SharedAddress[];
   readonly scope: SelectorResolution | undefined;
   readonly stored: readonly StoredObject[];
 };

@@ -65,12 +65,17 @@ export type Membership = { readonly resolution: SelectorResolution; readonly mem
  * The input of the compiler and of the proof: the selector resolution, and all members at one time. `former`:
  * addresses and sets of members whose sets no address has now. The program has rules for them too, so that a
  * deployment that is scaled from zero needs no compilation. `list.added` has their sets.
+ * `shared`: some of the addresses that different objects own in two or more integrations, for warnings.
  */
 export type ListedMembership = {
   readonly scope: SelectorResolution;
   readonly list: MemberList;
   readonly former?: Pick<MembershipChange, 'addresses' | 'sets'>;
+  readonly shared?: readonly SharedAddress[];
 };
+
+/** An address that different objects own in these integrations. It has the set `CLOSED_MEMBER`. */
+export type SharedAddress = { readonly address: number; readonly integrations: readonly string[] };
 
 /** A node without integrations: no selector is resolved. */
 export const NO_SELECTORS: SelectorResolution = { resolved: new Set(), closed: [], networks: new Map() };

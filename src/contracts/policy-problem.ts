@@ -85,6 +85,10 @@ export const WARNING_CODES = {
   selector_unresolved:
     'A Kubernetes selector was never resolved. Until it is, denies of its group match every source, and allows match only static sources.',
   selector_matches_all: 'A Kubernetes selector has no condition: it selects every pod, or every node.',
+  selector_any_namespace:
+    'A selector of a group that allows names no namespace: pods of every namespace with its labels get the rules.',
+  address_shared:
+    'Different objects of two integrations have the same address: allows by a selector do not match it, and denies by a selector do.',
   selector_matches_nothing: 'A Kubernetes selector selects no address now.',
   selector_contradicts: 'The conditions of a Kubernetes selector exclude each other, so that it selects no object.',
   no_effect: 'A field has no effect in this place.',

@@ -1,5 +1,7 @@
 import type { Prefix } from '#contracts/policy-model.js';
 import type { IntegrationObjects } from './integration-objects.js';
+import type { KubernetesObject } from './objects.js';
+import type { AddressOwner } from './owner-names.js';
 import type { SelectorIndex } from './selector-index.js';
 import { unknownNodesOf } from './selector-resolution.js';
 
@@ -13,6 +15,8 @@ import { unknownNodesOf } from './selector-resolution.js';
  * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have
  *   the wrong shape. Their addresses are closed. `first`: the name of one of them.
  * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
+ * - `address_shared`: another object owns an address in the integration `other`. The address is closed.
+ *   `examples`: the first of the `count` addresses, with both objects.
  */
 export type MembershipWarning =
   | {
@@ -30,7 +34,17 @@ export type MembershipWarning =
     }
   | { readonly code: 'pods_not_closed'; readonly integration: string }
   | { readonly code: 'node_unknown'; readonly integration: string; readonly node: string }
-  | { readonly code: 'objects_skipped'; readonly integration: string; readonly count: number };
+  | { readonly code: 'objects_skipped'; readonly integration: string; readonly count: number }
+  | {
+      readonly code: 'address_shared';
+      readonly integration: string;
+      readonly other: string;
+      readonly count: number;
+      readonly examples: readonly { readonly address: number; readonly own: string; readonly foreign: string }[];
+    };
+
+/** The most addresses that a warning names. */
+const MAX_EXAMPLES = 8;
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
@@ -48,8 +62,7 @@ export function warningsOf(
   const undecided = [...objects.all()].filter((object) => object.undecided === true);
   const [first] = undecided;
   if (first !== undefined) {
-    const name = first.resource === 'pods' ? `${first.namespace}/${first.name}` : first.name;
-    warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: name });
+    warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: nameOf(first) });
   }
   if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
   return warnings;
@@ -61,9 +74,39 @@ function hostNetworkWarnings(integration: string, { objects, index }: Indexed): 
     if (!pod.hostNetwork) continue;
     for (const { key } of index.matching(pod, objects.namespaceLabelsOf(pod))) {
       const warning = found.get(key);
-      if (warning === undefined) found.set(key, { count: 1, first: `${pod.namespace}/${pod.name}` });
+      if (warning === undefined) found.set(key, { count: 1, first: nameOf(pod) });
       else warning.count++;
     }
   }
   return [...found].map(([key, warning]) => ({ code: 'host_network_skipped', integration, key, ...warning }));
+}
+
+/**
+ * Returns the warnings about shared addresses, one for each other integration. `shared`: the addresses of
+ * which the integration has an owner.
+ */
+export function sharedWarnings(
+  integration: string,
+  shared: readonly { readonly address: number; readonly owners: readonly AddressOwner[] }[],
+): readonly MembershipWarning[] {
+  const found = new Map<
+    string,
+    { count: number; readonly examples: { address: number; own: string; foreign: string }[] }
+  >();
+  for (const { address, owners } of shared) {
+    const own = owners.find((owner) => owner.integration === integration)?.object;
+    for (const { integration: other, object } of owners) {
+      if (own === undefined || object.uid === own.uid) continue;
+      const warning = found.get(other) ?? { count: 0, examples: [] };
+      found.set(other, warning);
+      warning.count++;
+      if (warning.examples.length < MAX_EXAMPLES)
+        warning.examples.push({ address, own: nameOf(own), foreign: nameOf(object) });
+    }
+  }
+  return [...found].map(([other, warning]) => ({ code: 'address_shared', integration, other, ...warning }));
+}
+
+function nameOf(object: KubernetesObject): string {
+  return object.resource === 'pods' ? `${object.namespace}/${object.name}` : object.name;
 }

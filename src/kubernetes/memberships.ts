@@ -5,12 +5,13 @@ import type {
   MembershipChange,
   SelectorResolution,
   SelectorSet,
+  SharedAddress,
 } from '#contracts/membership.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Prefix, Selector } from '#contracts/policy-model.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
-import { type MembershipWarning, warningsOf } from './membership-warnings.js';
+import { type MembershipWarning, sharedWarnings, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
 import { type AddressOwner, OwnerNames } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
@@ -55,8 +56,10 @@ export class Memberships implements Members {
   readonly #changed = new Set<number>();
   /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
-  /** Addresses with owners in two or more integrations. */
+  /** The addresses that different objects own in two or more integrations, as of the last `drainChanges`. */
   readonly #shared = new Set<number>();
+  /** The addresses that became shared after the last call of `drainShared`. */
+  readonly #newlyShared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
   #resolution: SelectorResolution = NO_SELECTORS;
   /** Whether `#resolution` must be computed again. */
@@ -133,8 +136,11 @@ export class Memberships implements Members {
     const additions = new ChangeLists();
     for (const address of this.#changed) {
       const before = this.#members.get(address);
-      const after = this.#computeSet(address);
-      this.owners.set(address, this.#firstOwnerOf(address));
+      const owners = this.ownersOf(address);
+      const isShared = new Set(owners.map(({ object }) => object.uid)).size > 1;
+      this.#noteShared(address, isShared);
+      const after = isShared ? this.#sets.closed : this.#computeSet(address, owners);
+      this.owners.set(address, isShared ? undefined : owners[0]);
       if (before === after) continue;
       if (after === undefined) this.#members.delete(address);
       else {
@@ -220,13 +226,14 @@ export class Memberships implements Members {
     return this.#members.get(address);
   }
 
+  /** Returns the owners of an address, in the alphabetical order of their integrations. */
   ownersOf(address: number): readonly AddressOwner[] {
     const owners: AddressOwner[] = [];
     for (const [integration, { objects }] of this.#integrations) {
       const object = objects.claims.ownerOf(address);
       if (object !== undefined) owners.push({ integration, object });
     }
-    return owners;
+    return owners.length < 2 ? owners : owners.sort((a, b) => (a.integration < b.integration ? -1 : 1));
   }
 
   /** The number of addresses that each selector selects. A selector without addresses is absent. */
@@ -244,15 +251,32 @@ export class Memberships implements Members {
     for (const [address, { keys }] of this.#members) if (keys.includes(key)) yield address;
   }
 
-  /** The addresses with owners in two or more integrations. */
-  get sharedAddresses(): ReadonlySet<number> {
-    return this.#shared;
+  /** Returns at most `most` of the addresses that different objects own in two or more integrations. */
+  sharedAddresses(most: number): readonly SharedAddress[] {
+    const found: SharedAddress[] = [];
+    for (const address of this.#shared) {
+      if (found.length >= most) break;
+      found.push(this.#sharedAddress(address));
+    }
+    return found;
+  }
+
+  /** Returns at most `most` addresses that became shared after the last call. Forgets the others. */
+  drainShared(most: number): readonly SharedAddress[] {
+    const drained = [...this.#newlyShared].slice(0, most).map((address) => this.#sharedAddress(address));
+    this.#newlyShared.clear();
+    return drained;
   }
 
   /** Returns the warnings about an integration. */
   warnings(name: string): readonly MembershipWarning[] {
     const integration = this.#integrations.get(name);
-    return integration === undefined ? [] : warningsOf(name, integration, this.#resolution.closed);
+    if (integration === undefined) return [];
+    const shared = [...this.#shared]
+      .sort((a, b) => a - b)
+      .map((address) => ({ address, owners: this.ownersOf(address) }))
+      .filter(({ owners }) => owners.some((owner) => owner.integration === name));
+    return [...warningsOf(name, integration, this.#resolution.closed), ...sharedWarnings(name, shared)];
   }
 
   objectsOf(name: string): IntegrationObjects | undefined {
@@ -316,33 +340,31 @@ export class Memberships implements Members {
     }
   }
 
-  /**
-   * Of several owners, the owner in the integration that is first in the alphabet: the order in which
-   * integrations start must not change the name.
-   */
-  #firstOwnerOf(address: number): AddressOwner | undefined {
-    let first: AddressOwner | undefined;
-    for (const [integration, { objects }] of this.#integrations) {
-      const object = objects.claims.ownerOf(address);
-      if (object !== undefined && (first === undefined || integration < first.integration))
-        first = { integration, object };
+  #sharedAddress(address: number): SharedAddress {
+    return { address, integrations: this.ownersOf(address).map(({ integration }) => integration) };
+  }
+
+  #noteShared(address: number, isShared: boolean): void {
+    if (isShared === this.#shared.has(address)) return;
+    if (isShared) {
+      this.#shared.add(address);
+      this.#newlyShared.add(address);
+    } else {
+      this.#shared.delete(address);
+      this.#newlyShared.delete(address);
     }
-    return first;
   }
 
   /**
-   * The set that an address has now; undefined if no object owns it. With an undecided owner, the address is
-   * closed, also if it has other owners.
+   * The set that an address has now; undefined if no object owns it. `owners`: the same object, as each
+   * integration has it. If it is undecided in one of them, the address is closed.
    */
-  #computeSet(address: number): CountedSet | undefined {
+  #computeSet(address: number, owners: readonly AddressOwner[]): CountedSet | undefined {
     const keys: string[] = [];
-    let owners = 0;
     let isClosed = false;
-    for (const integration of this.#integrations.values()) {
+    for (const { integration: name, object: owner } of owners) {
+      const integration = this.#integration(name);
       const { objects, index } = integration;
-      const owner = objects.claims.ownerOf(address);
-      if (owner === undefined) continue;
-      owners++;
       const namespaceLabels = objects.namespaceLabelsOf(owner);
       isClosed ||= owner.undecided === true || isOfUnknownNamespace(integration, owner, namespaceLabels);
       for (const selector of index.matching(owner, namespaceLabels)) {
@@ -351,13 +373,9 @@ export class Memberships implements Members {
         if (!isOfOther) keys.push(selector.key);
       }
     }
-    if (owners < 2) this.#shared.delete(address);
-    else {
-      this.#shared.add(address);
-      keys.sort();
-    }
+    if (owners.length > 1) keys.sort();
     if (isClosed) return this.#sets.closed;
-    return owners === 0 ? undefined : this.#sets.of(keys);
+    return owners.length === 0 ? undefined : this.#sets.of(keys);
   }
 }
 

@@ -241,8 +241,8 @@ class PolicyTaskRunner {
     } catch (error) {
       if (!(error instanceof CompileTooLarge)) throw error;
       // Rules for former members only spare a later compilation, so they must not make a policy too large.
-      const { scope, list, former } = membership;
-      if (former !== undefined) return this.#prepared(parts, policy, work, { scope, list });
+      const { former, ...others } = membership;
+      if (former !== undefined) return this.#prepared(parts, policy, work, others);
       return { kind: 'too_large', detail: error.message };
     }
   }

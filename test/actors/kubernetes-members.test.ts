@@ -40,6 +40,7 @@ const message = (more: Partial<MembersMessage>): MembersMessage => ({
   changes: [],
   owners: [],
   scope: undefined,
+  shared: [],
   stored: [],
   ...more,
 });

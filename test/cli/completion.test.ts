@@ -221,7 +221,7 @@ describe('completion of values from the node', () => {
 
   it('is offered for every flag and argument that takes a name or id from the node', async () => {
     const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
-    expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied']);
+    expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied', 'address_shared']);
     expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);
     const flags = commands.flatMap(({ options }) => options);
     const kindsOf = (name: string) => [

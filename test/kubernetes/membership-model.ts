@@ -40,6 +40,7 @@ export class MembershipModel {
   members(): Map<number, readonly string[]> {
     const members = new Map<number, string[]>();
     const closed = new Set<number>();
+    const uids = new Map<number, string>();
     for (const [integration, entries] of this.#entries) {
       const { objects, events, complete } = replay(entries);
       const hasNamespaces = [...complete.values()].some(({ scope }) => scope.resource === 'namespaces');
@@ -50,6 +51,8 @@ export class MembershipModel {
             source.pod_selector?.namespace_selector !== undefined &&
             selects({ key: '', source: withoutNamespaces(source) }, owner, address, objects),
         );
+        if (owner.uid !== (uids.get(address) ?? owner.uid)) closed.add(address);
+        uids.set(address, owner.uid);
         const isUnknown = hasNamespaces && depends && namespaceOf(owner, objects) === undefined;
         if (owner.undecided === true || isUnknown) closed.add(address);
         const keys = this.selectors

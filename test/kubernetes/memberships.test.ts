@@ -5,6 +5,7 @@ import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/membership.js
 import type { Selector } from '#contracts/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
+import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';
 import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { Random } from '#test/seed.js';
@@ -132,7 +133,7 @@ describe('changes of members', () => {
   test('close the addresses of an undecided object, also if another integration owns them', () => {
     const other = podSelector({}, 'test');
     const memberships = start([all, other]);
-    list(memberships, PODS, [pod('b', { addresses: [X] })], 'test');
+    list(memberships, PODS, [pod('a', { addresses: [X] })], 'test');
     list(memberships, PODS, [pod('a', { addresses: [X, Y], undecided: true })]);
     list(memberships, NODES, [node('n', { internal: [ip('192.0.2.1')], undecided: true })]);
     expect(plain(memberships)).toEqual([
@@ -148,21 +149,63 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
 
-  test('have the union of two integrations that own an address', () => {
+  test('have the union of two integrations that know the same object', () => {
     const other = podSelector({}, 'test');
     const memberships = start([web, other]);
-    list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
-    list(memberships, PODS, [pod('b', { addresses: [X] })], 'test');
+    const a = pod('a', { addresses: [X], labels: { app: 'web' } });
+    list(memberships, PODS, [a]);
+    list(memberships, PODS, [a], 'test');
     expect(plain(memberships)).toEqual([[[X, [web.key, other.key].sort()]]]);
-    expect([...memberships.sharedAddresses]).toEqual([X]);
-    const owners = memberships.ownersOf(X).map(({ integration, object }) => [integration, object.name]);
-    expect(owners).toEqual([
-      ['prod', 'a'],
-      ['test', 'b'],
+    expect([memberships.sharedAddresses(9), memberships.warnings('test')]).toEqual([
+      [],
+      [{ code: 'pods_not_closed', integration: 'test' }],
     ]);
+    const named = (selector: Selector) =>
+      membersOf(memberships, [selector.key], { after: null, limit: 9 }).members.map(({ owner }) => owner.integration);
+    expect([named(web), named(other)]).toEqual([['prod'], ['test']]);
     memberships.remove('prod');
     expect(plain(memberships)).toEqual([[[X, [other.key]]]]);
-    expect([...memberships.sharedAddresses]).toEqual([]);
+  });
+
+  test('close an address that different objects of two integrations own, and tell it until one of them goes', () => {
+    const other = podSelector({}, 'test');
+    const memberships = start([web, other], { podNetworks: [network('10.1.0.0/16')] });
+    list(memberships, PODS, [pod('a', { addresses: [X, Y], labels: { app: 'web' } })]);
+    list(memberships, PODS, [], 'test');
+    memberships.drainChanges();
+    memberships.receive('test', PODS, { type: 'changed', object: pod('b', { addresses: [X], version: 2 }) });
+    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
+    const shared = [{ address: X, integrations: ['prod', 'test'] }];
+    expect([memberships.drainShared(9), memberships.drainShared(9), memberships.sharedAddresses(9)]).toEqual([
+      shared,
+      [],
+      shared,
+    ]);
+    expect([memberships.owners.get(X), memberships.owners.get(Y)?.name]).toEqual([undefined, 'a']);
+    expect(membersOf(memberships, [web.key, other.key], { after: null, limit: 9 }).total).toBe(1);
+    expect(factsOf('prod', memberships, [web]).warnings).toEqual([
+      {
+        code: 'address_shared',
+        message:
+          'other objects of the integration test have addresses of this one: 10.1.0.1 (shop/a here, shop/b there). No allow rule by a selector matches these addresses, and every deny rule by a selector does',
+      },
+    ]);
+    expect(memberships.warnings('test')).toEqual([
+      {
+        code: 'address_shared',
+        integration: 'test',
+        other: 'prod',
+        count: 1,
+        examples: [{ address: X, own: 'shop/b', foreign: 'shop/a' }],
+      },
+    ]);
+    memberships.receive('test', PODS, { type: 'deleted', uid: 'b', version: 3 });
+    expect(plain(memberships)).toEqual([[[X, [web.key]]]]);
+    expect([memberships.sharedAddresses(9), memberships.warnings('prod'), memberships.owners.get(X)?.name]).toEqual([
+      [],
+      [],
+      'a',
+    ]);
   });
 
   test('keep the objects of an ended scope that another scope contains', () => {

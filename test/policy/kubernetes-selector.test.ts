@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { NO_SELECTORS } from '#contracts/membership.js';
+import { NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
 import { lint } from '#policy/check/lint.js';
 import { lintMembers } from '#policy/check/member-lint.js';
@@ -9,8 +9,8 @@ import { selectorOf } from '#policy/model/selector.js';
 
 const AT = '/source_groups/0/sources/kubernetes/0';
 
-function documentOf(source: unknown) {
-  return { source_groups: [{ id: 'g', mode: 'enforce', sources: { kubernetes: [source] } }] };
+function documentOf(source: unknown, group: object = {}) {
+  return { source_groups: [{ id: 'g', mode: 'enforce', sources: { kubernetes: [source] }, ...group }] };
 }
 
 function problemsOf(selector: object): string[] {
@@ -19,11 +19,13 @@ function problemsOf(selector: object): string[] {
   return problems.map(({ pointer, code, message }) => `${code} ${pointer.replace(AT, '~')}: ${message}`);
 }
 
-function warningsOf(source: Omit<KubernetesSource, 'integration'>) {
-  const document = documentOf({ integration: 'prod', ...source });
+/** The warnings about the selector of a group with more fields. */
+function warningsOf(source: Omit<KubernetesSource, 'integration'>, group: object = {}) {
+  const document = documentOf({ integration: 'prod', ...source }, group);
   const context = { dns: true, servicePlane: true };
   const parts = partsOf(document as Parameters<typeof partsOf>[0], { form: 'singleton', mode: 'enforce', context });
-  return lint(parts.groups, policyOf(parts, 'deny')).map(({ pointer, code }) => `${code} ${pointer.replace(AT, '~')}`);
+  const warnings = lint(parts.groups, policyOf(parts, 'deny')).filter(({ pointer }) => pointer.startsWith(AT));
+  return warnings.map(({ pointer, code }) => `${code} ${pointer.replace(AT, '~')}`);
 }
 
 const VALUE = 'A label value has at most 63 letters, digits, "-", "_" and ".", a letter or digit at both ends.';
@@ -145,6 +147,38 @@ describe('warnings about a Kubernetes selector', () => {
       { namespace_selector: { match_labels: { a: 'b' } } },
     ])
       expect(warningsOf({ pod_selector: limited })).toEqual([]);
+  });
+
+  test('tell that a group that allows selects pods of any namespace by labels', () => {
+    const any = 'selector_any_namespace ~/pod_selector';
+    const allow = { rules: [{ id: 'r', action: 'allow', match: {} }] };
+    const labels = { match_labels: { a: 'b' } };
+    for (const pod of [labels, { service_account: 'robot' }, { ...labels, namespace_selector: {} }]) {
+      expect(warningsOf({ pod_selector: pod }, allow)).toEqual([any]);
+      expect(warningsOf({ pod_selector: pod }, { default_action: 'allow' })).toEqual([any]);
+      expect(warningsOf({ pod_selector: pod }, { default_action: 'deny' })).toEqual([]);
+      expect(warningsOf({ pod_selector: { ...pod, namespace: 'shop' } }, allow)).toEqual([]);
+      expect(warningsOf({ pod_selector: { ...pod, namespace_selector: labels } }, allow)).toEqual([]);
+    }
+    expect(warningsOf({ node_selector: labels }, allow)).toEqual([]);
+  });
+
+  test('tell the addresses that objects of other integrations have too', () => {
+    const document = documentOf({ integration: 'prod', ...web }) as Parameters<typeof partsOf>[0];
+    const { groups } = partsOf(document, {
+      form: 'singleton',
+      mode: 'enforce',
+      context: { dns: true, servicePlane: true },
+    });
+    const sharedBy = (...integrations: readonly string[]) =>
+      lintMembers(
+        groups.map(({ group }) => group),
+        { ...NOTHING_LISTED, shared: [{ address: 0x0a010001, integrations }] },
+      ).filter(({ code }) => code === 'address_shared');
+    expect(sharedBy('prod', 'test').map(({ message }) => message)).toEqual([
+      'Different objects of several integrations have the same address, such as 10.1.0.1 (prod, test): no allow rule by a selector matches it, and every deny rule by a selector does.',
+    ]);
+    expect(sharedBy('test', 'third')).toEqual([]);
   });
 
   test('tell that it was never resolved, or that it selects no address now', () => {

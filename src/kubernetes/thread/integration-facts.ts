@@ -1,5 +1,7 @@
 import type { IntegrationFacts, MemberPage, ObjectCounts } from '#contracts/kubernetes-source.js';
 import type { Selector } from '#contracts/policy-model.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { sourceOf } from '#policy/model/selector.js';
 import type { MembershipWarning } from '../membership-warnings.js';
 import type { Memberships } from '../memberships.js';
 
@@ -40,6 +42,13 @@ function sentenceOf(warning: MembershipWarning): string {
       return `the integration has too many objects: ${warning.count} times an object was left out`;
     case 'objects_undecided':
       return `${warning.count} objects exceed a bound or have the wrong shape, for example ${warning.first}: their addresses get no allow rule by a selector, and every deny rule`;
+    case 'address_shared': {
+      const examples = warning.examples.map(
+        ({ address, own, foreign }) => `${formatAddress(address)} (${own} here, ${foreign} there)`,
+      );
+      const more = warning.count > examples.length ? `, and ${warning.count - examples.length} more` : '';
+      return `other objects of the integration ${warning.other} have addresses of this one: ${examples.join(', ')}${more}. No allow rule by a selector matches these addresses, and every deny rule by a selector does`;
+    }
   }
 }
 
@@ -49,15 +58,18 @@ export function membersOf(
   keys: readonly string[],
   { after, limit }: { readonly after: number | null; readonly limit: number },
 ): MemberPage {
-  const found = new Set<number>();
-  for (const key of keys) for (const address of memberships.membersOf(key)) found.add(address);
-  const members = [...found]
+  // The same object can be known by two integrations: the name has the one of the selector.
+  const found = new Map<number, string>();
+  for (const key of keys)
+    for (const address of memberships.membersOf(key)) found.set(address, sourceOf(key).integration);
+  const members = [...found.keys()]
     .filter((address) => after === null || address > after)
     .sort((a, b) => a - b)
     .slice(0, limit)
     .flatMap((address) => {
       const owner = memberships.owners.get(address);
-      return owner === undefined ? [] : [{ address, owner }];
+      const integration = found.get(address);
+      return owner === undefined || integration === undefined ? [] : [{ address, owner: { ...owner, integration } }];
     });
   return { total: found.size, members };
 }

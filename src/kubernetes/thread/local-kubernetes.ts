@@ -45,6 +45,9 @@ export type KubernetesOutput = {
   readonly failed: (failure: unknown) => void;
 };
 
+/** The most shared addresses that the warnings of a write name. */
+const MAX_SHARED = 8;
+
 /**
  * The work of the Kubernetes thread: watches the integrations, computes the members of selectors, and sends
  * changes of members to the main thread.
@@ -131,7 +134,12 @@ export class LocalKubernetes {
     this.#messages.open();
     await this.#messages.flushed();
     const { resolution: scope } = this.#memberships;
-    return { scope, list: plainChange(this.#memberships.list()), former: this.#memberships.former() };
+    return {
+      scope,
+      list: plainChange(this.#memberships.list()),
+      former: this.#memberships.former(),
+      shared: this.#memberships.sharedAddresses(MAX_SHARED),
+    };
   }
 
   facts(integration: string): IntegrationFacts {

@@ -8,6 +8,8 @@ import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 const BATCH_MS = 20;
 /** With this number of changed addresses, a message does not wait. */
 const BATCH_ADDRESSES = 500;
+/** The most addresses that are told to be shared in one message: each of them is a finding. */
+const MAX_SHARED = 100;
 /** The most owners, and the most objects for the store, in one message: it must not block the main thread. */
 const MAX_RECORDS = 500;
 
@@ -129,6 +131,7 @@ export class MemberMessages {
     const changes = memberships.drainChanges();
     const owners = memberships.owners.drainChanges();
     const stored = objects.drain(integrationOf);
+    const shared = memberships.drainShared(MAX_SHARED);
     const { resolution } = memberships;
     const scope = resolution === this.#resolution ? undefined : resolution;
     const isFirst = this.#isFirst;
@@ -144,6 +147,7 @@ export class MemberMessages {
       replaces: isFirst && part === 0 ? plainChange(memberships.list()) : null,
       changes: isFirst || part > 0 ? [] : changes.map(plainChange),
       owners: owners.slice(part * MAX_RECORDS, (part + 1) * MAX_RECORDS),
+      shared: part === 0 ? shared : [],
       scope: part === 0 ? scope : undefined,
       stored: [
         ...(part === 0 ? incomplete : []),

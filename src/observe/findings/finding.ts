@@ -4,6 +4,7 @@ import type { OwnerName } from '#contracts/address-owner.js';
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
  * events that were lost before they became findings, or changes that were dropped for a sink.
  * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
+ * `address_shared`: different objects of two integrations own an address.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -15,11 +16,12 @@ export const FINDING_TYPES = [
   'config_change',
   'gap',
   'cluster_contradiction',
+  'address_shared',
 ] as const;
 const UNLISTED: readonly FindingType[] = ['config_change', 'gap', 'cluster_contradiction'];
 /**
- * The finding types that a list contains if the query names no types: denied traffic and refused API
- * requests.
+ * The finding types that a list contains if the query names no types: denied traffic, refused API requests,
+ * and shared addresses.
  */
 export const LISTED_TYPES = FINDING_TYPES.filter((type) => !UNLISTED.includes(type));
 export type FindingType = (typeof FINDING_TYPES)[number];
@@ -68,7 +70,10 @@ export type FindingIdentity = {
   readonly actor: string | null;
   /** The operation id of the API request. */
   readonly operation: string | null;
-  /** The path of the API request. In a `gap`: the component that lost the events, such as `dataplane`. */
+  /**
+   * The path of the API request. In a `gap`: the component that lost the events, such as `dataplane`. In an
+   * `address_shared`: the names of the integrations.
+   */
   readonly target: string | null;
 };
 

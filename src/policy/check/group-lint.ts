@@ -39,10 +39,12 @@ export function lintGroup(config: SourceGroupConfig, group: Group, context: Lint
 
 const NOTHING: GroupWarnings = { document: new WarningList(), rules: new WarningList() };
 
-function lintDocument({ sources, rules = [] }: SourceGroupConfig, warnings: WarningList): void {
+function lintDocument(config: SourceGroupConfig, warnings: WarningList): void {
+  const { sources, rules = [] } = config;
+  const allows = config.default_action === 'allow' || rules.some(({ action }) => action === 'allow');
   lintCidrs(sources.cidrs, () => '/sources/cidrs', warnings);
   for (const [place, source] of (sources.kubernetes ?? []).entries()) {
-    lintSelector(source, `/sources/kubernetes/${place}`, warnings);
+    lintSelector(source, allows, `/sources/kubernetes/${place}`, warnings);
   }
   for (let place = 0; place < rules.length; place++) {
     const match = rules[place]?.match;

@@ -1,8 +1,11 @@
 import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
 import type { WarningList } from './warning-list.js';
 
-/** Adds the warnings about a Kubernetes selector that do not depend on its members. */
-export function lintSelector(source: KubernetesSource, at: string, warnings: WarningList): void {
+/**
+ * Adds the warnings about a Kubernetes selector that do not depend on its members. `allows`: whether its
+ * group can allow a packet.
+ */
+export function lintSelector(source: KubernetesSource, allows: boolean, at: string, warnings: WarningList): void {
   const { pod_selector: pod, node_selector: node } = source;
   const namespaces = pod?.namespace_selector;
   for (const { pointer, key } of contradictionsOf(source)) {
@@ -17,6 +20,10 @@ export function lintSelector(source: KubernetesSource, at: string, warnings: War
   ) {
     const message = 'This selector has no condition: it selects every pod of every namespace.';
     warnings.add(`${at}/pod_selector`, 'selector_matches_all', message);
+  } else if (allows && pod !== undefined && pod.namespace === undefined && !isLimited(namespaces)) {
+    const message =
+      'This selector of a group that allows names no namespace: whoever may create pods in any namespace can give them these labels. Add namespace or namespace_selector.';
+    warnings.add(`${at}/pod_selector`, 'selector_any_namespace', message);
   }
   if (node !== undefined && !isLimited(node)) {
     const message = 'This selector has no condition: it selects every node.';

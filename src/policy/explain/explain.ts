@@ -122,7 +122,7 @@ export function explain(
       const found = decideByNode(asked.packet, asked.ingress, asked.node ?? NO_NODE);
       const { source, destination } = asked.packet;
       const owners = { source: ownerOf(source), destination: ownerOf(destination) };
-      return { ...(found === null ? explainPacket(context, asked) : withoutWalk(found)), owners };
+      return selected({ ...(found === null ? explainPacket(context, asked) : withoutWalk(found)), owners });
     });
   }
   const { place, verdict } = evaluateLookup(policy, query.source, query.query, membership);
@@ -130,7 +130,14 @@ export function explain(
     const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
   });
-  return { ...decision, owners: { source: ownerOf(query.source), destination: null } };
+  return selected({ ...decision, owners: { source: ownerOf(query.source), destination: null } });
+}
+
+/** Names the source by the integration of the selector: two integrations can know the same object. */
+function selected(explanation: Explanation): Explanation {
+  const { selected_by: by, owners } = explanation;
+  if (by === null || owners.source === null) return explanation;
+  return { ...explanation, owners: { ...owners, source: { ...owners.source, integration: by.integration } } };
 }
 
 function withoutWalk({ decision, reason, mode, group, rule, unknown }: NodeDecision): Decision {
