@@ -238,10 +238,9 @@ export class Cluster {
   /** Registers this node again while its registration in etcd cannot be read. Emits nothing. */
   #registrations(): Observable<never> {
     const key = this.#keys.inEtcd(nodeKey(this.#self));
-    const certificates = [this.certificate.fingerprint];
     return this.unreadable.changes.pipe(
       filter((change) => change.key === key && change.reason !== null),
-      exhaustMap(() => this.#membership.announce({ certificates }).catch(() => {})),
+      exhaustMap(() => this.#membership.announce({ certificates: [this.certificate.fingerprint] }).catch(() => {})),
       ignoreElements(),
     );
   }

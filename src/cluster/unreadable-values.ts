@@ -4,7 +4,7 @@ import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 
 /** A value of etcd that this node left out. `reason`: null when the key has another value, or none. */
-export type UnreadableChange = { readonly key: string; readonly reason: string | null };
+type UnreadableChange = { readonly key: string; readonly reason: string | null };
 
 /** The values of etcd that do not fit, as this node has read them last. Nothing uses such a value. */
 export class UnreadableValues {

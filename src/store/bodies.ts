@@ -116,10 +116,17 @@ export class Bodies {
   }
 }
 
-/** Decompresses a gzip file. Rejects if the result would be larger than `MAX_BODY_BYTES`. */
+/**
+ * Decompresses a gzip file. Throws `store_damaged` if it is none, or if the result would be larger than
+ * `MAX_BODY_BYTES`.
+ */
 export async function inflated(value: Uint8Array): Promise<Uint8Array> {
   const options = { maxOutputLength: MAX_BODY_BYTES };
-  return value.length <= SMALL_BYTES ? gunzipSync(value, options) : decompress(value, options);
+  try {
+    return value.length <= SMALL_BYTES ? gunzipSync(value, options) : await decompress(value, options);
+  } catch (cause) {
+    throw new StoreError('store_damaged', 'read a body: it cannot be decompressed', { cause });
+  }
 }
 
 export function edited(text: Uint8Array, { from, to, text: fresh }: TextEdit): Uint8Array {

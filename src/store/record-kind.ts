@@ -1,7 +1,7 @@
 import { StoreError } from './store-error.js';
 
 /** The shape of the values of a kind: a schema of zod, or a `shaped` test in threads that do not load zod. */
-export type Shape<T> = {
+type Shape<T> = {
   safeParse(
     value: unknown,
   ): { readonly success: true; readonly data: T } | { readonly success: false; readonly error: ShapeError };
@@ -9,7 +9,7 @@ export type Shape<T> = {
 type ShapeError = { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] };
 
 /** A value that was read, or the reason why it does not fit, as a part of a sentence. */
-export type Reading<T> =
+type Reading<T> =
   | { readonly value: T; readonly reason?: undefined }
   | { readonly value?: undefined; readonly reason: string };
 

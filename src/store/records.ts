@@ -27,7 +27,7 @@ const terms = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('confirm'), within_ms: count }),
   z.object({ kind: z.literal('rollout'), share: z.number(), hold_ms: count, nodes: z.array(text) }),
 ]);
-export const policyHead: z.ZodType<PolicyHead> = z.object({
+const policyHead: z.ZodType<PolicyHead> = z.object({
   generation: count,
   active: id.nullable(),
   ever_activated: z.boolean(),

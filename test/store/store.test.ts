@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { type Authority, createAuthority } from '#store/authority.js';
 import { RECORDS } from '#store/records.js';
 import { RocksDb } from '#store/rocksdb.js';
+import { openRocksDbStore } from '#store/rocksdb-store.js';
 import { openStore, type Store } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { StoreFinding } from '#store/store-finding.js';
@@ -62,6 +63,44 @@ const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string
   await raw.close();
   return { list, part };
 };
+
+describe('a store in which a value does not fit', () => {
+  it.each(['garbage', '{}', 'null', '[null]'])(
+    'opens with %s in place of any record, and has the policy',
+    async (text) => {
+      const dataDir = join(temporaryFolder(), 'data');
+      await committed(dataDir);
+      const folder = join(dataDir, 'store');
+      const raw = await openRocksDbStore(folder);
+      const keys = [
+        'token/t',
+        'integration/k',
+        'setting/performance_mode',
+        'history/a/000000000009',
+        'kubernetes/k/complete',
+      ];
+      for await (const [key] of raw.iterate({ gte: '', lt: '~' })) keys.push(key);
+      await raw.close();
+      for (const key of keys) {
+        const kv = await openRocksDbStore(folder);
+        const before = await kv.get(key);
+        await kv.put(key, Buffer.from(text), { sync: false });
+        await kv.close();
+        await withStore(dataDir, async ({ policies, tokens, integrations, settings, kubernetesObjects }) => {
+          expect([key, await policies.active(), await policies.generation()]).toEqual([key, second, 2]);
+          expect([await tokens.list(), await integrations.list()]).toEqual([[], []]);
+          expect(await settings.get(RECORDS.performanceMode)).toBeNull();
+          await kubernetesObjects.read();
+          expect((await policies.history('a')).length).toBeGreaterThan(0);
+        });
+        const mended = await openRocksDbStore(folder);
+        if (before === null) await mended.delete(key, { sync: false });
+        else await mended.put(key, before, { sync: false });
+        await mended.close();
+      }
+    },
+  );
+});
 
 describe('the store of a node', () => {
   it('has all data after it is closed and opened again, in files that only the owner can read', async () => {

@@ -36,7 +36,7 @@ export function readLayouts(fd: number): Layouts {
 }
 
 /** Whether a value of the pinned map, which another build can have written, has the shape of layouts. */
-export function isLayouts(value: unknown): value is Layouts {
+function isLayouts(value: unknown): value is Layouts {
   return isRecordOf(value, (layouts) => isRecordOf(layouts) && isLayout(layouts.key) && isLayout(layouts.value));
 }
 
