@@ -3,6 +3,7 @@ import { itemAt } from '#arrays/read.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
 import { decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import type { TrustAnchors } from './certificate/trust-anchors.js';
 import { readCertificateFacts } from './certificate-facts.js';
 import { connectUpstream } from './connect-upstream.js';
@@ -49,7 +50,7 @@ export class Connection {
     readonly flow: Packet,
     private readonly over: (connection: Connection) => void,
   ) {
-    client.on('error', () => this.#end());
+    client.on('error', () => this.cut());
     client.once('close', () => this.#end());
   }
 
@@ -88,8 +89,8 @@ export class Connection {
 
   async #decideEstablished(): Promise<void> {
     if (this.#live === null) return;
-    // Also try expired grants: an established connection keeps its verdict after the expiry of the grant that
-    // permitted it (D12).
+    // Also try expired grants: an established connection keeps its verdict after the expiry of the grant
+    // that permitted it (D12).
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
@@ -101,8 +102,8 @@ export class Connection {
   /** Resets the client's socket and the server's socket immediately. */
   cut(): void {
     if (this.#isOver) return;
-    this.client.resetAndDestroy();
-    this.#server?.resetAndDestroy();
+    destroyWithReset(this.client);
+    if (this.#server !== null) destroyWithReset(this.#server);
     this.#end();
   }
 
@@ -197,8 +198,8 @@ export class Connection {
           this.#intercept(steps, decision.from, said);
           return;
         }
-        // Without a CA, a connection that must be intercepted is denied. In audit mode, the connection passes
-        // uninspected (D4, D23).
+        // Without a CA, a connection that must be intercepted is denied. In audit mode, the connection
+        // passes uninspected (D4, D23).
         const verdict = step.mode === 'audit' ? 'audit' : 'deny';
         this.plane.counts.refuse('no_ca');
         this.#carryOut({ step, verdict, reason: 'no_ca' }, said, asked);

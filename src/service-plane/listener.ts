@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { BACKLOG, duplicateSocket } from '#sockets/socket-options.js';
+import { BACKLOG, destroyWithReset, duplicateSocket } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /**
@@ -44,7 +44,7 @@ export class Listener {
     // Reset a connection that a client made directly to the listening address: only connections that the
     // datapath redirected are accepted.
     if (source === undefined || destination === undefined || sourcePort === undefined || isDirect) {
-      socket.resetAndDestroy();
+      destroyWithReset(socket);
       return;
     }
     if (destinationPort === undefined) throw new Error('accept a connection: the socket has no port');

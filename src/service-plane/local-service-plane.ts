@@ -8,6 +8,7 @@ import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { deciderKey } from '#policy/model/rule-names.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import { SourceCounts } from '#sockets/source-counts.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
@@ -167,7 +168,7 @@ export class LocalServicePlane {
       : this.#overflow(flow.source, WITH_UNREAD);
     if (refused !== null) {
       this.#plane.counts.refuse(refused);
-      client.resetAndDestroy();
+      destroyWithReset(client);
       return;
     }
     const connection = new Connection(this.#plane, client, flow, (over) => {

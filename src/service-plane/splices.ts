@@ -3,6 +3,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import type { SpliceOrder } from './service-plane-messages.js';
 
 /** A socket with the field `_handle`, which Node's type definitions lack. */
@@ -72,8 +73,8 @@ export class Splices {
   }
 
   #giveUp(id: number, one: Socket, other: Socket): void {
-    one.resetAndDestroy();
-    other.resetAndDestroy();
+    destroyWithReset(one);
+    destroyWithReset(other);
     this.#end(id);
   }
 

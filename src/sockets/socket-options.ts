@@ -1,8 +1,9 @@
+import type { Socket } from 'node:net';
 import { constants, release } from 'node:os';
 import { lacking } from '#libc/capabilities.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
-import { isReserved } from './descriptor-reserve.js';
+import { descriptorOf, isReserved } from './descriptor-reserve.js';
 
 const AF_INET = 2;
 const TYPES = { udp: 2, tcp: 1 } as const;
@@ -28,7 +29,17 @@ const IP_RECVORIGDSTADDR = 20;
 const SOL_TCP = 6;
 const TCP_NODELAY = 1;
 const TCP_KEEPIDLE = 4;
-const KEEP_IDLE_S = 60;
+const TCP_KEEPINTVL = 5;
+const TCP_KEEPCNT = 6;
+/**
+ * A peer that does not answer is dead after two minutes: after 60 s without data, the kernel sends six probes
+ * in 60 s.
+ */
+const KEEPALIVE = [
+  [TCP_KEEPIDLE, 60],
+  [TCP_KEEPINTVL, 10],
+  [TCP_KEEPCNT, 6],
+] as const;
 export const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
@@ -177,7 +188,7 @@ function setForBytes(fd: number): void {
   set(fd, SO_OOBINLINE, 1, 'receive urgent data inline');
   set(fd, TCP_NODELAY, 1, 'disable delayed sending', SOL_TCP);
   set(fd, SO_KEEPALIVE, 1, 'enable keepalive');
-  set(fd, TCP_KEEPIDLE, KEEP_IDLE_S, 'enable keepalive', SOL_TCP);
+  for (const [name, value] of KEEPALIVE) set(fd, name, value, 'enable keepalive', SOL_TCP);
 }
 
 /**
@@ -203,10 +214,24 @@ export function openConnector(from: { readonly address: number; readonly port: n
 
 /** Closes a TCP socket with a reset (RST), and drops the data that the socket has not sent. */
 export function resetSocket(fd: number): void {
-  // For a descriptor that is not a socket, `setsockopt` fails without effect, and `close` closes the
-  // descriptor.
-  libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, LINGER_FOR_NOTHING, LINGER_FOR_NOTHING.byteLength);
+  resetAtClose(fd);
   libc.close(fd);
+}
+
+/**
+ * Destroys a TCP or TLS socket of Node with a reset (RST) to the peer, and drops the data that the socket has
+ * not sent. Node's own `resetAndDestroy` refuses TLS sockets, and loses the descriptor of a socket that still
+ * sends the data before its FIN.
+ */
+export function destroyWithReset(socket: Socket): void {
+  const fd = descriptorOf(socket);
+  if (fd >= 0) resetAtClose(fd);
+  socket.destroy();
+}
+
+function resetAtClose(fd: number): void {
+  // For a descriptor that is not a socket, `setsockopt` fails without effect.
+  libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, LINGER_FOR_NOTHING, LINGER_FOR_NOTHING.byteLength);
 }
 const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 

@@ -8,9 +8,10 @@ const SIOCOUTQ = 0x5411;
 const SOCKADDR_BYTES = 16;
 // The size of struct tcp_info, and the offsets and flags of its fields. Sizes and offsets are in bytes.
 const INFO_BYTES = 88;
-const AT = { options: 5, scales: 6, sendMss: 16, roundTripUs: 68, announcedMss: 84 } as const;
+const AT = { state: 0, options: 5, scales: 6, sendMss: 16, roundTripUs: 68, announcedMss: 84 } as const;
 const OPTIONS = { timeStamps: 1, sack: 2, ecn: 8, microseconds: 64 } as const;
 const TIME_STAMP_BYTES = 12;
+const TCP_CLOSE = 7;
 
 type Address = { readonly address: number; readonly port: number };
 
@@ -37,12 +38,10 @@ export type TcpEndpoint = {
  * or uses a TCP option that the datapath cannot translate for another connection.
  */
 export function readEndpoint(fd: number): TcpEndpoint | null {
-  const info = new Uint8Array(INFO_BYTES);
+  const view = infoOf(fd);
   const local = addressBy('getsockname', fd);
   const peer = addressBy('getpeername', fd);
-  if (libc.getsockopt(fd, SOL_TCP, TCP_INFO, info, Uint32Array.of(INFO_BYTES)) < 0 || local === null || peer === null)
-    return null;
-  const view = new DataView(info.buffer);
+  if (view === null || local === null || peer === null) return null;
   const options = view.getUint8(AT.options);
   const scales = view.getUint8(AT.scales);
   // ECN feedback is valid within one connection only. The datapath does not translate time stamps in
@@ -60,6 +59,20 @@ export function readEndpoint(fd: number): TcpEndpoint | null {
     takes: view.getUint32(AT.announcedMss, true) - (hasTimeStamps ? TIME_STAMP_BYTES : 0),
     roundTripMs: view.getUint32(AT.roundTripUs, true) / 1_000,
   };
+}
+
+/**
+ * Returns true if the connection of a socket has ended by a reset or a time-out. Node reports this only for a
+ * socket that it reads or writes.
+ */
+export function isBroken(fd: number): boolean {
+  return infoOf(fd)?.getUint8(AT.state) === TCP_CLOSE;
+}
+
+function infoOf(fd: number): DataView | null {
+  const info = new Uint8Array(INFO_BYTES);
+  const result = libc.getsockopt(fd, SOL_TCP, TCP_INFO, info, Uint32Array.of(INFO_BYTES));
+  return result < 0 ? null : new DataView(info.buffer);
 }
 
 /** Returns true if the peer has acknowledged all sent data, and the process has read all received data. */

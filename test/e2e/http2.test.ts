@@ -7,7 +7,7 @@ import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
 
 const CA = '/api/v1/settings/tls-intercept-ca';
-const PORTS = { nginx: 443, node: 444, old: 445 } as const;
+const PORTS = { nginx: 443, node: 444, old: 445, cutting: 446 } as const;
 const BIG = 1_000_000_000;
 
 /**
@@ -39,9 +39,28 @@ server.on('stream', (stream, headers) => {
 });
 server.listen(Number(port), () => console.log('up'));`;
 
+/**
+ * A Node.js server of HTTP/1.1 that ends a body without a length by close_notify, or with `/cut` by a FIN
+ * only.
+ */
+const CUTTING_SERVER = `
+const { createServer } = require('node:tls');
+const { readFileSync } = require('node:fs');
+const [port, ...files] = process.argv.slice(1);
+const [cert, key] = files.map((path) => readFileSync(path));
+createServer({ cert, key, ALPNProtocols: ['http/1.1'] }, (socket) => {
+  socket.on('error', () => {});
+  socket.once('data', (request) => {
+    const isCut = request.includes('GET /cut');
+    socket.write('HTTP/1.1 200 OK\\r\\n\\r\\nhalf', () => (isCut ? socket.destroy() : socket.end(' whole')));
+  });
+}).listen(Number(port), () => console.log('up'));`;
+
 let rig: InspectedRig;
 let caFile: string;
 let origin: ChildProcess;
+let nginx: () => ChildProcess;
+let running: ChildProcess;
 /** Number of bytes of the response to `/big` that the server has not sent yet. */
 let left = BIG;
 beforeAll(async () => {
@@ -52,6 +71,8 @@ beforeAll(async () => {
   const { server } = rig.topology;
   origin = server.start(process.execPath, ['-e', SERVER, String(PORTS.node), cert, key]);
   await new Promise((resolve) => origin.stdout?.once('data', resolve));
+  const cutting = server.start(process.execPath, ['-e', CUTTING_SERVER, String(PORTS.cutting), cert, key]);
+  await new Promise((resolve) => cutting.stdout?.once('data', resolve));
   origin.stdout?.on('data', (chunk: Buffer) => {
     left = Number(chunk.toString().trim().split('\n').at(-1));
   });
@@ -64,11 +85,17 @@ http {
   server {
     listen ${PORTS.nginx} ssl http2; listen ${PORTS.old} ssl;
     ssl_certificate ${cert}; ssl_certificate_key ${key};
+    location = /slow { limit_rate 1000; return 200 "${'x'.repeat(4_000)}"; }
     location / { return 200 "$server_protocol $host $http_x_own"; }
   }
 }`,
   );
-  server.start('nginx', ['-c', conf]).stderr?.resume();
+  nginx = () => {
+    const child = server.start('nginx', ['-c', conf]);
+    child.stderr?.resume();
+    return child;
+  };
+  running = nginx();
   const made = await rig.node.request('POST', `${CA}/generate`);
   if (made.status !== 201) throw new Error(made.text);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
@@ -114,6 +141,46 @@ test('an HTTP/2 request with a body of 3 MB gets status 200 and the trailers of 
   expect(stderr).toBe('');
   expect(stdout).toContain('grpc-status: 0');
   expect(stdout.endsWith('2 200')).toBe(true);
+});
+
+const open = async (): Promise<number> =>
+  ((await rig.node.request('GET', '/api/v1/stats')).body as { tls: { connections: number } }).tls.connections;
+/** The time in which the node must tell the end of one side to the other side, on a loaded machine. */
+const AT_ONCE = { timeout: 3_000, interval: 50 };
+
+test('a client that ends or is killed does not count for its source any more', async () => {
+  for (const options of [['--http2'], ['--http1.1']]) {
+    expect((await fetch(PORTS.nginx, '/', ...options)).code).toBe(0);
+    await expect.poll(open, AT_ONCE).toBe(0);
+    const words = [...trust(PORTS.nginx), '-sS', ...options, '-o', '/dev/null'];
+    const slow = rig.topology.client.start('curl', [...words, `https://${SERVER_NAME}:${PORTS.nginx}/slow`]);
+    await expect.poll(open, AT_ONCE).toBe(1);
+    slow.kill('SIGKILL');
+    await expect.poll(open, AT_ONCE).toBe(0);
+  }
+});
+
+test('a body that the server cuts is an error for curl, and a body that the server ends by close_notify is not', async () => {
+  const whole = await fetch(PORTS.cutting, '/whole');
+  expect([whole.code, whole.stdout]).toEqual([0, 'half whole\n1.1 200']);
+  const cut = await fetch(PORTS.cutting, '/cut');
+  expect([cut.code, cut.stdout]).toEqual([56, 'half\n1.1 200']);
+  expect(cut.stderr).toContain('reset by peer');
+});
+
+test('requests to a server that is killed end with an error, and later requests reach the server that was started again', async () => {
+  for (const options of [['--http2'], ['--http1.1']]) {
+    const slow = fetch(PORTS.nginx, '/slow', ...options);
+    await expect.poll(open, AT_ONCE).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const killed = performance.now();
+    running.kill('SIGKILL');
+    expect((await slow).code).not.toBe(0);
+    expect(performance.now() - killed).toBeLessThan(AT_ONCE.timeout);
+    running = nginx();
+    await expect.poll(async () => (await fetch(PORTS.nginx, '/', ...options)).code, { timeout: 20_000 }).toBe(0);
+    await expect.poll(open, AT_ONCE).toBe(0);
+  }
 });
 
 test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_000 }, async () => {

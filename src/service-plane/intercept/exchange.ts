@@ -46,3 +46,4 @@ export const SERVER_CLOSED: Problem = {
   status: 502,
   detail: 'The server closed the connection before it answered.',
 };
+export const TIMED_OUT: Problem = { status: 504, detail: 'The server did not answer in time.' };

@@ -1,4 +1,6 @@
 import type { Step } from '#policy/evaluate/connection-steps.js';
+import { descriptorOf } from '#sockets/descriptor-reserve.js';
+import { isBroken } from '#sockets/tcp-endpoint.js';
 import { hostFault } from '../http/canonical.js';
 import { chunked } from '../http/chunks.js';
 import type { HttpFault } from '../http/fault.js';
@@ -7,15 +9,23 @@ import { type ResponseHead, ResponseHeadReader } from '../http/response-head.js'
 import { writeRequestHead, writeResponseHead } from '../http/write-head.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemResponse } from './answer.js';
-import { decideResponse, deniedProblem, faultProblem, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import { decideResponse, deniedProblem, faultProblem, NO_HTTP, SERVER_CLOSED, TIMED_OUT } from './exchange.js';
 import { Http1Exchange } from './http1-exchange.js';
 import { IdleTimeout } from './idle-timeout.js';
 import { ServerEnd } from './server-end.js';
 import type { ServerLink, ServerLinkFailure } from './server-link.js';
 import type { SessionPorts } from './session-ports.js';
+import { type TlsEnd, watchTlsEnd } from './stream-end.js';
 import { Tunnel } from './tunnel.js';
 import { WriteBatch } from './write-batch.js';
 
+/**
+ * The maximum number of client bytes that wait behind the current request. Up to this number the session
+ * reads the client, because only a socket that is read reports that its client has gone.
+ */
+const AHEAD_BYTES = 65_536;
+/** The time that a client has to close its connection after its last response, in ticks of five seconds. */
+const FAREWELL_TICKS = 1;
 const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reached.' };
 
 export type Http1Ports = SessionPorts & {
@@ -35,6 +45,7 @@ export class Http1Session {
   readonly #server: ServerEnd;
   readonly #unhookClient: () => void;
   readonly #idleTimeout: IdleTimeout;
+  readonly #clientEnd: () => TlsEnd | null;
   #exchange: Http1Exchange | null = null;
   /**
    * Client bytes that have arrived but that the session has not read yet, for example a request after the
@@ -43,6 +54,11 @@ export class Http1Session {
   #waiting: Buffer | null = null;
   #tunnel: Tunnel | null = null;
   #isClosing = false;
+  /**
+   * The tick in which all bytes for the client were sent, if the session then only waits for the client's
+   * end.
+   */
+  #farewellSince: number | null = null;
   #clientEnded = false;
   #isReading = false;
 
@@ -51,12 +67,14 @@ export class Http1Session {
     this.#server = new ServerEnd({
       onData: (chunk) => this.#onServer(chunk),
       drained: () => this.#onServerDrain(),
-      gone: () => this.#onServerGone(),
+      gone: (how) => this.#onServerGone(how),
       give: (given) => ports.give(given),
     });
     // The server may have closed the link during the TLS handshake with the client. The session then opens a
     // new link for the first request.
-    if (!link.socket.destroyed) this.#useLink(link);
+    if (link.hasEnded) link.socket.destroy();
+    else this.#useLink(link);
+    this.#clientEnd = watchTlsEnd(ports.client);
     this.#unhookClient = this.#hookClient();
     this.#idleTimeout = new IdleTimeout(ports.clock);
   }
@@ -75,25 +93,58 @@ export class Http1Session {
 
   /**
    * Ends the session. If the session is idle and its server link has transferred a complete exchange, gives
-   * the link back to the pool; otherwise closes the link.
+   * the link back to the pool; otherwise closes the link. Resets the link of an incomplete exchange.
    */
   close(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
     this.#tunnel?.close();
-    this.#drop(this.isIdle && this.#server.link?.isUsed === true);
+    this.#drop(this.#server.link?.isUsed === true);
   }
 
   /**
-   * Ends the session if it was idle for too long, or if a request head is incomplete for too long. Gives the
-   * server link of a session that rests between requests back to the pool. The interceptor calls this method
-   * at every tick.
+   * Ends the session if it was idle for too long, if a request head is incomplete for too long, or if the
+   * client has gone while the session did not read it. Gives the server link of a session that rests between
+   * requests back to the pool. The interceptor calls this method at every tick.
    */
   checkTimeouts(): void {
-    if (this.#tunnel !== null) return;
+    if (this.#tunnel !== null) {
+      this.#tunnel.checkTimeouts();
+      return;
+    }
+    const { client } = this.ports;
+    if ((client.isPaused() || this.#clientEnded) && isBroken(descriptorOf(client))) {
+      this.#abort(null);
+      return;
+    }
+    if (this.#isClosing && client.writableFinished) {
+      this.#limitFarewell();
+      return;
+    }
     if (this.isIdle && this.#idleTimeout.isResting) this.#server.drop(true);
-    const reason = this.#idleTimeout.over(this.#heads.isInside);
-    if (reason !== null) this.#abort(reason);
+    const reason = this.#idleTimeout.over({
+      isInsideHead: this.#heads.isInside,
+      isHalfClosed: this.#clientEnded,
+    });
+    if (reason === 'idle') this.#endIdle();
+    else if (reason !== null) this.#abort(reason);
+  }
+
+  #limitFarewell(): void {
+    const { tick } = this.ports.clock;
+    this.#farewellSince ??= tick;
+    if (tick - this.#farewellSince > FAREWELL_TICKS) this.ports.over();
+  }
+
+  #endIdle(): void {
+    const exchange = this.#exchange;
+    if (this.#isClosing || exchange?.response != null || exchange?.body.isComplete === false) {
+      this.#abort('idle');
+      return;
+    }
+    this.ports.refuse('idle');
+    if (exchange === null) this.#endClient();
+    else this.#respond(TIMED_OUT);
   }
 
   #hookClient(): () => void {
@@ -103,7 +154,7 @@ export class Http1Session {
       this.#server.resume();
       if (!this.#isClosing) this.#read();
     };
-    const end = (): void => this.#onClientEnd();
+    const end = (): void => this.#onClientEnd(this.#clientEnd() ?? 'cut');
     client.on('data', data);
     client.on('drain', drain);
     client.once('end', end);
@@ -115,6 +166,9 @@ export class Http1Session {
   }
 
   #onClient(chunk: Buffer): void {
+    // Read and drop what the client sends behind its last request. A close with unread data would become a
+    // reset, which can destroy the last response on its way to the client.
+    if (this.#isClosing) return;
     this.#idleTimeout.moved();
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
     this.#read();
@@ -170,8 +224,9 @@ export class Http1Session {
     this.#waiting = chunk;
     const takes = this.#server.flush();
     const isFull = this.#server.link?.socket.writableNeedDrain === true;
-    if (chunk !== null || !takes) this.ports.client.pause();
+    if ((chunk !== null && chunk.length > AHEAD_BYTES) || !takes) this.ports.client.pause();
     else if (this.ports.client.isPaused() && !isFull) this.ports.client.resume();
+    if (this.#clientEnded) this.#endWithClient();
   }
 
   #begin(request: RequestHead): void {
@@ -291,7 +346,7 @@ export class Http1Session {
       return;
     }
     const { framing, body } = exchange.beginResponse(head);
-    const closes = this.#clientEnded || !exchange.keepsClient(framing);
+    const closes = !this.#staysAfter(exchange, framing);
     this.#toClient.add(writeResponseHead(head, framing, { closes }));
     if (body.isComplete) this.#endResponse(exchange, rest.length === 0);
   }
@@ -301,7 +356,7 @@ export class Http1Session {
     const { response } = exchange;
     if (response === null) throw new Error('end a response: it has not begun');
     for (const part of exchange.responseEnd(response)) this.#toClient.add(part);
-    const stays = !this.#clientEnded && exchange.keepsClient(response.framing);
+    const stays = this.#staysAfter(exchange, response.framing);
     this.#exchange = null;
     const { link } = this.#server;
     if (link !== null) link.isUsed = true;
@@ -310,12 +365,15 @@ export class Http1Session {
     if (!mayServe) this.#server.drop(false);
     this.#toClient.flush(this.ports.client);
     if (!stays) {
-      this.#isClosing = true;
-      this.ports.client.end();
-      this.#drop(mayServe);
+      this.#endClient(mayServe);
       return;
     }
     if (this.#waiting !== null) setImmediate(() => this.#read());
+  }
+
+  /** Returns true if another request can follow after a response with this framing. */
+  #staysAfter(exchange: Http1Exchange, framing: ResponseHead['framing']): boolean {
+    return exchange.keepsClient(framing) && !(this.#clientEnded && this.#waiting === null);
   }
 
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
@@ -328,7 +386,7 @@ export class Http1Session {
     this.#toClient.flush(client);
     if (this.#waiting !== null) link.socket.write(this.#waiting);
     this.#waiting = null;
-    this.#tunnel = new Tunnel(client, link);
+    this.#tunnel = new Tunnel({ client, clientEnd: this.#clientEnd, link, clock: this.ports.clock });
   }
 
   #deny(request: RequestHead, step: Step): void {
@@ -350,7 +408,7 @@ export class Http1Session {
 
   /**
    * Handles a fault of the server or of its response: sends a problem response to the client. If the response
-   * has already begun, closes the connection.
+   * has already begun, resets the connection.
    */
   #fail(problem: Problem, reason: RefusedReason): void {
     this.ports.refuse(reason);
@@ -368,22 +426,37 @@ export class Http1Session {
     this.#endClient();
   }
 
-  #endClient(): void {
+  /** Ends the connection to the client after all that was written to it. */
+  #endClient(mayServe = false): void {
     this.#isClosing = true;
     this.ports.client.end();
-    this.#drop(false);
+    this.ports.client.resume();
+    this.#drop(mayServe);
   }
 
   #abort(reason: RefusedReason | null): void {
     if (reason !== null) this.ports.refuse(reason);
     this.#isClosing = true;
-    this.#drop(false);
-    this.ports.over();
+    this.#waiting = null;
+    this.#server.reset();
+    this.ports.reset();
   }
 
-  #onClientEnd(): void {
+  #onClientEnd(how: TlsEnd): void {
     this.#clientEnded = true;
-    if (this.#isClosing || this.#exchange?.body.isComplete === true) return;
+    if (this.#isClosing) return;
+    // A client that closes without close_notify does not wait for a response: its process was killed, for
+    // example.
+    if (how === 'cut' && this.#exchange !== null) this.#abort(null);
+    else this.#endWithClient();
+  }
+
+  /**
+   * Ends the session of a client that sends no more. A client that has sent whole requests before its end
+   * still gets the responses.
+   */
+  #endWithClient(): void {
+    if (this.#isClosing || this.#waiting !== null || this.#exchange?.body.isComplete === true) return;
     this.ports.client.end();
     this.close();
   }
@@ -393,13 +466,13 @@ export class Http1Session {
     else this.#read();
   }
 
-  #onServerGone(): void {
+  #onServerGone(how: TlsEnd): void {
     const exchange = this.#exchange;
     const wasUsed = this.#server.link?.isUsed === true;
     this.#server.drop(false);
     if (exchange === null || !exchange.isSent || this.#isClosing) return;
     if (exchange.response !== null) {
-      if (!exchange.response.body.finish()) {
+      if (how === 'cut' || !exchange.response.body.finish()) {
         this.#abort('response_cut_short');
         return;
       }
@@ -417,6 +490,7 @@ export class Http1Session {
 
   #drop(mayServe: boolean): void {
     this.#waiting = null;
-    this.#server.drop(mayServe);
+    if (this.isIdle) this.#server.drop(mayServe);
+    else this.#server.reset();
   }
 }

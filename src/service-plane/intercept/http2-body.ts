@@ -17,6 +17,11 @@ export type Http2BodyPorts = {
    * is a fault. For a response, `head` is empty.
    */
   readonly head: Headers;
+  /**
+   * Returns true after the sender has sent the end of the message (END_STREAM). Node emits `end` also for a
+   * stream that was reset.
+   */
+  isWhole(): boolean;
   /** True if the trailers of this message may be forwarded. */
   readonly trails: boolean;
   /** The window of the connection on which the body arrives. */
@@ -50,6 +55,7 @@ export class Http2Body {
   #heldBytes = 0;
   #trailers: Http2Lines | null = null;
   #isWhole = false;
+  #isOver = false;
   /** True if the target stream could not be opened. Further body data are then dropped. */
   #isLost = false;
   #isPaused = false;
@@ -69,6 +75,19 @@ export class Http2Body {
       this.#isPaused = false;
     });
     this.#immediate = setImmediate(() => this.#begin());
+  }
+
+  /**
+   * If the message is complete, forwards the data that wait because the receiver is slow, and the end of the
+   * message. Returns false if the message is incomplete. Call `finish` before `from` is destroyed.
+   */
+  finish(): boolean {
+    const { from, ports } = this;
+    if (!ports.isWhole()) return false;
+    // `read` emits `data` for each chunk.
+    while (from.read() !== null);
+    this.#end();
+    return true;
   }
 
   #take(chunk: Buffer): void {
@@ -142,7 +161,8 @@ export class Http2Body {
   }
 
   #end(): void {
-    if (isCut(this.from)) return;
+    if (this.#isOver || !this.ports.isWhole() || isCut(this.from)) return;
+    this.#isOver = true;
     const to = this.#to;
     if (to === null) {
       this.#isWhole = true;
@@ -164,10 +184,7 @@ export function isOpen(stream: Http2Stream): boolean {
   return !stream.closed && !stream.destroyed;
 }
 
-/**
- * Returns true if the stream was reset. `#end` needs this check, because Node emits `end` also for a stream
- * that was reset.
- */
+/** Returns true if the stream was reset, possibly after the end of its message. */
 function isCut(stream: Http2Stream): boolean {
   return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
 }

@@ -15,11 +15,20 @@ import { type Http2Response, readHttp2Response } from '../http/http2-response.js
 import { type Http2Lines, writeHttp2Request, writeHttp2Response } from '../http/write-http2.js';
 import type { RefusedReason } from '../refused-reason.js';
 import { type Problem, problemBody } from './answer.js';
-import { decideResponse, deniedProblem, faultProblem, mayTrail, NO_HTTP, SERVER_CLOSED } from './exchange.js';
+import {
+  decideResponse,
+  deniedProblem,
+  faultProblem,
+  mayTrail,
+  NO_HTTP,
+  SERVER_CLOSED,
+  TIMED_OUT,
+} from './exchange.js';
 import { type Following, Http2Body, isOpen, withSecrets } from './http2-body.js';
 import type { Http2Window } from './http2-window.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { SessionPorts } from './session-ports.js';
+import { watchStreamEnd } from './stream-end.js';
 
 const {
   NGHTTP2_CANCEL,
@@ -41,7 +50,12 @@ export type Http2ExchangePorts = SessionPorts & {
 };
 
 /** The message whose body and trailers `Http2Body` forwards; see `Http2BodyPorts`. */
-type Carried = { readonly side: 'request' | 'response'; readonly head: Headers; readonly step: Step };
+type Carried = {
+  readonly side: 'request' | 'response';
+  readonly head: Headers;
+  readonly step: Step;
+  readonly isWhole: () => boolean;
+};
 
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
 /**
@@ -60,6 +74,8 @@ const PRIORITY = {
  */
 export class Http2Exchange {
   #server: ClientHttp2Stream | null = null;
+  /** The body of the response; null before the response, or if the response has no body. */
+  #body: Http2Body | null = null;
   readonly #idleTimeout: IdleTimeout;
   /** True after the whole response was passed to the client's stream. */
   #isAnswered = false;
@@ -101,22 +117,42 @@ export class Http2Exchange {
     else this.#send(request, step, headers);
   }
 
-  /** Resets both streams if they were idle for too long. The session calls this method at every tick. */
+  /**
+   * Ends both streams if they were idle for too long: with a problem response if the server has not answered
+   * a complete request, otherwise by a reset. The session calls this method at every tick.
+   */
   checkTimeouts(): void {
-    if (isOpen(this.client) && this.#idleTimeout.over(false) !== null) this.#reset(NGHTTP2_CANCEL, 'idle', false);
+    const { client } = this;
+    if (!isOpen(client) || this.#idleTimeout.over({}) === null) return;
+    const awaitsServer = client.endAfterHeaders || client.readableEnded;
+    if (awaitsServer && !client.headersSent) this.#fail(TIMED_OUT, 'idle');
+    else this.#reset(NGHTTP2_CANCEL, 'idle', false);
+  }
+
+  /**
+   * Must be called when the server has ended its connection, before the streams of the connection are closed.
+   * A complete response still reaches the client. Any other response is replaced by 502, or reset if it has
+   * begun.
+   */
+  onServerEnd(): void {
+    const server = this.#server;
+    if (server === null || this.#isAnswered || !isOpen(this.client) || this.#body?.finish() === true) return;
+    if (!this.client.headersSent) this.#fail(SERVER_CLOSED, 'server_closed');
+    else this.#reset(NGHTTP2_INTERNAL_ERROR, 'response_cut_short', false);
   }
 
   #send(request: Http2Request, step: Step, headers: IncomingHttpHeaders): void {
     const { client } = this;
     const lines = withSecrets(writeHttp2Request(request), headers);
     if (client.endAfterHeaders) {
-      // Do not read the client's stream. Node reports an error if the readable side of a stream closes before
-      // the last write is complete.
+      // Do not read the client's stream. Node reports an error if the readable side of a stream closes
+      // before the last write is complete.
       this.#ask(lines, request, step, NOTHING_FOLLOWS);
       return;
     }
     if (request.expectsContinue) this.#trySend('response', () => client.additionalHeaders({ ':status': '100' }));
-    this.#carry(client, { side: 'request', head: request.headers, step }, (following) =>
+    const isWhole = watchStreamEnd(client);
+    this.#carry(client, { side: 'request', head: request.headers, step, isWhole }, (following) =>
       this.#ask(lines, request, step, following),
     );
   }
@@ -124,7 +160,7 @@ export class Http2Exchange {
   #ask(lines: Http2Lines, request: Http2Request, step: Step, following: Following): ClientHttp2Stream | null {
     const { client, session } = this;
     if (!isOpen(client)) return null;
-    if (session.closed || session.destroyed) {
+    if (session.closed || this.ports.link.hasEnded) {
       this.#resetClient(NGHTTP2_REFUSED_STREAM);
       return null;
     }
@@ -133,6 +169,7 @@ export class Http2Exchange {
     const server = this.#trySend('request', () => session.request(lines, options));
     if (server === null) return null;
     this.#server = server;
+    const isWhole = watchStreamEnd(server);
     server.on('error', () => {});
     server.on('close', () => this.#onServerClose(server));
     server.on('headers', (interim: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
@@ -149,7 +186,9 @@ export class Http2Exchange {
       if (response === null) return;
       const answer = withSecrets(writeHttp2Response(response), its);
       if ((flags & NGHTTP2_FLAG_END_STREAM) === 0 && mayHaveBody(request, response)) {
-        this.#carry(server, { side: 'response', head: [], step }, (following) => this.#answer(answer, following));
+        this.#body = this.#carry(server, { side: 'response', head: [], step, isWhole }, (following) =>
+          this.#answer(answer, following),
+        );
         return;
       }
       this.#answer(answer, NOTHING_FOLLOWS);
@@ -207,9 +246,14 @@ export class Http2Exchange {
     this.#reset(NGHTTP2_INTERNAL_ERROR, `${side}_unsendable`, side === 'request');
   }
 
-  #carry(from: Http2Stream, { side, head, step }: Carried, open: (following: Following) => Http2Stream | null): void {
-    new Http2Body(from, {
+  #carry(
+    from: Http2Stream,
+    { side, head, step, isWhole }: Carried,
+    open: (following: Following) => Http2Stream | null,
+  ): Http2Body {
+    return new Http2Body(from, {
       head,
+      isWhole,
       trails: mayTrail(step, side),
       window: this.ports.windows[side],
       open,
@@ -249,7 +293,8 @@ export class Http2Exchange {
     this.#isAnswered = true;
     const body = Buffer.from(problemBody(problem));
     client.once('finish', () => {
-      // RFC 9113, 8.1: after a complete response, the service plane does not need the remaining request body.
+      // RFC 9113, 8.1: after a complete response, the service plane does not need the remaining request
+      // body.
       if (!client.readableEnded) client.close(NGHTTP2_NO_ERROR);
     });
     client.respond({
@@ -259,8 +304,8 @@ export class Http2Exchange {
       'cache-control': 'no-store',
     });
     if (client.writable) client.end(body);
-    // Discard the request body: a client that does not read the response could otherwise make the thread hold
-    // it.
+    // Discard the request body: a client that does not read the response could otherwise make the thread
+    // hold it.
     client.resume();
   }
 

@@ -5,6 +5,7 @@ import {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from 'node:http2';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import { Http2Exchange, type Http2ExchangePorts } from './http2-exchange.js';
 import { acceptHttp2, connectHttp2 } from './http2-sides.js';
 import { Http2Window } from './http2-window.js';
@@ -21,6 +22,11 @@ const RESETS = 1_000;
 const RESETS_MS = 30_000;
 /** The time that a client has to close its connection after a GOAWAY frame, in milliseconds. */
 const FAREWELL_MS = 5_000;
+/**
+ * The time after the end of the server connection in which the session reads the frames before that end, in
+ * milliseconds. While Node writes to a connection, it holds received frames back, but not the end.
+ */
+const UNREAD_MS = 100;
 
 /**
  * An HTTP/2 session between a client and a server. Each request has a stream to the client and a stream to
@@ -36,9 +42,14 @@ export class Http2Session {
   #resetsSinceMs = 0;
   #farewell: NodeJS.Timeout | null = null;
   #isClosed = false;
+  #serverEnded = false;
 
   constructor(private readonly ports: SessionPorts) {
     this.#idleTimeout = new IdleTimeout(ports.clock);
+    // Listen before Node's session does, which closes all streams at the end of its connection.
+    ports.link.socket.once('end', () => this.#onServerFin());
+    for (const event of ['error', 'close'] as const) ports.link.socket.once(event, () => this.#onServerEnd());
+    ports.client.once('end', () => this.#onClientEnd());
     this.#server = connectHttp2(ports.link.socket);
     this.#client = acceptHttp2(ports.client);
     this.#exchangePorts = {
@@ -56,17 +67,43 @@ export class Http2Session {
    */
   checkTimeouts(): void {
     for (const exchange of this.#exchanges) exchange.checkTimeouts();
-    if (this.#exchanges.size === 0 && this.#idleTimeout.over(false) !== null) this.#goAway();
+    if (this.#exchanges.size === 0 && this.#idleTimeout.over({}) !== null) this.#goAway();
   }
 
-  /** Closes the connection to the client and the connection to the server. */
+  /**
+   * Closes the connection to the client and the connection to the server. Resets the connection to a server
+   * that still has requests.
+   */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#farewell !== null) clearTimeout(this.#farewell);
     this.#client.destroy();
     this.#server.destroy();
+    const { socket } = this.ports.link;
+    if (this.#exchanges.size > 0) destroyWithReset(socket);
+    else socket.destroy();
+  }
+
+  /** HTTP/2 has no half-closed connection: an end without GOAWAY ends the requests of the connection too. */
+  #onClientEnd(): void {
+    this.close();
+    this.ports.over();
+  }
+
+  #onServerFin(): void {
+    this.#goAway();
+    if (this.#exchanges.size === 0) this.#onServerEnd();
+    else setTimeout(() => setImmediate(() => this.#onServerEnd()), UNREAD_MS);
+  }
+
+  #onServerEnd(): void {
+    if (this.#serverEnded || this.#isClosed) return;
+    this.#serverEnded = true;
+    for (const exchange of this.#exchanges) exchange.onServerEnd();
+    this.#server.destroy();
     this.ports.link.socket.destroy();
+    this.#goAway();
   }
 
   #listenToClient(): void {
@@ -74,7 +111,7 @@ export class Http2Session {
     client.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
-        if (this.#isClosed || this.#server.closed || this.#server.destroyed) {
+        if (this.#isClosed || this.#server.closed || this.ports.link.hasEnded) {
           stream.on('error', () => {});
           stream.close(NGHTTP2_REFUSED_STREAM);
           return;

@@ -1,5 +1,10 @@
 /** The idle timeout of a connection or stream, in ticks of five seconds. */
 const IDLE_TICKS = 60;
+/**
+ * The idle timeout after the client has ended its direction, in ticks of five seconds. A client that has
+ * closed its connection looks the same as a client that only sends no more, until the client gets data.
+ */
+const HALF_CLOSED_TICKS = 12;
 /** The maximum time from the first byte to the end of a message head, in ticks of five seconds. */
 const HEAD_TICKS = 6;
 /**
@@ -31,10 +36,16 @@ export class IdleTimeout {
    * Returns which timeout has expired; null if no timeout has expired. The session must call this method at
    * every tick.
    */
-  over(isInsideHead: boolean): 'idle' | 'head_late' | null {
+  over({
+    isInsideHead = false,
+    isHalfClosed = false,
+  }: {
+    readonly isInsideHead?: boolean;
+    readonly isHalfClosed?: boolean;
+  }): 'idle' | 'head_late' | null {
     const { tick } = this.clock;
     if (!isInsideHead) this.#headSince = tick;
-    if (tick - this.#movedAt > IDLE_TICKS) return 'idle';
+    if (tick - this.#movedAt > (isHalfClosed ? HALF_CLOSED_TICKS : IDLE_TICKS)) return 'idle';
     return tick - this.#headSince > HEAD_TICKS ? 'head_late' : null;
   }
 }

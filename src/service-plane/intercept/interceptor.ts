@@ -11,6 +11,7 @@ import type { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import type { PlaneContext } from '#service-plane/plane-context.js';
 import type { RefusedReason } from '#service-plane/refused-reason.js';
 import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream-trust.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import { Http1Session } from './http1-session.js';
 import { Http2Session } from './http2-session.js';
 import { keyOf, linkServer, type ServerLink, type ServerLinkFailure } from './server-link.js';
@@ -271,6 +272,8 @@ class Session implements InterceptedSession {
     this.#secure = secure;
     const late = setTimeout(() => this.#fail('client_handshake'), HANDSHAKE_MS);
     secure.on('error', () => this.#end());
+    const ended = (): void => this.#fail('client_handshake');
+    secure.once('end', ended);
     secure.once('close', () => {
       clearTimeout(late);
       if (this.#http === null) link.socket.destroy();
@@ -278,13 +281,14 @@ class Session implements InterceptedSession {
     });
     secure.once('secure', () => {
       clearTimeout(late);
+      secure.off('end', ended);
       this.#serve(secure, link);
     });
   }
 
   #serve(client: TLSSocket, link: ServerLink): void {
     const { flow, hello } = this.intercepted;
-    if (link.protocol === HTTP2 && link.socket.destroyed) {
+    if (link.protocol === HTTP2 && link.hasEnded) {
       this.#fail('server_closed');
       return;
     }
@@ -298,6 +302,10 @@ class Session implements InterceptedSession {
       tellBroken: (request, step, matcher) => this.#tellBroken(request, step, matcher),
       refuse: (reason) => this.plane.counts.refuse(reason),
       over: () => this.#end(),
+      reset: () => {
+        destroyWithReset(client);
+        this.#end();
+      },
     };
     this.#http = link.protocol === HTTP2 ? new Http2Session(ports) : this.#http1(ports);
   }
@@ -363,7 +371,7 @@ class Session implements InterceptedSession {
       if (step !== undefined) this.plane.hits.add(this.#generation, step.decider);
       this.#record({ decider: step?.decider ?? null, verdict: 'deny', reason, http: null });
     }
-    if (this.#secure === null) this.intercepted.client.resetAndDestroy();
+    destroyWithReset(this.intercepted.client);
     this.#end();
   }
 

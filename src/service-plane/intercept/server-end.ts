@@ -1,3 +1,4 @@
+import { destroyWithReset } from '#sockets/socket-options.js';
 import type { LinkListener, ServerLink } from './server-link.js';
 import { WriteBatch } from './write-batch.js';
 
@@ -58,5 +59,11 @@ export class ServerEnd {
     if (link === null) return;
     if (mayServe && !link.isBound) this.events.give(link);
     else link.socket.destroy();
+  }
+
+  /** Detaches the link from the session, and resets the connection to the server. */
+  reset(): void {
+    const link = this.release();
+    if (link !== null) destroyWithReset(link.socket);
   }
 }

@@ -8,6 +8,7 @@ import { readCertificateFacts } from '../certificate-facts.js';
 import type { LinkFault } from '../refused-reason.js';
 import { untrustedReason } from '../untrusted-reason.js';
 import type { UpstreamTrust } from '../upstream-trust.js';
+import { type TlsEnd, watchTlsEnd } from './stream-end.js';
 
 const HANDSHAKE_MS = 10_000;
 const MAX_CHAIN_LENGTH = 10;
@@ -16,8 +17,8 @@ const MAX_CHAIN_LENGTH = 10;
 export type LinkListener = {
   onData(chunk: Buffer): void;
   drained(): void;
-  /** Called when the server has closed or reset the connection. */
-  gone(): void;
+  /** Called when the server has ended its direction: after all data, or after a reset (`cut`). */
+  gone(how: TlsEnd): void;
 };
 
 /** A verified TLS connection to the client's original destination, opened from the client's address. */
@@ -33,6 +34,7 @@ export class ServerLink {
   #listener: LinkListener | null = null;
   readonly #chain: readonly Uint8Array[];
   #certificate: CertificateFacts | null = null;
+  readonly #end: () => TlsEnd | null;
   /**
    * The listener from `detach` until the next call of `listen`. If the server sends data without a request,
    * or ends the connection, this listener closes the link.
@@ -56,6 +58,12 @@ export class ServerLink {
   ) {
     // Read the certificates now, because a closed socket returns no certificates.
     this.#chain = chainOf(socket);
+    this.#end = watchTlsEnd(socket);
+  }
+
+  /** True if the server can send no more data. Data that it sent before may still wait to be read. */
+  get hasEnded(): boolean {
+    return this.socket.destroyed || this.#end() !== null;
   }
 
   /** The properties of the server's certificate that rules can match. */
@@ -71,12 +79,10 @@ export class ServerLink {
   listen(listener: LinkListener): void {
     const { socket } = this;
     if (this.#listener === null) {
-      const gone = (): void => this.#listener?.gone();
       socket.on('data', (chunk: Buffer) => this.#listener?.onData(chunk));
       socket.on('drain', () => this.#listener?.drained());
-      socket.on('end', gone);
-      socket.on('close', gone);
-      socket.on('error', gone);
+      socket.on('end', () => this.#listener?.gone(this.#end() ?? 'cut'));
+      for (const event of ['close', 'error'] as const) socket.on(event, () => this.#listener?.gone('cut'));
     }
     this.#listener = listener;
     socket.resume();

@@ -22,8 +22,8 @@ export class ServerPool {
    * no such link.
    */
   take(key: string): ServerLink | null {
-    // Skip destroyed sockets: Node may not have emitted the `close` event of a broken link yet.
-    const link = this.#idle.get(key)?.findLast((idle) => !idle.link.socket.destroyed)?.link;
+    // Skip links that have ended: Node may not have emitted the event of the end yet.
+    const link = this.#idle.get(key)?.findLast((idle) => !idle.link.hasEnded)?.link;
     if (link === undefined) return null;
     this.#remove(link);
     link.detach();
@@ -31,9 +31,9 @@ export class ServerPool {
   }
 
   give(link: ServerLink): void {
-    const { socket, key } = link;
+    const { socket, key, hasEnded } = link;
     const known = this.#idle.get(key);
-    if ((known?.length ?? 0) >= OF_A_KEY || this.#count >= LINKS || socket.destroyed || socket.readableLength > 0) {
+    if ((known?.length ?? 0) >= OF_A_KEY || this.#count >= LINKS || hasEnded || socket.readableLength > 0) {
       socket.destroy();
       return;
     }

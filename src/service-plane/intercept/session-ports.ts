@@ -25,5 +25,11 @@ export type SessionPorts = {
   /** Reports a response that violates the rule that allowed its request. */
   tellBroken(request: RequestFacts, step: Step, matcher: string): void;
   refuse(reason: RefusedReason): void;
+  /** Called when the session has ended. Closes the connection to the client. */
   over(): void;
+  /**
+   * Replaces `over`: resets the connection to the client, so that an incomplete response cannot pass as
+   * complete.
+   */
+  reset(): void;
 };

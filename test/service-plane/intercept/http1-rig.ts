@@ -4,6 +4,7 @@ import type { Decided } from '#policy/evaluate/connection-steps.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http1Session } from '#service-plane/intercept/http1-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
 const { good, rootPem } = makeCertificates();
@@ -26,6 +27,10 @@ export type Http1Rig = {
   readonly given: ServerLink[];
   readonly refused: string[];
   /**
+   * True after the session's connection to the client is closed, so that it no longer counts for its source.
+   */
+  readonly isOver: () => boolean;
+  /**
    * Opens a TLS connection to the test server, which the session receives at its next request for a server
    * link.
    */
@@ -47,7 +52,8 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
   });
   const serverPort = await listening(server);
   const linkTo = async (): Promise<ServerLink> => {
-    const socket = connect({ port: serverPort, ca: rootPem, servername: SERVER_NAME });
+    const raw = connectTcp({ port: serverPort, allowHalfOpen: true });
+    const socket = connect({ socket: raw, ca: rootPem, servername: SERVER_NAME });
     socket.on('error', () => {});
     await new Promise((resolve) => socket.once('secureConnect', resolve));
     return new ServerLink(socket, '', null, () => new TrustAnchors([]));
@@ -58,6 +64,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
   const kept: ServerLink[] = [];
   const clock = { tick: 0 };
   let sessionOfClient: Http1Session | undefined;
+  let isOver = false;
   await before(link);
   const gate = createTlsServer({ ...CERT, allowHalfOpen: true }, (client) => {
     client.on('error', () => {});
@@ -77,9 +84,13 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
       },
       give: (one) => given.push(one),
       over: () => client.destroy(),
+      reset: () => destroyWithReset(client),
     });
     sessionOfClient = session;
-    client.once('close', () => session.close());
+    client.once('close', () => {
+      isOver = true;
+      session.close();
+    });
   });
   const port = await listening(gate);
   const socket = connectTcp({ port, allowHalfOpen: true });
@@ -92,6 +103,7 @@ export async function createHttp1Rig(before: (link: ServerLink) => Promise<void>
     link,
     given,
     refused,
+    isOver: () => isOver,
     keep: async () => {
       kept.push(await linkTo());
     },

@@ -32,7 +32,7 @@ test('Http1Session gives its server link to the pool of idle links when the clie
   await rig.close();
 });
 
-test('Http1Session drops client data in a WebSocket tunnel after the server has ended the connection', async () => {
+test('Http1Session forwards client data in a WebSocket tunnel after the server has ended its direction by close_notify', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(UPGRADE);
@@ -41,12 +41,16 @@ test('Http1Session drops client data in a WebSocket tunnel after the server has 
     'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nhello',
   );
   await expect.poll(() => answer.text.endsWith('hello')).toBe(true);
+  const [server] = rig.servers;
+  if (server === undefined) throw new Error('there is no server');
+  const said = heard(server);
   const ended = new Promise((resolve) => rig.client.once('end', resolve));
-  rig.servers[0]?.destroy();
+  server.end();
   await ended;
   rig.client.write('late');
   rig.client.end('later');
   await new Promise((resolve) => rig.client.once('close', resolve));
+  await expect.poll(() => said.text).toBe('latelater');
   expect(rig.refused).toEqual([]);
   await rig.close();
 });

@@ -24,7 +24,7 @@ function pass(ticks: number): void {
   for (const session of rig.sessions) session.checkTimeouts();
 }
 
-test('an HTTP/2 request that is idle for more than five minutes is reset at client and server, while another request continues', async () => {
+test('an HTTP/2 request without a response for more than five minutes gets status 504 and is cancelled at the server, while another request continues', async () => {
   const client = rig.client();
   const first = answerOf(open(client, { ':path': '/wait' }));
   await expect.poll(() => streams.length).toBe(1);
@@ -32,11 +32,24 @@ test('an HTTP/2 request that is idle for more than five minutes is reset at clie
   const second = answerOf(open(client, { ':path': '/wait' }));
   await expect.poll(() => streams.length).toBe(2);
   pass(1);
-  expect((await first).code).toBe(constants.NGHTTP2_CANCEL);
+  expect(await first).toMatchObject({ status: 504, isWhole: true });
   await expect.poll(() => streams[0]?.rstCode).toBe(constants.NGHTTP2_CANCEL);
   expect(rig.refused).toEqual(['idle']);
   streams[1]?.respond({ ':status': 200 }, { endStream: true });
   expect((await second).status).toBe(200);
+});
+
+test('an HTTP/2 response that makes no progress for more than five minutes is reset at client and server', async () => {
+  const stream = open(rig.client(), { ':path': '/wait' });
+  const answer = answerOf(stream);
+  await expect.poll(() => streams.length).toBe(1);
+  const came = new Promise((resolve) => stream.once('data', resolve));
+  streams[0]?.respond({ ':status': 200 });
+  streams[0]?.write('part');
+  await came;
+  pass(FIVE_MINUTES + 1);
+  expect(await answer).toMatchObject({ status: 200, isWhole: false, code: constants.NGHTTP2_CANCEL });
+  await expect.poll(() => streams[0]?.rstCode).toBe(constants.NGHTTP2_CANCEL);
 });
 
 test('an HTTP/2 response is not reset if it makes progress at least every five minutes', async () => {

@@ -1,5 +1,5 @@
 import { type ClientHttp2Session, connect, createSecureServer, type Http2SecureServer } from 'node:http2';
-import type { AddressInfo, Server, Socket } from 'node:net';
+import { type AddressInfo, connect as connectTcp, type Server } from 'node:net';
 import {
   createServer as createTlsServer,
   type TLSSocket,
@@ -13,6 +13,7 @@ import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
+import { destroyWithReset } from '#sockets/socket-options.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
 type HttpBlock = NonNullable<Rule['tls']>['http'];
@@ -34,6 +35,10 @@ export type Http2Rig = {
   readonly clock: { tick: number };
   /** The session's TLS sockets to the server. */
   readonly links: TLSSocket[];
+  /** The server's sockets of these connections. */
+  readonly serverSockets: readonly TLSSocket[];
+  /** The sockets of the clients that `client` has returned. */
+  readonly clientSockets: readonly TLSSocket[];
   /** Sets the rule that evaluates all later requests. */
   rule(http: HttpBlock, more?: Partial<Pick<Step, 'action' | 'mode'>>): void;
   client(): ClientHttp2Session;
@@ -44,8 +49,12 @@ export type Http2Rig = {
 
 export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<Http2Rig> {
   const server = createSecureServer({ ...CERT, settings: { maxConcurrentStreams: 200 } });
-  const serverSockets = new Set<Socket>();
-  server.on('connection', (socket: Socket) => serverSockets.add(socket));
+  const serverSockets: TLSSocket[] = [];
+  const clientSockets: TLSSocket[] = [];
+  server.on('secureConnection', (socket: TLSSocket) => {
+    socket.on('error', () => {});
+    serverSockets.push(socket);
+  });
   const serverPort = await listening(server);
   const decisions: Decided[] = [];
   const broken: string[] = [];
@@ -61,12 +70,16 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     decisions.push(decided);
     return decided;
   };
-  const gate = createTlsServer({ ...CERT, ALPNProtocols: ['h2'] }, (client) => {
+  const gate = createTlsServer({ ...CERT, ALPNProtocols: ['h2'], allowHalfOpen: true }, (client) => {
     client.on('error', () => {});
-    const socket = tlsConnect({ port: serverPort, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] });
+    const raw = connectTcp({ port: serverPort, allowHalfOpen: true });
+    const socket = tlsConnect({ socket: raw, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] });
     links.push(socket);
-    socket.on('error', () => client.destroy());
+    const failed = (): unknown => client.destroy();
+    socket.once('error', failed);
     socket.once('secureConnect', () => {
+      socket.off('error', failed);
+      socket.on('error', () => {});
       const ports: SessionPorts = {
         client,
         clock,
@@ -76,10 +89,15 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
         decide,
         tellBroken: (_request, _step, matcher) => broken.push(matcher),
         refuse: (reason) => refused.push(reason),
-        over: () => sessions.delete(session),
+        over: () => {
+          sessions.delete(session);
+          client.destroy();
+        },
+        reset: () => destroyWithReset(client),
       };
       const session = new Http2Session(ports);
       sessions.add(session);
+      client.once('close', () => session.close());
     });
   });
   const port = await listening(gate);
@@ -92,6 +110,8 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
     sessions,
     clock,
     links,
+    serverSockets,
+    clientSockets,
     rule: (http, { action = 'allow', mode = 'enforce' } = {}) => {
       const rule = { decider: { kind: 'rule', group: 'g', rule: 'r' }, action, mode } as const;
       const rest = { decider: { kind: 'policy_default' }, action: 'deny', mode: 'enforce', tls: null } as const;
@@ -102,7 +122,11 @@ export async function createHttp2Rig(denied: '403' | 'reset' = '403'): Promise<H
         // Node counts the bodies that wait to be sent, and from Node 22 on resets streams above its default
         // of 10 MB.
         maxSessionMemory: 100,
-        createConnection: () => tlsConnect({ port, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] }),
+        createConnection: () => {
+          const socket = tlsConnect({ port, ca: rootPem, servername: SERVER_NAME, ALPNProtocols: ['h2'] });
+          clientSockets.push(socket);
+          return socket;
+        },
       });
       client.on('error', () => {});
       dialled.push(client);

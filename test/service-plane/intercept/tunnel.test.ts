@@ -4,31 +4,37 @@ import { expect, test } from 'vitest';
 import type { LinkListener, ServerLink } from '#service-plane/intercept/server-link.js';
 import { Tunnel } from '#service-plane/intercept/tunnel.js';
 
-/** A socket whose idle timeout the test triggers. */
-class FakeSocket extends Duplex {
-  timeoutMs = 0;
-  constructor() {
-    super({ read: () => {}, write: (_chunk, _encoding, done) => done(), allowHalfOpen: true });
-  }
-  setKeepAlive(): void {}
-  setTimeout(ms: number, over?: () => void): void {
-    this.timeoutMs = ms;
-    if (over !== undefined) this.once('timeout', over);
-  }
-}
+const duplex = () =>
+  new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(), allowHalfOpen: true }) as TLSSocket;
 
-test('Tunnel closes the connection of a client that is idle for 60 seconds after the server is gone', () => {
-  const client = new FakeSocket();
-  let listener: LinkListener | undefined;
-  const link = {
-    socket: new FakeSocket(),
-    listen: (its: LinkListener) => {
-      listener = its;
-    },
-  };
-  new Tunnel(client as unknown as TLSSocket, link as unknown as ServerLink);
-  listener?.gone();
-  expect([client.writableEnded, client.destroyed, client.timeoutMs]).toEqual([true, false, 60_000]);
-  client.emit('timeout');
-  expect(client.destroyed).toBe(true);
-});
+test.each(['client', 'server'] as const)(
+  'Tunnel closes both connections if no data pass for more than 60 seconds after the end of the %s',
+  (side) => {
+    const client = duplex();
+    const socket = duplex();
+    const clock = { tick: 0 };
+    let listener: LinkListener | undefined;
+    const link = {
+      socket,
+      listen: (its: LinkListener) => {
+        listener = its;
+      },
+    } as unknown as ServerLink;
+    const tunnel = new Tunnel({ client, clientEnd: () => 'closed', link, clock });
+    const after = (ticks: number): readonly boolean[] => {
+      clock.tick += ticks;
+      tunnel.checkTimeouts();
+      return [client.destroyed, socket.destroyed];
+    };
+    expect(after(1_000)).toEqual([false, false]);
+    listener?.onData(Buffer.from('x'));
+    if (side === 'client') client.emit('end');
+    else listener?.gone('closed');
+    expect([client, socket].map(({ writableEnded }) => writableEnded)).toEqual([side === 'server', side === 'client']);
+    expect(after(12)).toEqual([false, false]);
+    if (side === 'client') listener?.onData(Buffer.from('x'));
+    else client.emit('data', Buffer.from('x'));
+    expect(after(12)).toEqual([false, false]);
+    expect(after(1)).toEqual([true, true]);
+  },
+);
