@@ -7,8 +7,9 @@ import { ConfigError, withPointer } from '#config/config-problem.js';
 import type { FollowedPolicyFile } from '#config/policy-file.js';
 import type { RunningConfig } from '#config/running-config.js';
 import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config-reload.js';
-import { matchesInterface } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { Pins } from '#dataplane/attach/pins.js';
+import { policedAmong, readPolicedNames } from '#dataplane/attach/policed-names.js';
 import { listed } from '#dataplane/review/listed-names.js';
 import { checkPolicyFile } from './node-policy-file.js';
 
@@ -25,7 +26,7 @@ export type ReloadTargets = {
 export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets): ReloadPorts {
   const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
   return {
-    read: async () => planOf(running),
+    read: async ({ allowUnpoliced }) => planOf(running, allowUnpoliced),
     validate: async ({ parts }, { allowUnpoliced }) => {
       if (parts.includes('dataplane') && !allowUnpoliced) refuseToUnpolice(configOf('running'), configOf('next'));
       const path = running.next.policy.file;
@@ -69,18 +70,26 @@ export async function reloadBySighup({ configuration }: Pick<System, 'configurat
     log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
 }
 
-/** Throws a `Refused` if an interface that exists is policed by `running`, and would not be by `next`. */
-function refuseToUnpolice(running: Config, next: Config): void {
-  const isIn = ({ dataplane }: Config, name: string): boolean => matchesInterface(dataplane?.interfaces ?? [], name);
-  const released = listInterfaces()
-    .map(({ name }) => name)
-    .filter((name) => isIn(running, name) && !isIn(next, name));
+/**
+ * Throws a `Refused` if an interface that exists is policed by `running`, also by its former name, and would
+ * not be by `next`.
+ */
+function refuseToUnpolice({ dataplane: running }: Config, { dataplane: next }: Config): void {
+  if (running === null) return;
+  const all = listInterfaces();
+  const names = readPolicedNames(new Pins(running.pinPath).names);
+  const kept = new Set(policedAmong(all, next?.interfaces ?? [], names).map(({ ifindex }) => ifindex));
+  const released = policedAmong(all, running.interfaces, names).flatMap(({ name, ifindex, renamedFrom }) => {
+    if (kept.has(ifindex)) return [];
+    return renamedFrom === undefined ? name : `${name} (renamed from ${renamedFrom})`;
+  });
   if (released.length === 0) return;
   const detail = `${listed(released)} would no longer be policed: dataplane.interfaces of the file does not contain it`;
   throw new Refused({ kind: 'refused', code: 'would_unpolice', detail });
 }
 
-function planOf(running: RunningConfig): ReloadPlan {
+/** `releases`: the reload releases renamed interfaces, also if no name in the file has changed. */
+function planOf(running: RunningConfig, releases: boolean): ReloadPlan {
   try {
     const { changed, unchanged } = running.read();
     const pointerOf = (keys: readonly string[]): string => `/${keys.join('/')}`;
@@ -90,7 +99,11 @@ function planOf(running: RunningConfig): ReloadPlan {
       applied: applied.map(({ keys }) => pointerOf(keys)),
       unchanged: unchanged.map(pointerOf),
       needsRestart,
-      parts: RELOAD_PARTS.filter((part) => applied.some(({ by }) => by === part)),
+      parts: RELOAD_PARTS.filter(
+        (part) =>
+          applied.some(({ by }) => by === part) ||
+          (part === 'dataplane' && releases && running.config.dataplane !== null),
+      ),
     };
   } catch (failure) {
     if (!(failure instanceof ConfigError)) throw failure;

@@ -1,13 +1,15 @@
 import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, Review } from '#contracts/datapath.js';
+import { type RenamedInterface, renamedSentence } from '#contracts/renamed-interface.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
 /**
  * The result of attaching the BPF programs. `missing`: the configured interface names that no interface has.
+ * `renamed`: the attached interfaces that no configured name matches any more.
  */
-export type Attached = Review & { readonly missing: readonly string[] };
+export type Attached = Review & { readonly missing: readonly string[]; readonly renamed: readonly RenamedInterface[] };
 
 export type InterfacesInput = {
   /** Whether the configuration has a `dataplane` section. */
@@ -17,8 +19,7 @@ type InterfacesContext = InterfacesInput & {
   readonly missing: readonly string[];
   /** Faults that prevent Weir from policing the configured interfaces as configured. */
   readonly faults: readonly string[];
-  /** Maps the former name of a renamed interface to its new name, which no configured name matches. */
-  readonly renamed: Readonly<Record<string, string>>;
+  readonly renamed: readonly RenamedInterface[];
   readonly trouble: Troubles;
   readonly notices: Troubles;
 };
@@ -55,27 +56,31 @@ export const interfacesChart = setup({
     die: (_, { failure }: { failure: unknown }) => {
       throw failure;
     },
-    noteAttached: assign(({ context }, { missing, faults, warnings }: Attached) => ({
+    noteAttached: assign((_, { missing, renamed, faults, warnings }: Attached) => ({
       missing,
       faults,
-      renamed: Object.fromEntries(Object.entries(context.renamed).filter(([name]) => missing.includes(name))),
+      renamed,
       notices: warnings.length === 0 ? {} : { [part]: warnings.join('; ') },
     })),
-    noteChange: assign(({ context }, { change }: { change: DatapathChange }) => {
-      if (change.type === 'pins_lost')
-        return { trouble: { [part]: `pins were removed or replaced: ${change.pins.join(', ')}` } };
-      if (change.type === 'interface_renamed' && !change.policed)
-        return { renamed: { ...context.renamed, [change.interface]: change.to } };
-      return {};
-    }),
-    nameFaults: assign(({ context }) => ({ trouble: { [part]: faultsOf(context) } })),
-    nameMissing: assign(({ context }) => ({ trouble: { [part]: missingNames(context) } })),
+    noteChange: assign((_, { change }: { change: DatapathChange }) =>
+      change.type === 'pins_lost'
+        ? { trouble: { [part]: `pins were removed or replaced: ${change.pins.join(', ')}` } }
+        : {},
+    ),
+    nameFaults: assign(({ context }) => ({
+      trouble: { [part]: [...context.faults, ...renamedSentences(context), ...missingSentences(context)].join('; ') },
+    })),
+    nameRenamed: assign(({ context }) => ({
+      trouble: { [part]: [...renamedSentences(context), ...missingSentences(context)].join('; ') },
+    })),
+    nameMissing: assign(({ context }) => ({ trouble: { [part]: context.missing.join(', ') } })),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
     clearTrouble: assign({ trouble: {} }),
   },
   guards: {
     isConfigured: ({ context }) => context.configured,
     isFaulty: ({ context }) => context.faults.length > 0,
+    areRenamed: ({ context }) => context.renamed.length > 0,
     areMissing: ({ context }) => context.missing.length > 0,
     workerDied: (_, { change }: { change: DatapathChange }) => change.type === 'worker_died',
     attachmentChanged: (_, { change }: { change: DatapathChange }) =>
@@ -84,7 +89,7 @@ export const interfacesChart = setup({
   delays: { reattachBackoff: 2_000 },
 }).createMachine({
   id: 'interfaces',
-  context: ({ input }) => ({ ...input, missing: [], faults: [], renamed: {}, trouble: {}, notices: {} }),
+  context: ({ input }) => ({ ...input, missing: [], faults: [], renamed: [], trouble: {}, notices: {} }),
   initial: 'choosing',
   invoke: {
     id: 'settings',
@@ -115,6 +120,7 @@ export const interfacesChart = setup({
     deciding: {
       always: [
         { guard: 'isFaulty', target: 'resolved.refused' },
+        { guard: 'areRenamed', target: 'resolved.interface_renamed' },
         { guard: 'areMissing', target: 'resolved.interface_missing' },
         { target: 'resolved.configured' },
       ],
@@ -141,6 +147,11 @@ export const interfacesChart = setup({
           tags: `${part}:failed`,
           meta: { part, detail: 'a configured interface cannot be policed' },
           entry: 'nameFaults',
+        },
+        interface_renamed: {
+          tags: `${part}:degraded`,
+          meta: { part, detail: 'a policed interface has a name that dataplane.interfaces does not contain' },
+          entry: 'nameRenamed',
         },
         interface_missing: {
           tags: `${part}:degraded`,
@@ -173,13 +184,7 @@ export const interfacesChart = setup({
   },
 });
 
-const missingNames = ({ missing, renamed }: InterfacesContext): string =>
-  missing
-    .map((name) => (renamed[name] === undefined ? name : `${name} (renamed to ${renamed[name]}, not policed)`))
-    .join(', ');
+const renamedSentences = ({ renamed }: InterfacesContext): string[] => renamed.map(renamedSentence);
 
-const faultsOf = (context: InterfacesContext): string =>
-  [
-    ...context.faults,
-    ...(context.missing.length === 0 ? [] : [`no interface has this name: ${missingNames(context)}`]),
-  ].join('; ');
+const missingSentences = ({ missing }: InterfacesContext): string[] =>
+  missing.length === 0 ? [] : [`no interface has this name: ${missing.join(', ')}`];

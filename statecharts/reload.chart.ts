@@ -23,13 +23,13 @@ const reload = setup({
   types: { context: {} as ReloadContext, events: {} as RequestMessage<'config.reload'> },
   actors: {
     /** Reads and validates the file, and compares it with the running configuration. */
-    read: fromPromise<ReloadPlan>(notProvided('read')),
+    read: fromPromise<ReloadPlan, { request: ReloadRequest }>(notProvided('read')),
     /** Checks what can be checked in advance: the interfaces, and the policy of a new policy file. */
     validate: fromPromise<void, { plan: ReloadPlan; request: ReloadRequest }>(notProvided('validate')),
     /** Gives a part its new settings. If this fails, the part has its former settings. */
-    apply: fromPromise<void, { part: ReloadPart }>(notProvided('apply')),
+    apply: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(notProvided('apply')),
     /** Gives a part its former settings. */
-    restore: fromPromise<void, { part: ReloadPart }>(notProvided('restore')),
+    restore: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(notProvided('restore')),
   },
   actions: {
     publish: (_, _params: { message: Message }) => {},
@@ -68,6 +68,7 @@ function present<T>(value: T | null | undefined): T {
   return value;
 }
 const nextPart = ({ plan, changed }: ReloadContext): ReloadPart => present(plan?.parts[changed.length]);
+const requestOf = ({ queue }: ReloadContext): ReloadRequest => present(queue[0]).request;
 const lastPart = ({ changed }: ReloadContext): ReloadPart => present(changed.at(-1));
 
 type InContext = { readonly context: ReloadContext };
@@ -132,6 +133,7 @@ export const reloadChart = reload.createMachine({
       invoke: {
         id: 'read',
         src: 'read',
+        input: ({ context }) => ({ request: requestOf(context) }),
         onDone: {
           target: 'validating',
           actions: { type: 'notePlan', params: ({ event }) => ({ plan: event.output }) },
@@ -174,7 +176,7 @@ export const reloadChart = reload.createMachine({
           invoke: {
             id: 'apply',
             src: 'apply',
-            input: ({ context }) => ({ part: nextPart(context) }),
+            input: ({ context }) => ({ part: nextPart(context), request: requestOf(context) }),
             onDone: { target: 'choosing', actions: 'noteChanged' },
             // A part that answers too late changes after all, so the part that failed is restored too.
             onError: {
@@ -201,7 +203,7 @@ export const reloadChart = reload.createMachine({
           invoke: {
             id: 'restore',
             src: 'restore',
-            input: ({ context }) => ({ part: lastPart(context) }),
+            input: ({ context }) => ({ part: lastPart(context), request: requestOf(context) }),
             onDone: { target: 'choosing', actions: 'noteRestored' },
             onError: {
               target: 'choosing',

@@ -48,21 +48,21 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   let interfaces = ports?.interfaces ?? [];
   let known: readonly string[] = [];
   const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => {
-    const { missing, unmatched } = withoutInterface(interfaces, attachments);
+    const { missing, unmatched, renamed } = withoutInterface(interfaces, attachments);
     const { faults, warnings } = await datapath().review();
     const noInterface = unmatched.map((pattern) => `no interface has a name like ${pattern} now`);
     for (const warning of warnings) if (!known.includes(warning)) ports?.warned?.(warning);
     known = warnings;
-    return { missing, faults, warnings: [...warnings, ...noInterface] };
+    return { missing, renamed, faults, warnings: [...warnings, ...noInterface] };
   };
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
-  const settings = settingsActor(bus, 'interfaces.change', async (names) => {
+  const settings = settingsActor(bus, 'interfaces.change', async ({ names, renamed }) => {
     const former = interfaces;
     // A datapath that is not open has no review, and gets the names when it opens.
     const before = await datapath()
       .review()
       .catch(() => null);
-    const attachments = await datapath().police(names);
+    const attachments = await datapath().police(names, renamed);
     interfaces = names;
     if (attachments === null) return null;
     const attached = await reviewed(attachments).catch(() => null);
@@ -70,7 +70,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     if (attached === null) return { type: 'datapath.changed', change: { type: 'review_changed' } };
     const added = attached.faults.filter((fault) => before?.faults.includes(fault) === false);
     if (added.length > 0) {
-      await datapath().police(former);
+      await datapath().police(former, renamed === 'release' ? 'restore' : 'keep');
       interfaces = former;
       throw new Error(added.join('; '));
     }
@@ -136,14 +136,19 @@ const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']
 
 /**
  * Returns the configured names that match no attached interface. `missing`: names of one interface.
- * `unmatched`: names with `*`, which need no interface, as on a node of Kubernetes without pods.
+ * `unmatched`: names with `*`, which need no interface, as on a node of Kubernetes without pods. `renamed`:
+ * the attached interfaces that no configured name matches any more. Their former names are not in `missing`.
  */
 export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]) {
   const without = patterns.filter(
     (pattern) => !attachments.some(({ interface: name }) => matchesInterface([pattern], name)),
   );
+  const renamed = attachments.flatMap(({ interface: to, renamedFrom }) =>
+    renamedFrom === null ? [] : { from: renamedFrom, to },
+  );
   return {
-    missing: without.filter((name) => !name.endsWith('*')),
+    renamed,
+    missing: without.filter((name) => !name.endsWith('*') && !renamed.some(({ from }) => from === name)),
     unmatched: without.filter((name) => name.endsWith('*')),
   };
 }

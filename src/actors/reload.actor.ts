@@ -10,6 +10,7 @@ import type {
   ReloadRequest,
   ServicePlaneSettings,
 } from '#contracts/config-reload.js';
+import type { RenamedPolicing } from '#contracts/renamed-interface.js';
 import { reloadChart } from '#statecharts/reload.chart.js';
 
 /** The time within which a part answers a change of its settings. */
@@ -24,7 +25,7 @@ export type PartSettings = {
 
 export type ReloadPorts = {
   /** Reads and validates the file, and compares it. Rejects with a `Refused` if the file is not valid. */
-  read(): Promise<ReloadPlan>;
+  read(request: ReloadRequest): Promise<ReloadPlan>;
   /** Rejects with a `Refused` if the request may not apply the plan. */
   validate(plan: ReloadPlan, request: ReloadRequest): Promise<void>;
   /** The settings of the file that was read last, or those of the running configuration. */
@@ -41,11 +42,13 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
     if (ports === null) throw new Error('this node has no configuration file');
     return ports;
   };
-  const change = async (part: ReloadPart, which: 'next' | 'running'): Promise<void> => {
+  const change = async (part: ReloadPart, which: 'next' | 'running', renamed: RenamedPolicing): Promise<void> => {
     const { interfaces, dns, servicePlane } = configured().settings(which);
     switch (part) {
       case 'dataplane':
-        accepted(await ask(bus, 'interfaces.change', { settings: present(interfaces) }, CHANGE_TIMEOUT_MS));
+        accepted(
+          await ask(bus, 'interfaces.change', { settings: { names: present(interfaces), renamed } }, CHANGE_TIMEOUT_MS),
+        );
         return;
       case 'dns':
         accepted(await ask(bus, 'dns.change', { settings: present(dns) }, CHANGE_TIMEOUT_MS));
@@ -61,12 +64,16 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
     guards: { isGivenUp: ({ context }) => (context.queue[0]?.until ?? Number.POSITIVE_INFINITY) <= performance.now() },
     actions: { publish: (_, { message }) => bus.publish(message), commit: () => configured().commit() },
     actors: {
-      read: fromPromise(async () => configured().read()),
+      read: fromPromise<ReloadPlan, { request: ReloadRequest }>(async ({ input }) => configured().read(input.request)),
       validate: fromPromise<void, { plan: ReloadPlan; request: ReloadRequest }>(async ({ input }) =>
         configured().validate(input.plan, input.request),
       ),
-      apply: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'next')),
-      restore: fromPromise<void, { part: ReloadPart }>(({ input }) => change(input.part, 'running')),
+      apply: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(({ input: { part, request } }) =>
+        change(part, 'next', request.allowUnpoliced ? 'release' : 'keep'),
+      ),
+      restore: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(({ input: { part, request } }) =>
+        change(part, 'running', request.allowUnpoliced ? 'restore' : 'keep'),
+      ),
     },
   });
 }

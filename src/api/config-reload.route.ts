@@ -17,7 +17,7 @@ const reloadQuery = dryRunQuery.extend({
   allow_unpoliced: flag
     .optional()
     .describe(
-      'Whether the reload may remove an interface that exists and is policed from `dataplane.interfaces`. Its packets then pass without a policy.',
+      'Whether the reload may end the policing of interfaces that exist: those that `dataplane.interfaces` does not name any more, and those that were renamed. Their packets then pass without a policy.',
     ),
 });
 

@@ -1,5 +1,6 @@
 import type {
   DnsSettings,
+  InterfaceSettings,
   ReloadReport,
   ReloadRequest,
   ReloadResult,
@@ -77,7 +78,7 @@ export type Exchanges = {
    * refusal, its former settings.
    */
   'interfaces.change': {
-    readonly parameters: { readonly settings: readonly string[] };
+    readonly parameters: { readonly settings: InterfaceSettings };
     readonly outcome: { readonly kind: 'changed' };
   };
   'dns.change': {

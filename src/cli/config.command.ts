@@ -46,7 +46,7 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
     .option('--dry-run', 'show what would change, and change nothing')
     .option(
       '--allow-unpoliced',
-      'also remove interfaces that exist and are policed: their packets pass without a policy afterwards',
+      'also end the policing of interfaces that exist: those that the file does not name any more, and those that were renamed. Their packets pass without a policy afterwards',
     )
     .action(async (options: Output & { dryRun?: true; allowUnpoliced?: true }) => {
       const client = createClient(options, terminal, TIMEOUT_MS);

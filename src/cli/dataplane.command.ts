@@ -168,6 +168,7 @@ function text(status: DataplaneStatus): string {
           ] as [string, string],
         ]),
     ...unpolicedIn(status).map((name): [string, string] => ['UNPOLICED', name]),
+    ...status.renamed.map(({ from, to }): [string, string] => ['RENAMED', `${from} is ${to} now, and stays policed`]),
   ];
   const parts = [facts.map(([name, value]) => `${name.padEnd(12)}${value}\n`).join('')];
   if (hooks.length > 0) {

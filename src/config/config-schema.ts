@@ -122,7 +122,7 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is filtered. A name may end with `*`, and can then have no interface for a time. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The ports of a bridge can be named: the node is then a transparent firewall (docs/design/bridges.md). The node follows changes of names: it polices an interface as soon as the interface gets a matching name, and stops when the interface loses the name.',
+          'Interfaces whose incoming traffic is filtered. A name may end with `*`, and can then have no interface for a time. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The ports of a bridge can be named: the node is then a transparent firewall (docs/design/bridges.md). The node polices an interface as soon as the interface gets a matching name. An interface that loses a matching name stays policed, and fails the check `dataplane_config`, until `weir config reload --allow-unpoliced`.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(

@@ -1,4 +1,5 @@
 import type { HostnamePattern } from './policy-model.js';
+import type { RenamedPolicing } from './renamed-interface.js';
 
 /**
  * The parts of the node that take new settings while they run, in the order in which a reload changes them.
@@ -24,7 +25,8 @@ export type ReloadPlan = ConfigChanges & { readonly parts: readonly ReloadPart[]
 
 /**
  * A request to reload the configuration. `allowUnpoliced`: the reload may end the policing of an existing
- * interface. `author`: the subject of the API token, or the name of a signal.
+ * interface, and ends the policing of interfaces that were renamed. `author`: the subject of the API token,
+ * or the name of a signal.
  */
 export type ReloadRequest = { readonly dryRun: boolean; readonly allowUnpoliced: boolean; readonly author: string };
 export type ReloadReport = ConfigChanges & { readonly kind: 'reloaded' };
@@ -46,6 +48,9 @@ export type LastReload = {
   readonly applied: readonly string[];
   readonly needsRestart: readonly string[];
 };
+
+/** The names of the policed interfaces, and what happens to policed interfaces that have other names now. */
+export type InterfaceSettings = { readonly names: readonly string[]; readonly renamed: RenamedPolicing };
 
 /** The settings that the DNS proxy can change while it runs. */
 export type DnsSettings = {

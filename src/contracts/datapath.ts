@@ -7,6 +7,7 @@ import type { Packet, Prefix, Range, Verdict } from './policy-model.js';
 import type { PolicyRecord } from './policy-record.js';
 import type { Program } from './program.js';
 import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
+import type { RenamedPolicing } from './renamed-interface.js';
 import type { Decider } from './rule-names.js';
 import type { SpliceOffload } from './splice-offload.js';
 import type { DestinationTranslation, Translation } from './translation.js';
@@ -36,7 +37,7 @@ export type Datapath = {
    * from removed ones. Returns what `attach` returns; null if the datapath is not open, and then the next
    * `attach` uses the names. Rejects if an interface cannot be policed; the former names are then in force.
    */
-  police(interfaces: readonly string[]): Promise<readonly Attachment[] | null>;
+  police(interfaces: readonly string[], renamed: RenamedPolicing): Promise<readonly Attachment[] | null>;
   /**
    * Returns the faults that prevent the configured policing, and warnings. If the result changes later,
    * `watch` reports `review_changed`.
@@ -197,6 +198,8 @@ export type Attachment = {
   readonly interface: string;
   readonly ifindex: number;
   readonly by: 'tcx' | 'clsact';
+  /** The former name by which the interface is policed, if no configured name matches its name. */
+  readonly renamedFrom: string | null;
 };
 /** The result of a review. Faults and warnings are sentences for the operator. */
 export type Review = {
@@ -229,17 +232,8 @@ export type Learned = {
 
 export type DatapathChange =
   | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
-  /**
-   * An interface got another name. Weir polices interfaces by name, so it polices the interface from now on
-   * only if the new name matches a configured name.
-   */
-  | {
-      readonly type: 'interface_renamed';
-      readonly interface: string;
-      readonly to: string;
-      /** Whether the new name of the interface matches a name in the configuration. */
-      readonly policed: boolean;
-    }
+  /** A policed interface got another name. It stays policed, also if the name matches no configured name. */
+  | { readonly type: 'interface_renamed'; readonly interface: string; readonly to: string }
   | { readonly type: 'guard_lost' }
   /**
    * Another process removed or replaced pins of BPF maps or programs. Without these pins, the next process

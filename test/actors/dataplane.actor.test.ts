@@ -226,18 +226,28 @@ describe('dataplane actor', () => {
     await expect.poll(() => system.readiness().checks[1]?.detail).not.toContain('wan*');
   });
 
-  test('reports the new name of a renamed interface until an interface with the configured name exists again', async () => {
+  test('fails with both names of a renamed interface until its name matches again, and names other missing interfaces too', async () => {
     const datapath = fakeDatapath();
     const { until, system } = await startSystem({ datapath });
     await until('dataplane_config', 'configured');
-    datapath.interfaces = ['wan0'];
-    datapath.tell({ type: 'interface_renamed', interface: 'lan0', to: 'old0', policed: false });
-    await until('dataplane_config', 'interface_missing');
-    expect(system.readiness().checks[1]?.detail).toBe(
-      'no interface has this name: lan0 (renamed to old0, not policed)',
-    );
-    datapath.interfaces = ['lan0', 'wan0'];
+    datapath.interfaces = ['old0', 'wan0'];
+    datapath.renamedFrom = { old0: 'lan0' };
+    datapath.tell({ type: 'interface_renamed', interface: 'lan0', to: 'old0' });
+    await until('dataplane_config', 'interface_renamed');
+    const renamed =
+      'a policed interface has a name that dataplane.interfaces does not contain: lan0 is old0 now, and stays policed: put old0 into dataplane.interfaces, rename the interface back, or end its policing with weir config reload --allow-unpoliced';
+    expect(system.readiness().checks[1]).toMatchObject({
+      ok: false,
+      detail: renamed,
+    });
+    datapath.interfaces = ['lan0', 'old0', 'wan0'];
     datapath.tell({ type: 'interface_appeared', interface: 'lan0' });
+    await expect.poll(() => datapath.log.filter((name) => name === 'attach').length).toBe(3);
+    await until('dataplane_config', 'interface_renamed');
+    expect(system.readiness().checks[1]?.detail).toBe(renamed);
+    datapath.interfaces = ['lan0', 'wan0'];
+    datapath.renamedFrom = {};
+    datapath.tell({ type: 'interface_vanished', interface: 'old0' });
     await until('dataplane_config', 'configured');
     datapath.interfaces = ['wan0'];
     datapath.tell({ type: 'interface_vanished', interface: 'lan0' });
@@ -330,9 +340,10 @@ describe('dataplane actor', () => {
 });
 
 test('the configured interface name `wan*` matches every interface whose name begins with `wan`', () => {
-  const attachment = (name: string) => ({ interface: name, ifindex: 1, by: 'tcx' as const });
-  const attachments = [attachment('lan0'), attachment('wan7')];
-  expect(withoutInterface(['lan0', 'wan*', 'lan', 'dmz*'], attachments)).toEqual({
+  const attachment = (name: string) => ({ interface: name, ifindex: 1, by: 'tcx' as const, renamedFrom: null });
+  const attachments = [attachment('lan0'), attachment('wan7'), { ...attachment('lanX'), renamedFrom: 'lan1' }];
+  expect(withoutInterface(['lan0', 'lan1', 'wan*', 'lan', 'dmz*'], attachments)).toEqual({
+    renamed: [{ from: 'lan1', to: 'lanX' }],
     missing: ['lan'],
     unmatched: ['dmz*'],
   });

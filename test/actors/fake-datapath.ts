@@ -1,5 +1,6 @@
 import type {
   Adoption,
+  Attachment,
   Datapath,
   DatapathChange,
   DatapathStats,
@@ -23,6 +24,8 @@ export type FakeDatapath = Datapath & {
   left: Adoption['inForce'];
   missing: readonly Missing[];
   interfaces: string[];
+  /** Attached interfaces whose name matches no configured name: present name → former name. */
+  renamedFrom: Readonly<Record<string, string>>;
   reviewed: Review;
   /**
    * Functions that a test sets. The fake calls the function of an operation after it has logged the
@@ -44,6 +47,13 @@ export function fakeDatapath(): FakeDatapath {
   let inForce: number | null = null;
   let epoch = 0;
   let eventsWanted: EventsWanted | null = null;
+  const attachments = (): Attachment[] =>
+    fake.interfaces.map((name, index) => ({
+      interface: name,
+      ifindex: index + 1,
+      by: 'tcx',
+      renamedFrom: fake.renamedFrom[name] ?? null,
+    }));
   const fake: FakeDatapath = {
     log: [],
     get inForce() {
@@ -55,6 +65,7 @@ export function fakeDatapath(): FakeDatapath {
     left: null,
     missing: [],
     interfaces: ['lan0', 'wan0'],
+    renamedFrom: {},
     reviewed: { faults: [], warnings: [] },
     on: {},
     tell: (change) => {
@@ -69,12 +80,12 @@ export function fakeDatapath(): FakeDatapath {
     attach: async () => {
       fake.log.push('attach');
       await fake.on.attach?.();
-      return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
+      return attachments();
     },
-    police: async (interfaces) => {
-      fake.log.push(`police ${interfaces.join()}`);
+    police: async (interfaces, renamed) => {
+      fake.log.push(`police ${interfaces.join()}${renamed === 'keep' ? '' : ` and ${renamed}`}`);
       await fake.on.police?.();
-      return fake.interfaces.map((name, index) => ({ interface: name, ifindex: index + 1, by: 'tcx' as const }));
+      return attachments();
     },
     review: async () => fake.reviewed,
     stage: async (program, generation) => {

@@ -93,6 +93,15 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rolled_back', detail: 'log next failed', applied: [] });
   });
 
+  test('with the permission to release also releases renamed interfaces, and polices them again if a later part fails', async () => {
+    const { system, steps } = await reloading(planOf('dataplane', 'log'), 'log next');
+    const request = { ...REQUEST, allowUnpoliced: true };
+    expect(await system.configuration.reload(request)).toMatchObject({ detail: 'log next failed' });
+    expect(steps.slice(2)).toEqual([
+      ...['police lan0,wan0 and release', 'log next', 'log running', 'police lan0 and restore'],
+    ]);
+  });
+
   test('names the parts that did not take back their former settings, and restores the others', async () => {
     const plan = planOf('dataplane', 'policy_file', 'api');
     const { system, steps } = await reloading(plan, 'api next', 'policy_file running');

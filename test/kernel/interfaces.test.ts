@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
@@ -63,7 +63,7 @@ async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> 
     servicePlane: null,
     createThread: threadHere,
   });
-  await expect.poll(running, { timeout: 10_000, interval: 10 }).toBe('enforcing');
+  await vi.waitFor(() => expect(running()).toBe('enforcing'), { timeout: 10_000, interval: 10 });
 }
 
 const running = (): string | undefined => system.readiness().checks[0]?.state;
@@ -72,6 +72,10 @@ const config = (): { state: string | undefined; detail: string | undefined } => 
   return { state, detail };
 };
 const missing = (names: string) => ({ state: 'interface_missing', detail: `no interface has this name: ${names}` });
+const renamed = (from: string, to: string) => ({
+  state: 'interface_renamed',
+  detail: `a policed interface has a name that dataplane.interfaces does not contain: ${from} is ${to} now, and stays policed: put ${to} into dataplane.interfaces, rename the interface back, or end its policing with weir config reload --allow-unpoliced`,
+});
 const soon = { timeout: 1_000, interval: 10 };
 
 const ip = (...args: string[]): Promise<string> => topology.node.must('ip', ...args);
@@ -92,7 +96,9 @@ const comings = (): DatapathChange[] => changes.filter(({ type }) => type.starts
  */
 async function guardedBy(): Promise<string[]> {
   const { stdout } = await topology.node.run('nft', 'list', 'table', 'inet', 'weir');
-  return stdout.includes('dormant') ? [] : [...stdout.matchAll(/iifname "(.*?)"/g)].map(([, name]) => name ?? '');
+  return stdout.includes('dormant')
+    ? []
+    : [...stdout.matchAll(/iif(?:name)? "(.*?)" counter name/g)].map(([, name]) => name ?? '');
 }
 
 async function reaches(): Promise<boolean> {
@@ -121,27 +127,35 @@ describe('interfaces that appear and vanish while a node runs', () => {
     ]);
   });
 
-  test('an interface that is renamed to a configured name is policed, and an interface that loses a configured name is not', async () => {
+  test('an interface that is renamed to a configured name is policed, and stays policed under each other name until a reload releases it', async () => {
     await addPair('spare');
     const ifindex = await ifindexOf('spare');
     await ip('link', 'set', 'spare', 'name', 'lan9');
     await expect.poll(() => isLinked(ifindex), soon).toBe(true);
     await ip('link', 'set', 'lan9', 'name', 'lan8');
-    await expect.poll(() => comings().length, soon).toBe(3);
+    await expect.poll(() => comings().length, soon).toBe(2);
     await ip('link', 'set', 'lan8', 'name', 'dmz0');
     await expect.poll(() => config().state, soon).toBe('configured');
     expect(isLinked(ifindex)).toBe(true);
     await ip('link', 'set', 'dmz0', 'name', 'spare');
-    await expect.poll(config, soon).toEqual(missing('dmz0 (renamed to spare, not policed)'));
-    await expect.poll(() => isLinked(ifindex), soon).toBe(false);
-    await ip('link', 'del', 'spare');
+    await expect.poll(config, soon).toEqual(renamed('dmz0', 'spare'));
+    expect([isLinked(ifindex), await guardedBy()]).toEqual([true, [...INTERFACES, 'spare']]);
+    await ip('link', 'set', 'spare', 'name', 'other');
+    await expect.poll(config, soon).toEqual(renamed('dmz0', 'other'));
+    expect((await datapath.police(INTERFACES, 'keep'))?.map(({ renamedFrom }) => renamedFrom)).toContain('dmz0');
+    expect(await datapath.police(INTERFACES, 'release')).toHaveLength(2);
+    expect([isLinked(ifindex), await guardedBy()]).toEqual([false, INTERFACES]);
+    expect(await datapath.police(INTERFACES, 'restore')).toHaveLength(3);
+    expect([isLinked(ifindex), await guardedBy()]).toEqual([true, [...INTERFACES, 'other']]);
+    await ip('link', 'del', 'other');
+    await expect.poll(config, soon).toEqual(missing('dmz0'));
     expect(comings()).toEqual([
       { type: 'interface_appeared', interface: 'lan9' },
-      { type: 'interface_renamed', interface: 'lan9', to: 'lan8', policed: true },
-      { type: 'interface_appeared', interface: 'lan8' },
-      { type: 'interface_renamed', interface: 'lan8', to: 'dmz0', policed: true },
-      { type: 'interface_appeared', interface: 'dmz0' },
-      { type: 'interface_renamed', interface: 'dmz0', to: 'spare', policed: false },
+      { type: 'interface_renamed', interface: 'lan9', to: 'lan8' },
+      { type: 'interface_renamed', interface: 'lan8', to: 'dmz0' },
+      { type: 'interface_renamed', interface: 'dmz0', to: 'spare' },
+      { type: 'interface_renamed', interface: 'spare', to: 'other' },
+      { type: 'interface_vanished', interface: 'other' },
     ]);
   });
 
@@ -331,6 +345,122 @@ describe('an interface beside a bridge', () => {
   });
 });
 
+describe('no denied packet passes, in either direction,', () => {
+  const POLICED = { interfaces: ['lan*', 'wan0'] };
+  const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
+  let streams: Streams;
+  beforeAll(async () => {
+    await start('deny', POLICED);
+    streams = await streamBothWays();
+  }, 60_000);
+  afterAll(async () => {
+    await streams.stop();
+    await system.shutdown();
+    await datapath.close();
+    detach(topology.pinPath);
+  });
+  const batch = (lines: string) => topology.node.must('sh', '-ec', lines);
+  /** Runs `ip link set` for each pair of names, as fast as one process can. */
+  const rename = (...pairs: readonly string[]) =>
+    batch(`printf '${pairs.map((pair) => `link set ${pair.replace(' ', ' name ')}\\n`).join('')}' | ip -batch -`);
+  const ADDRESSED = (name: string, address: string) => `ip addr add ${address}/24 dev ${name}; ip link set ${name} up`;
+
+  test.each<[string, string[], [string, string], string[]]>([
+    ['its inside', ['lan0 up0'], ['lan0', 'up0'], ['up0 lan0']],
+    ['its outside', ['wan0 net0'], ['wan0', 'net0'], ['net0 wan0']],
+    ['the inside again and again', ['lan0 up0', 'up0 lan5', 'lan5 up1'], ['lan5', 'up1'], ['up1 lan0']],
+  ])('while %s is renamed, which fails `dataplane_config` with both names', async (_, to, [, now], back) => {
+    await rename(...to);
+    await expect.poll(config, soon).toMatchObject({ state: 'interface_renamed' });
+    expect(config().detail).toContain(` is ${now} now, and stays policed: `);
+    await streams.denied();
+    await rename(...back);
+    await expect.poll(config, soon).toEqual(configured);
+    expect(await streams.passed()).toBe(0);
+  });
+
+  test('while two policed interfaces exchange their names twenty times, as udev does it', async () => {
+    const exchange = ['lan0 tmp', 'wan0 lan0', 'tmp wan0'];
+    await rename(...Array.from({ length: 20 }, () => exchange).flat());
+    await expect.poll(config, { timeout: 5_000, interval: 10 }).toEqual(configured);
+    await streams.denied();
+    expect(await streams.passed()).toBe(0);
+  });
+
+  test.for<[string, string, string]>([
+    ['the rules of nftables are flushed', 'nft flush ruleset', ''],
+    [
+      'the inside gets another altname',
+      'ip link property add dev lan0 altname up0',
+      'ip link property del dev lan0 altname up0',
+    ],
+    ['the inside is a bridge port', 'ip link add br1 up type bridge; ip link set lan0 master br1', 'ip link del br1'],
+    [
+      'the inside is a port of a VRF',
+      'ip link add v1 up type vrf table 9; ip link set lan0 master v1',
+      'ip link del v1',
+    ],
+    ['a VLAN is on top', 'ip link add link lan0 name v5 up type vlan id 5', 'ip link del v5'],
+    ['a macvlan is on top', 'ip link add link lan0 name m0 up type macvlan', 'ip link del m0'],
+  ])('while %s', async ([, change, undo], { skip }) => {
+    const { code, stderr } = await topology.node.run('sh', '-ec', change);
+    if (code !== 0 && stderr.includes('Unknown device type')) skip('the kernel lacks this type of interface');
+    expect([code, stderr]).toEqual([0, '']);
+    await streams.denied();
+    await batch(undo);
+    await expect.poll(config, soon).toEqual(configured);
+    await streams.denied();
+    expect(await streams.passed()).toBe(0);
+  });
+
+  test('while the outside moves to another network namespace and back', async () => {
+    const { node, server } = topology;
+    await batch(`ip link set wan0 netns ${server.name}`);
+    await expect.poll(() => config().state, soon).toBe('interface_missing');
+    await server.must('ip', 'link', 'set', 'wan0', 'netns', node.name);
+    await batch(ADDRESSED('wan0', ADDRESSES.nodeWan));
+    await expect.poll(config, soon).toEqual(configured);
+    await streams.denied();
+    expect(await streams.passed()).toBe(0);
+  });
+
+  test.each([
+    ['TCX', false],
+    ['clsact', true],
+  ])(
+    'while an interface is renamed before the next process starts, which then names both names (%s)',
+    async (_, forceClsact) => {
+      await system.shutdown();
+      await datapath.close();
+      await start('deny', { ...POLICED, forceClsact });
+      await expect.poll(config, soon).toEqual(configured);
+      await system.shutdown();
+      await datapath.close();
+      await rename('lan0 up0', 'wan0 lan7', 'up0 up1');
+      await start('deny', { ...POLICED, forceClsact });
+      await expect.poll(config, soon).toEqual({
+        state: 'interface_renamed',
+        detail: `${renamed('lan0', 'up1').detail}; no interface has this name: wan0`,
+      });
+      await streams.denied();
+      await rename('lan7 wan0', 'up1 lan0');
+      await expect.poll(config, soon).toEqual(configured);
+      expect(await streams.passed()).toBe(0);
+    },
+  );
+
+  test('until the next process starts with a configuration that names neither the former nor the present name', async () => {
+    const ifindex = await ifindexOf('lan0');
+    await system.shutdown();
+    await datapath.close();
+    await rename('lan0 up0');
+    await start('deny', { interfaces: ['wan0'] });
+    await expect.poll(() => config().state, soon).toBe('configured');
+    expect(isLinked(ifindex)).toBe(false);
+    await rename('up0 lan0');
+  });
+});
+
 test('no packet passes without a verdict while an interface is re-created fifty times under load', async () => {
   await start('deny');
   const { node, client, server } = topology;
@@ -382,6 +512,56 @@ test('no packet passes without a verdict while an interface is re-created fifty 
     detach(topology.pinPath);
   }
 });
+
+type Streams = {
+  /** Resolves when both interfaces have denied packets after this call. */
+  readonly denied: () => Promise<void>;
+  /** Returns the number of packets that have passed the node. */
+  readonly passed: () => Promise<number>;
+  readonly stop: () => Promise<void>;
+};
+
+/** Sends UDP packets between the client and the server, in both directions, until `stop` is called. */
+async function streamBothWays(): Promise<Streams> {
+  const ends = [
+    { space: topology.client, to: ADDRESSES.server },
+    { space: topology.server, to: ADDRESSES.client },
+  ];
+  for (const { space } of ends) {
+    await space.must('nft', 'add table inet seen; add chain inet seen in { type filter hook prerouting priority 0; }');
+    await space.must('nft', 'add', 'rule', 'inet', 'seen', 'in', 'udp', 'dport', '9', 'counter', 'drop');
+  }
+  const senders = ends.map(({ space, to }) => space.start(process.execPath, ['-e', steadySender(to)]));
+  await Promise.all(senders.map((sender) => once(sender.stdout ?? sender, 'data')));
+  const counted = async (): Promise<number> => {
+    const { drops } = await datapath.stats();
+    return Object.values(drops).reduce((sum, { packets }) => sum + Number(packets), 0);
+  };
+  return {
+    denied: async () => {
+      const before = await counted();
+      await expect.poll(counted, { timeout: 5_000, interval: 10 }).toBeGreaterThan(before + 200);
+    },
+    passed: async () => {
+      const chains = await Promise.all(
+        ends.map(({ space }) => space.must('nft', 'list', 'chain', 'inet', 'seen', 'in')),
+      );
+      return chains.reduce((sum, chain) => sum + Number(/counter packets (\d+)/.exec(chain)?.[1]), 0);
+    },
+    stop: async () => {
+      for (const sender of senders) sender.kill('SIGKILL');
+      for (const { space } of ends) await space.must('nft', 'delete', 'table', 'inet', 'seen');
+    },
+  };
+}
+
+/** A script that sends some packets each millisecond, also while there is no route. */
+const steadySender = (to: string): string => `
+  const socket = require('node:dgram').createSocket('udp4');
+  const payload = Buffer.alloc(64);
+  console.log('sending');
+  setInterval(() => { for (let i = 0; i < 4; i++) socket.send(payload, 9, '${to}', () => {}); }, 1);
+`;
 
 /** Returns the number of packets that the guard (the nftables table of Weir) has dropped. */
 function stoppedByGuard(): number {

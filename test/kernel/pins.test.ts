@@ -76,7 +76,11 @@ test.each<[string, () => void, readonly string[]]>([
   datapath.attach();
   expect(datapath.look()).toEqual([]);
   expect(readdirSync(folder).sort()).toEqual(PINNED);
-  expect(readdirSync(topology.pinPath).sort()).toEqual([`links-${networkNamespace()}`, 'maps-1']);
+  expect(readdirSync(topology.pinPath).sort()).toEqual([
+    `links-${networkNamespace()}`,
+    'maps-1',
+    `names-${networkNamespace()}`,
+  ]);
   // Start another datapath: it must find the policy in force, and traffic must still pass.
   datapath.close();
   datapath = new LocalDatapath(datapathOptions(topology.pinPath));

@@ -28,9 +28,10 @@ import type { Walk } from './chart-walk.js';
 import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
 
 const ATTACHED = [
-  { missing: [], faults: [], warnings: [] },
-  { missing: ['wan0'], faults: [], warnings: ['a warning'] },
-  { missing: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
+  { missing: [], renamed: [], faults: [], warnings: [] },
+  { missing: ['wan0'], renamed: [], faults: [], warnings: ['a warning'] },
+  { missing: ['wan0'], renamed: [{ from: 'lan0', to: 'old0' }], faults: [], warnings: [] },
+  { missing: [], renamed: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
 ];
 
 const activated = (dns: boolean) => ({
@@ -53,7 +54,7 @@ const stage = (generation: number) => ({
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
 const changed = (type: string) => ({
   type: 'datapath.changed',
-  change: { type, interface: 'lan0', to: 'old0', policed: false, reason: 'SIGSEGV', pins: ['flows'], refusing: [] },
+  change: { type, interface: 'lan0', to: 'old0', reason: 'SIGSEGV', pins: ['flows'], refusing: [] },
 });
 
 const dataplaneEvents = [
@@ -62,7 +63,7 @@ const dataplaneEvents = [
   flip(2),
   { type: 'program.unstage_requested', id: 'u', generation: 2 },
   { type: 'dataplane.release_requested' },
-  { type: 'interfaces.change_requested', id: 'i', settings: ['lan0'] },
+  { type: 'interfaces.change_requested', id: 'i', settings: { names: ['lan0'], renamed: 'keep' } },
   changed('interface_appeared'),
   changed('interface_renamed'),
   changed('refusals_changed'),
@@ -311,7 +312,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     // The dataplane chart sends `interfaces.attached` only if the configuration has a `dataplane` section.
     events: [
       ...(configured ? ATTACHED.map((attached) => ({ type: 'interfaces.attached', attached })) : []),
-      { type: 'interfaces.change_requested', id: 'i', settings: ['lan0'] },
+      { type: 'interfaces.change_requested', id: 'i', settings: { names: ['lan0'], renamed: 'keep' } },
       changed('interface_appeared'),
       changed('interface_renamed'),
       changed('pins_lost'),
@@ -319,8 +320,9 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       changed('worker_died'),
     ],
     outputs: { reattach: ATTACHED },
-    key: (({ context }: { context: { missing: unknown; faults: unknown } }) => [
+    key: (({ context }: { context: { missing: unknown; renamed: unknown; faults: unknown } }) => [
       context.missing,
+      context.renamed,
       context.faults,
     ]) as never,
     regions: { '': 'dataplane_config' },

@@ -1,6 +1,5 @@
 import type { Attachment } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { matchesInterface } from '#contracts/datapath-options.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import {
   attachClsact,
@@ -12,6 +11,7 @@ import {
 } from './attach-program.js';
 import { type Interface, isEthernet, listInterfaces } from './interfaces.js';
 import type { Pins } from './pins.js';
+import { type PolicedInterface, PolicedNames, policedAmong, renamedAmong } from './policed-names.js';
 
 class UnsupportedInterface extends Error {
   override readonly name = 'UnsupportedInterface';
@@ -34,6 +34,9 @@ export type HookPrograms = Readonly<Record<Direction, number>>;
 export class Hooks {
   #tcxSupported: boolean;
   #patterns: readonly string[];
+  readonly #policedNames: PolicedNames;
+  /** The record before the last call of `releaseRenamed`. */
+  #beforeRelease: ReadonlyMap<number, string> = new Map();
 
   constructor(
     readonly options: Pick<DatapathOptions, 'interfaces' | 'forceClsact' | 'policeLocal' | 'servicePlane'>,
@@ -41,6 +44,30 @@ export class Hooks {
   ) {
     this.#tcxSupported = options.forceClsact !== true;
     this.#patterns = options.interfaces;
+    this.#policedNames = new PolicedNames(pins.names);
+  }
+
+  /** Reads which interfaces an earlier process has policed, and by which names. */
+  load(): void {
+    const all = listInterfaces();
+    this.#policedNames.load((ifindex) => {
+      const found = all.find((each) => each.ifindex === ifindex);
+      return found !== undefined && this.attachedProgram(found, 'ingress') !== undefined;
+    });
+  }
+
+  /** The next call of `prune` detaches from the renamed interfaces. */
+  releaseRenamed(): void {
+    this.#beforeRelease = new Map(this.#policedNames.all);
+    for (const { ifindex } of renamedAmong(this.interfaces().policed)) this.#policedNames.forget(ifindex);
+  }
+
+  /** Takes the last call of `releaseRenamed` back. */
+  restoreRenamed(): void {
+    for (const [ifindex, name] of this.#beforeRelease) {
+      if (!this.#policedNames.all.has(ifindex)) this.#policedNames.note(ifindex, name);
+    }
+    this.#beforeRelease = new Map();
   }
 
   /** Replaces the names of the policed interfaces. The next calls of `attach` and `prune` use them. */
@@ -53,9 +80,9 @@ export class Hooks {
     return this.#patterns;
   }
 
-  interfaces(): { readonly all: readonly Interface[]; readonly policed: readonly Interface[] } {
+  interfaces(): { readonly all: readonly Interface[]; readonly policed: readonly PolicedInterface[] } {
     const all = listInterfaces();
-    return { all, policed: all.filter(({ name }) => this.#isPoliced(name)) };
+    return { all, policed: policedAmong(all, this.#patterns, this.#policedNames.all) };
   }
 
   /** Returns false if the interface was removed, renamed or moved to another network namespace. */
@@ -71,7 +98,9 @@ export class Hooks {
    * - The service plane must suppress packets that the kernel sends from the sockets of the service plane.
    */
   directions(): readonly Direction[] {
-    const hasUnpoliced = listInterfaces().some(({ name }) => name !== 'lo' && !this.#isPoliced(name));
+    const { all, policed } = this.interfaces();
+    const hasUnpoliced =
+      all.filter(({ name }) => name !== 'lo').length > policed.filter(({ name }) => name !== 'lo').length;
     const { policeLocal, servicePlane } = this.options;
     return policeLocal || hasUnpoliced || servicePlane != null ? ['ingress', 'egress'] : ['ingress'];
   }
@@ -100,19 +129,25 @@ export class Hooks {
     );
   }
 
-  attach(policed: Interface, programs: HookPrograms): Attachment {
-    const { name, ifindex } = policed;
+  attach(policed: PolicedInterface, programs: HookPrograms): Attachment {
+    const { name, ifindex, renamedFrom } = policed;
+    this.#policedNames.note(ifindex, renamedFrom ?? name);
     if (!isEthernet(name)) throw new UnsupportedInterface(name);
     const wanted = this.directions();
     // Attach egress before ingress. If ingress let in a new flow first, replies of that flow could leave
     // before an egress hook exists to classify them.
     const by = this.#attach(ifindex, 'egress', wanted.includes('egress') ? programs.egress : undefined);
-    return { interface: name, ifindex, by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx' };
+    return {
+      interface: name,
+      ifindex,
+      by: this.#attach(ifindex, 'ingress', programs.ingress) ?? by ?? 'tcx',
+      renamedFrom: renamedFrom ?? null,
+    };
   }
 
   /**
-   * Detaches Weir's BPF programs from interfaces that are not policed according to the configuration, and
-   * removes the pins of links to interfaces that no longer exist.
+   * Detaches Weir's BPF programs from interfaces that are not policed any more, and removes the pins of links
+   * to interfaces that no longer exist.
    */
   prune(): void {
     const { all, policed } = this.interfaces();
@@ -125,10 +160,9 @@ export class Hooks {
       if (kept.has(ifindex)) continue;
       for (const direction of DIRECTIONS) detachClsact(ifindex, direction);
     }
-  }
-
-  #isPoliced(name: string): boolean {
-    return matchesInterface(this.#patterns, name);
+    for (const ifindex of this.#policedNames.all.keys()) {
+      if (!kept.has(ifindex)) this.#policedNames.forget(ifindex);
+    }
   }
 
   /**

@@ -8,18 +8,22 @@ import { networkNamespace, OwnedElsewhere } from './ownership.js';
 const BPF_FS_MAGIC = 0xcafe4a11;
 const STANDARD_MOUNT = '/sys/fs/bpf';
 /** The folders that Weir makes in the pin path; `filling-<number>` is a set of maps that is not complete. */
-const OWN = /^(maps-[0-9a-f]+|links-\d+|filling-\d+)$/;
+const OWN = /^(maps-[0-9a-f]+|links-\d+|names-\d+|filling-\d+)$/;
 
 /**
  * The BPF pins that keep the datapath in the kernel while no process runs. The pin path has one folder
  * `maps-<number>` for each set of maps. It also has one folder `links-<network namespace>`, with a pin
- * `<ifindex>-<direction>` for each link, and a pin `forward-<n>` for the link of the forward judge.
+ * `<ifindex>-<direction>` for each link, and a pin `forward-<n>` for the link of the forward judge. The
+ * folder `names-<network namespace>` has the names of the policed interfaces (`PolicedNames`).
  */
 export class Pins {
   readonly links: string;
+  readonly names: string;
 
   constructor(readonly path: string) {
-    this.links = join(path, `links-${networkNamespace()}`);
+    const namespace = networkNamespace();
+    this.links = join(path, `links-${namespace}`);
+    this.names = join(path, `names-${namespace}`);
   }
 
   /**
@@ -53,7 +57,7 @@ export class Pins {
   }
 
   /**
-   * Removes the link folders of other network namespaces, if the interfaces of their links no longer exist.
+   * Removes the folders of other network namespaces, if the interfaces of their links no longer exist.
    * Throws `OwnedElsewhere` if a link in such a folder is still attached to an interface.
    */
   refuseOthers(): void {
@@ -61,15 +65,16 @@ export class Pins {
     for (const name of readdirSync(this.path)) {
       const folder = join(this.path, name);
       if (!name.startsWith('links-') || folder === this.links) continue;
+      const namespace = name.slice('links-'.length);
       for (const link of readdirSync(folder).filter(isOfInterface)) {
         if (polices(join(folder, link))) {
-          const namespace = name.slice('links-'.length);
           throw new OwnedElsewhere(
             `the pins in ${this.path} police network namespace ${namespace}, and this process runs in ${networkNamespace()}: run it there, or use another pin_path`,
           );
         }
       }
       this.remove(folder);
+      this.remove(join(this.path, `names-${namespace}`));
     }
   }
 

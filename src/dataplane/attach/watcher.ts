@@ -3,22 +3,16 @@ import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js
 import type { Interface } from './interfaces.js';
 
 /**
- * All interfaces of this network namespace, as a check has found them, and the interfaces among them that the
- * configuration polices.
- */
-type FoundInterfaces = { readonly all: readonly Interface[]; readonly policed: readonly Interface[] };
-
-/**
  * Compares the present interfaces, hooks, guard (Weir's nftables rules) and pins with the state at the last
  * call of `attached`, and returns the differences. Returns each loss only once until the next call of
  * `attached`.
  */
 export class Watcher {
   /**
-   * The policed interfaces: interface name → interface index. Undefined before the first call of `attached`.
+   * The policed interfaces: interface index → interface name. Undefined before the first call of `attached`.
    */
-  #known: Map<string, number> | undefined;
-  readonly #reportedNames = new Set<string>();
+  #known: Map<number, string> | undefined;
+  readonly #reported = new Set<number>();
   #guardReportedLost = false;
   #diversionReportedLost = false;
   #pinsReportedLost = false;
@@ -30,8 +24,8 @@ export class Watcher {
   #refusing: readonly FlowRefusal[] = [];
 
   attached(interfaces: readonly Interface[]): void {
-    this.#known = new Map(interfaces.map(({ name, ifindex }) => [name, ifindex]));
-    this.#reportedNames.clear();
+    this.#known = new Map(interfaces.map(({ name, ifindex }) => [ifindex, name]));
+    this.#reported.clear();
     this.#guardReportedLost = false;
     this.#diversionReportedLost = false;
     this.#pinsReportedLost = false;
@@ -40,25 +34,26 @@ export class Watcher {
   /**
    * Returns a change for each policed interface that appeared, vanished or was renamed since the last check.
    */
-  changesOfNames({ all, policed }: FoundInterfaces): DatapathChange[] {
+  changesOfNames(policed: readonly Interface[]): DatapathChange[] {
     const known = this.#known;
     if (known === undefined) return [];
     const changes: DatapathChange[] = [];
-    const now = new Map(policed.map(({ name, ifindex }) => [name, ifindex]));
-    for (const [name, ifindex] of known) {
-      if (now.get(name) === ifindex) continue;
-      const renamed = all.find((found) => found.ifindex === ifindex)?.name;
-      changes.push(
-        renamed === undefined || renamed === name
-          ? { type: 'interface_vanished', interface: name }
-          : { type: 'interface_renamed', interface: name, to: renamed, policed: now.has(renamed) },
-      );
-      known.delete(name);
+    const now = new Map(policed.map(({ name, ifindex }) => [ifindex, name]));
+    for (const [ifindex, name] of known) {
+      const to = now.get(ifindex);
+      if (to === name) continue;
+      if (to === undefined) {
+        changes.push({ type: 'interface_vanished', interface: name });
+        known.delete(ifindex);
+      } else {
+        changes.push({ type: 'interface_renamed', interface: name, to });
+        known.set(ifindex, to);
+      }
     }
     for (const { name, ifindex } of policed) {
-      if (known.has(name)) continue;
-      known.set(name, ifindex);
-      this.#reportedNames.add(name);
+      if (known.has(ifindex)) continue;
+      known.set(ifindex, name);
+      this.#reported.add(ifindex);
       changes.push({ type: 'interface_appeared', interface: name });
     }
     return changes;
@@ -66,9 +61,9 @@ export class Watcher {
 
   changesOfLinks(policed: readonly Interface[], isHeld: (policed: Interface) => boolean): DatapathChange[] {
     const lost = policed.filter(
-      (found) => this.#known?.has(found.name) === true && !this.#reportedNames.has(found.name) && !isHeld(found),
+      (found) => this.#known?.has(found.ifindex) === true && !this.#reported.has(found.ifindex) && !isHeld(found),
     );
-    for (const { name } of lost) this.#reportedNames.add(name);
+    for (const { ifindex } of lost) this.#reported.add(ifindex);
     return lost.map(({ name }) => ({ type: 'link_lost', interface: name }));
   }
 

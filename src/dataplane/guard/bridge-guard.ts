@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { arrivals, type GuardState } from './guard-rules.js';
 import { anyBit, priorityClass } from './nft-notation.js';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';
 
@@ -9,7 +10,7 @@ const CHAIN = 'guard';
 const FIRST = -2_147_483_648;
 
 /** `bits`: the mark bits with which the bridge may switch a frame. */
-export type BridgeRules = { readonly interfaces: readonly string[]; readonly bits: readonly number[] };
+export type BridgeRules = Pick<GuardState, 'interfaces' | 'renamed'> & { readonly bits: readonly number[] };
 
 /**
  * Returns the nft commands for the guard's table in the family `bridge`. The bridge sends a frame from a
@@ -39,10 +40,10 @@ export function bridgeGuardStands(rules: BridgeRules): boolean {
   return JSON.stringify(ruleComments(TABLE, CHAIN, NFPROTO_BRIDGE)) === JSON.stringify(expected);
 }
 
-function rulesOf({ interfaces, bits }: BridgeRules): string[] {
+function rulesOf({ bits, ...policed }: BridgeRules): string[] {
   return [
     ...bits.map((bit) => `meta priority ${priorityClass(PRIORITY.passed)} ${anyBit(bit)} accept`),
-    ...interfaces.map((name) => `iifname "${name}" counter name "dropped" drop`),
+    ...arrivals(policed).map((arrival) => `${arrival} counter name "dropped" drop`),
   ];
 }
 

@@ -5,6 +5,8 @@ import { anyBit, hex, priorityClass } from './nft-notation.js';
 /** The settings and modes that determine the rules of the guard. */
 export type GuardState = {
   readonly interfaces: readonly string[];
+  /** Policed interfaces whose name matches none of `interfaces`. The rules test the index, which stays. */
+  readonly renamed: readonly number[];
   readonly markMask: number;
   /**
    * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
@@ -44,13 +46,18 @@ export function markRules({ markMask, trustsMarks, leavesToJudge }: GuardState):
   ];
 }
 
+/** Returns one nftables expression for each policed interface: "the packet arrived there". */
+export function arrivals({ interfaces, renamed }: Pick<GuardState, 'interfaces' | 'renamed'>): string[] {
+  return [...interfaces.map((name) => `iifname "${name}"`), ...renamed.map((ifindex) => `iif ${ifindex}`)];
+}
+
 /** Returns the rules of the chain `guard`, which drops packets from policed interfaces without the mark. */
 export function forwardRules(state: GuardState): string[] {
-  const { interfaces, markMask, leavesToJudge } = state;
+  const { markMask, leavesToJudge } = state;
   // The rules for the mark are the first, because most packets have the mark. The kernel then evaluates
   // only one rule of this chain for them.
   const pending = anyBit(natBit(markMask));
-  const each = (rule: string): string[] => interfaces.map((name) => `iifname "${name}" ${rule}`);
+  const each = (rule: string): string[] => arrivals(state).map((arrival) => `${arrival} ${rule}`);
   return [
     ...acceptedBits(state).map((bit) => `${anyBit(bit)} accept`),
     ...(leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),

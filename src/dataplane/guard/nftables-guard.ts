@@ -79,7 +79,7 @@ export class Guard {
   #triedAt = 0;
 
   constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
-    this.#state = { interfaces, markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
+    this.#state = { interfaces, renamed: [], markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
     this.#bootFile = bootGuard && new BootFile(bootGuard);
     const check = { markMask, reversePath };
     this.#optional = [
@@ -98,6 +98,14 @@ export class Guard {
     this.#state = { ...this.#state, interfaces };
     // The next `make` tries refused chains again.
     this.#refused.clear();
+  }
+
+  /**
+   * Replaces the indexes of the policed interfaces that were renamed and match no name of `police`. The next
+   * call of `make` uses them.
+   */
+  policeRenamed(renamed: readonly number[]): void {
+    this.#state = { ...this.#state, renamed: renamed.toSorted((a, b) => a - b) };
   }
 
   /**
@@ -131,10 +139,10 @@ export class Guard {
   /**
    * At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
    * The programs of an earlier process and the forward judge are gone after a boot. So the file does not
-   * accept the mark bits of those programs, and leaves no packet to the judge.
+   * accept the mark bits of those programs, and leaves no packet to the judge. Interfaces get other indexes.
    */
   #writeBootFile(): void {
-    const state = { ...this.#state, earlierBits: [], trustsMarks: false, leavesToJudge: false };
+    const state = { ...this.#state, renamed: [], earlierBits: [], trustsMarks: false, leavesToJudge: false };
     const bridged = this.guardsBridges() ? bridgeGuard(bridgeRules(state)) : [];
     this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
   }
@@ -266,7 +274,8 @@ function comments(chain: Chain, state: GuardState): (string | undefined)[] {
 }
 
 function bridgeRules(state: GuardState): BridgeRules {
-  return { interfaces: state.interfaces, bits: acceptedBits(state) };
+  const { interfaces, renamed } = state;
+  return { interfaces, renamed, bits: acceptedBits(state) };
 }
 
 function standingRules(): NonNullable<NftObject['rule']>[] {

@@ -20,8 +20,8 @@ import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
  * empty list if the kernel cannot list them.
  */
 type Looked = {
-  readonly options: Pick<DatapathOptions, 'interfaces' | 'markMask'>;
-  readonly hooks: Pick<Hooks, 'interfaces'>;
+  readonly options: Pick<DatapathOptions, 'markMask'>;
+  readonly hooks: Pick<Hooks, 'interfaces' | 'names'>;
   readonly guard: Pick<Guard, 'warnings' | 'guardsBridges'>;
   readonly thirdPartyHooks: () => readonly ThirdPartyHook[];
   readonly nat: NatSupport;
@@ -45,7 +45,7 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }:
     ...addressFaults(bridged),
     ...translation.faults,
     ...flowtableFaults(policed),
-    ...(diverts ? diversionFaults(options.markMask, options.interfaces) : []),
+    ...(diverts ? diversionFaults(options.markMask, [...hooks.names, ...policed.map(({ name }) => name)]) : []),
   ];
   const warnings = [...unnamedWarnings(policed, links), ...bridgeWarnings(bridged, links, diverts)];
   return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };

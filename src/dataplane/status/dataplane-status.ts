@@ -1,10 +1,16 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
-import { matchesInterface } from '#contracts/datapath-options.js';
+import type { RenamedInterface } from '#contracts/renamed-interface.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { Pins } from '#dataplane/attach/pins.js';
+import {
+  type PolicedInterface,
+  policedAmong,
+  readPolicedNames,
+  renamedAmong,
+} from '#dataplane/attach/policed-names.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
@@ -36,6 +42,8 @@ export type DataplaneStatus = {
    * but have no hook.
    */
   readonly unpoliced: readonly string[];
+  /** Policed interfaces that no configured name matches any more. */
+  readonly renamed: readonly RenamedInterface[];
   /**
    * Whether the rules of the guard (Weir's nftables rules) are in the kernel; null if the configuration is
    * not known.
@@ -124,13 +132,15 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
   try {
     const interfaces = listInterfaces();
     const hooks = weirHooks(interfaces, pinPath);
-    const present = interfaces.map(({ name }) => name);
+    const pins = new Pins(pinPath);
+    const policed = policedAmong(interfaces, configured?.interfaces ?? [], readPolicedNames(pins.names));
+    const renamed = renamedAmong(policed).map(({ renamedFrom, name }) => ({ from: renamedFrom, to: name }));
     const inForce = sets.findLast((set) => set.word() !== 0);
     const counters = inForce === undefined ? [] : readCounters(inForce.fd('counters'));
     const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
     const owner = existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null;
     const names = hooks.map(({ interface: { name } }) => name);
-    const expected = configured && { ...configured, guard: guardOf(configured, new Pins(pinPath)) };
+    const expected = configured && { ...configured, guard: guardOf(configured, pins) };
     return {
       pinPath,
       owner,
@@ -146,7 +156,8 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
           layout: set === undefined || set.word() === 0 ? null : layoutOf(set),
         };
       }),
-      unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, present, names),
+      unpoliced: configured === undefined ? [] : unpolicedOf(configured.interfaces, policed, names),
+      renamed,
       guardStands: expected?.guard.stands() ?? null,
       inForce: inForce === undefined ? null : policyIn(inForce),
       forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, expected),
@@ -173,13 +184,15 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
   }
 }
 
-function unpolicedOf(patterns: readonly string[], present: readonly string[], policed: readonly string[]): string[] {
-  const unpoliced = patterns.flatMap((pattern) => {
-    const matching = present.filter((name) => matchesInterface([pattern], name));
-    const isMissing = matching.length === 0 && !pattern.endsWith('*');
-    return isMissing ? [pattern] : matching.filter((name) => !policed.includes(name));
-  });
-  return [...new Set(unpoliced)];
+function unpolicedOf(
+  patterns: readonly string[],
+  policed: readonly PolicedInterface[],
+  hooked: readonly string[],
+): string[] {
+  const missing = patterns.filter(
+    (pattern) => !pattern.endsWith('*') && !policed.some(({ name, renamedFrom = name }) => renamedFrom === pattern),
+  );
+  return [...missing, ...policed.map(({ name }) => name).filter((name) => !hooked.includes(name))];
 }
 
 function layoutOf(set: PinnedMaps): number {

@@ -117,8 +117,8 @@ class DatapathThread implements BegunDatapath {
   groupTraffic: Datapath['groupTraffic'] = () => this.#running().request('groupTraffic', []);
   flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);
 
-  async police(interfaces: readonly string[]): ReturnType<Datapath['police']> {
-    const attachments = (await this.#thread?.request('police', [interfaces])) ?? null;
+  async police(...[interfaces, renamed]: Parameters<Datapath['police']>): ReturnType<Datapath['police']> {
+    const attachments = (await this.#thread?.request('police', [interfaces, renamed])) ?? null;
     this.#options = { ...this.#options, interfaces };
     return attachments;
   }

@@ -8,6 +8,7 @@ import type {
   GrantRequest,
   HitsMessage,
 } from '#contracts/grant-messages.js';
+import type { RenamedPolicing } from '#contracts/renamed-interface.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
@@ -68,9 +69,9 @@ function attach(): readonly Attachment[] {
   }
 }
 
-function police(interfaces: readonly string[]): readonly Attachment[] | null {
+function police(interfaces: readonly string[], renamed: RenamedPolicing): readonly Attachment[] | null {
   try {
-    return datapath.police(interfaces);
+    return datapath.police(interfaces, renamed);
   } finally {
     look({ links: true, guard: false, thirdPartyHooks: false });
   }

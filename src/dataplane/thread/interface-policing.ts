@@ -1,6 +1,7 @@
 import type { Attachment } from '#contracts/datapath.js';
 import { type DatapathOptions, matchesInterface } from '#contracts/datapath-options.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
+import type { RenamedPolicing } from '#contracts/renamed-interface.js';
+import { type PolicedInterface, renamedAmong } from '#dataplane/attach/policed-names.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';
 import { DIRECTIONS } from '#dataplane/loader/direction.js';
@@ -12,6 +13,7 @@ import type { KernelParts } from './kernel-parts.js';
 import type { OpenDatapath } from './open-datapath.js';
 import { programIds } from './program-ids.js';
 
+/** `name`: the name by which the interface is policed. */
 type FailedInterface = { readonly name: string; readonly error: Error };
 
 /** Puts the BPF programs of an open datapath on the hooks of the policed interfaces, and makes the guard. */
@@ -35,16 +37,16 @@ export class InterfacePolicing {
     // are to pass until the first policy is in force, the guard must not drop them before the programs mark
     // them.
     const isOpen = this.options.passWithoutPolicy === true && upgrade.inForce() === null;
+    const { policed } = hooks.interfaces();
+    guard.policeRenamed(renamedAmong(policed).map(({ ifindex }) => ifindex));
     if (!isOpen) guard.make();
     if (this.changes.diverts) makeDiversion(this.options.markMask);
     else removeDiversion();
-    const interfaces = hooks.interfaces();
-    const { policed } = interfaces;
     writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed));
     const { attachments, failures } = this.#putOnHooks(open, policed);
     if (isOpen) guard.make();
     hooks.prune();
-    this.changes.lookAtNames(interfaces);
+    this.changes.lookAtNames(policed);
     this.changes.attached(policed);
     // Load the judge before the policy is adopted: a failure leaves the predecessor in force.
     if (upgrade.awaitsFlip) translation.await(upgrade.loaded);
@@ -62,17 +64,20 @@ export class InterfacePolicing {
    * are detached, so that a failure leaves no interface of the former names without a policy. An interface
    * that is removed may fail. Throws `owned_elsewhere` if an added interface has programs of another node.
    */
-  police(open: OpenDatapath, interfaces: readonly string[]): Attachment[] {
+  police(open: OpenDatapath, interfaces: readonly string[], renamed: RenamedPolicing): Attachment[] {
     const { hooks, pins } = this.kernel;
     const before = hooks.names;
     try {
+      if (renamed === 'restore') hooks.restoreRenamed();
       this.name([...new Set([...before, ...interfaces])]);
       refuseOtherNodes(pins.path, hooks.interfaces().policed, hooks.attachedPrograms());
       this.#attachNamed(open, interfaces);
       this.name(interfaces);
+      if (renamed === 'release') hooks.releaseRenamed();
       return this.#attachNamed(open, interfaces);
     } catch (failure) {
       try {
+        if (renamed === 'release') hooks.restoreRenamed();
         this.name(before);
         this.#attachNamed(open, before);
       } catch {
@@ -114,7 +119,7 @@ export class InterfacePolicing {
 
   #putOnHooks(
     open: OpenDatapath,
-    policed: readonly Interface[],
+    policed: readonly PolicedInterface[],
   ): { attachments: Attachment[]; failures: FailedInterface[] } {
     open.holdsHooks = true;
     const { hooks } = this.kernel;
@@ -128,7 +133,7 @@ export class InterfacePolicing {
       } catch (error) {
         // Continue with the other interfaces. The guard drops forwarded packets from the interface whose
         // hook could not be attached.
-        if (hooks.isThere(found)) failures.push({ name: found.name, error: error as Error });
+        if (hooks.isThere(found)) failures.push({ name: found.renamedFrom ?? found.name, error: error as Error });
       }
     }
     return { attachments, failures };
@@ -138,7 +143,7 @@ export class InterfacePolicing {
    * Returns true if each hook of these interfaces has either the BPF program of `Upgrade.programs`, or no
    * program of Weir.
    */
-  #isOnHooks({ programs }: Upgrade, policed: readonly Interface[]): boolean {
+  #isOnHooks({ programs }: Upgrade, policed: readonly PolicedInterface[]): boolean {
     const own = programIds(programs);
     return policed.every((found) =>
       DIRECTIONS.every((direction) => {

@@ -1,6 +1,5 @@
 import type { DatapathChange, Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
 import { Watcher } from '#dataplane/attach/watcher.js';
@@ -39,8 +38,8 @@ export class KernelChanges {
   }
 
   /** Compares the names of the interfaces with those at the last call of `attached`. */
-  lookAtNames(interfaces: ReturnType<Hooks['interfaces']>): void {
-    this.add(this.#watcher.changesOfNames(interfaces));
+  lookAtNames(policed: readonly Interface[]): void {
+    this.add(this.#watcher.changesOfNames(policed));
   }
 
   lookAtForwarding({ loaded }: Upgrade): void {
@@ -61,7 +60,7 @@ export class KernelChanges {
   #review(): Review {
     const { hooks, guard, forwarding, translation, objectOptions } = this.kernel;
     return review({
-      options: { interfaces: hooks.names, markMask: this.options.markMask },
+      options: { markMask: this.options.markMask },
       hooks,
       guard,
       thirdPartyHooks: () => forwarding.thirdPartyHooks(),
@@ -108,10 +107,10 @@ export class KernelChanges {
     const { hooks } = this.kernel;
     const own = programIds(programs);
     const directions = hooks.directions();
-    const interfaces = hooks.interfaces();
+    const { policed } = hooks.interfaces();
     const isAttached = (found: Interface): boolean =>
       directions.every((direction) => hooks.attachedProgram(found, direction)?.programId === own[direction]);
-    this.lookAtNames(interfaces);
-    this.add(this.#watcher.changesOfLinks(interfaces.policed, isAttached));
+    this.lookAtNames(policed);
+    this.add(this.#watcher.changesOfLinks(policed, isAttached));
   }
 }

@@ -26,10 +26,12 @@ import type { DecidedHit } from '#contracts/grant-messages.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
+import { type RenamedPolicing, renamedSentence } from '#contracts/renamed-interface.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { DestinationTranslation } from '#contracts/translation.js';
 import { notEthernet } from '#dataplane/attach/interface-hooks.js';
 import { isEthernet } from '#dataplane/attach/interfaces.js';
+import { renamedAmong } from '#dataplane/attach/policed-names.js';
 import { probe } from '#dataplane/attach/probe.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';
 import { datapathStats } from '#dataplane/flows/datapath-stats.js';
@@ -115,10 +117,20 @@ export class LocalDatapath {
       const sentence = `The kernel refuses the programs of the datapath: ${refused}.`;
       return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
     }
+    hooks.load();
     const { faults, warnings } = this.review();
     const { all, policed } = hooks.interfaces();
-    const absent = hooks.names.filter((name) => !name.endsWith('*') && !all.some((found) => found.name === name));
-    const noInterface = absent.length === 0 ? [] : [`no interface has this name: ${absent.join(', ')}`];
+    const renamed = renamedAmong(policed);
+    const absent = hooks.names.filter(
+      (name) =>
+        !name.endsWith('*') &&
+        !all.some((found) => found.name === name) &&
+        !renamed.some(({ renamedFrom }) => renamedFrom === name),
+    );
+    const noInterface = [
+      ...(absent.length === 0 ? [] : [`no interface has this name: ${absent.join(', ')}`]),
+      ...renamed.map(({ renamedFrom, name }) => renamedSentence({ from: renamedFrom, to: name })),
+    ];
     const unsupported = policed.flatMap(({ name }) => (isEthernet(name) ? [] : notEthernet(name)));
     return { missing, faults: [...noInterface, ...unsupported, ...faults], warnings };
   }
@@ -130,6 +142,7 @@ export class LocalDatapath {
     let upgrade: Upgrade | undefined;
     try {
       pins.refuseOthers();
+      hooks.load();
       refuseOtherNodes(pins.path, hooks.interfaces().policed, hooks.attachedPrograms());
       guard.acceptEarlier();
       // With another mask, the programs on the hooks do not know the mark of the service plane's packets.
@@ -168,9 +181,14 @@ export class LocalDatapath {
   }
 
   /** See `InterfacePolicing.police`. Returns null, and keeps the names, if the datapath is not open. */
-  police(interfaces: readonly string[]): Attachment[] | null {
-    if (this.#open !== undefined) return this.#policing.police(this.#open, interfaces);
+  police(interfaces: readonly string[], renamed: RenamedPolicing): Attachment[] | null {
+    if (this.#open !== undefined) return this.#policing.police(this.#open, interfaces, renamed);
+    const { hooks } = this.#kernel;
     this.#policing.name(interfaces);
+    // `open` reads the record of the policed interfaces, so it must be changed there.
+    hooks.load();
+    if (renamed === 'release') hooks.releaseRenamed();
+    if (renamed === 'restore') hooks.restoreRenamed();
     return null;
   }
 

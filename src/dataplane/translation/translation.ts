@@ -1,6 +1,8 @@
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { natBit } from '#dataplane/abi/settings.js';
+import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import type { Pins } from '#dataplane/attach/pins.js';
+import { policedAmong, readPolicedNames, renamedAmong } from '#dataplane/attach/policed-names.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
 import { lacksModuleBtf } from '#dataplane/loader/kernel-functions.js';
@@ -15,6 +17,8 @@ const RETRY_MS = 60_000;
 export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: Pins): Guard {
   const guard = new Guard(options);
   guard.leaveToJudge(new ForwardJudge(pins.links).programs().length > 0);
+  const policed = policedAmong(listInterfaces(), options.interfaces, readPolicedNames(pins.names));
+  guard.policeRenamed(renamedAmong(policed).map(({ ifindex }) => ifindex));
   return guard;
 }
 
