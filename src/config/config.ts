@@ -116,6 +116,8 @@ type ServicePlaneConfig = {
 type KubernetesConfig = {
   /** The name of the Kubernetes node whose pods are watched; null for the pods of all nodes. */
   readonly node: string | null;
+  /** The name of this node in Kubernetes. */
+  readonly nodeName: string;
   /** The networks of pods; undefined for the `podCIDRs` of the nodes. */
   readonly podNetworks: readonly Ipv4Prefix[] | undefined;
   /** The name of the integration with the cluster in which the node runs; null if there is none. */
@@ -210,6 +212,7 @@ export function configOf(parsed: ParsedConfig): Config {
           },
     kubernetes: {
       node: kubernetes.scope === 'node' ? (kubernetes.node_name ?? node.id) : null,
+      nodeName: kubernetes.node_name ?? node.id,
       podNetworks: kubernetes.close_new_pods ? podNetworksOf(kubernetes.pod_cidrs) : [],
       inCluster: kubernetes.in_cluster?.name ?? null,
     },

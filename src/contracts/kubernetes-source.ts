@@ -30,6 +30,8 @@ export type KubernetesOptions = {
   readonly podNetworks: readonly Prefix[] | undefined;
   /** The name of the node whose pods are watched; null for the pods of all nodes. */
   readonly node: string | null;
+  /** The name of this node in Kubernetes, if it is a node of the cluster. */
+  readonly nodeName?: string | undefined;
 };
 
 /** An object in the store, in the thread's own format. Null removes it. */

@@ -36,13 +36,19 @@ export class Claims {
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();
   readonly #changed: (address: number, object?: KubernetesObject) => void;
+  readonly #mayClaim: (object: KubernetesObject, address: number) => boolean;
 
   /**
    * Calls `changed` for each address whose owner becomes another object, or whose owner object has new
-   * content. `object`: an object that has lost the address to a later claim, or that has it again.
+   * content. `object`: an object that has lost the address to a later claim, or that has it again. A claim
+   * for which `mayClaim` is false has no effect.
    */
-  constructor(changed: (address: number, object?: KubernetesObject) => void) {
+  constructor(
+    changed: (address: number, object?: KubernetesObject) => void,
+    mayClaim: (object: KubernetesObject, address: number) => boolean,
+  ) {
     this.#changed = changed;
+    this.#mayClaim = mayClaim;
   }
 
   ownerOf(address: number): KubernetesObject | undefined {
@@ -80,7 +86,7 @@ export class Claims {
   claim(before: KubernetesObject | undefined, object: KubernetesObject, time: ClaimTime): void {
     const old = before === undefined ? [] : claimedAddresses(before);
     for (const address of claimedAddresses(object)) {
-      if (old.includes(address)) continue;
+      if (old.includes(address) || !this.#mayClaim(object, address)) continue;
       const claim = { object, earliest: time.earliest, latest: time.latest };
       const owner = this.#owners.get(address);
       const isFirst = owner === undefined && !this.#others.has(address) && claim.latest >= this.#endedAt(address);
@@ -126,11 +132,12 @@ export class Claims {
    */
   restore(object: KubernetesObject, owned: readonly OwnedAddress[]): void {
     for (const [address, earliest, latest] of owned) {
+      if (!this.#mayClaim(object, address)) continue;
       this.#owners.set(address, { object, earliest, latest });
       this.#changed(address);
     }
     for (const address of claimedAddresses(object)) {
-      if (this.#owners.get(address)?.object !== object)
+      if (this.#owners.get(address)?.object !== object && this.#mayClaim(object, address))
         this.#addOther(address, { object, earliest: BEFORE_ALL, latest: BEFORE_ALL });
     }
   }
@@ -196,7 +203,7 @@ function isRunning(object: KubernetesObject): boolean {
 const NONE: readonly number[] = [];
 
 /** Returns the addresses that an object claims (section D38a of the contract). */
-function claimedAddresses(object: KubernetesObject): readonly number[] {
+export function claimedAddresses(object: KubernetesObject): readonly number[] {
   switch (object.resource) {
     case 'pods': {
       if (object.hostNetwork || object.phase === 'Succeeded' || object.phase === 'Failed') return NONE;

@@ -1,3 +1,4 @@
+import { type AddressFacts, mayClaim } from './claimable.js';
 import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
 import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName } from './objects.js';
 import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
@@ -42,11 +43,18 @@ export class IntegrationObjects {
   readonly #maxObjects: number;
   #complete: readonly ScopeState[] = [];
 
-  constructor(listener: ObjectListener, maxObjects: number) {
-    this.claims = new Claims((address, object) => {
-      listener.addressChanged(address);
-      if (object !== undefined) listener.objectChanged(object.resource, object.uid);
-    });
+  constructor(
+    listener: ObjectListener,
+    maxObjects: number,
+    readonly facts: AddressFacts,
+  ) {
+    this.claims = new Claims(
+      (address, object) => {
+        listener.addressChanged(address);
+        if (object !== undefined) listener.objectChanged(object.resource, object.uid);
+      },
+      (object, address) => mayClaim(object, address, facts),
+    );
     this.#listener = listener;
     this.#maxObjects = maxObjects;
   }

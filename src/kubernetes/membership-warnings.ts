@@ -1,4 +1,6 @@
 import type { Prefix } from '#contracts/policy-model.js';
+import { mayClaim } from './claimable.js';
+import { claimedAddresses } from './claims.js';
 import type { IntegrationObjects } from './integration-objects.js';
 import type { KubernetesObject } from './objects.js';
 import type { AddressOwner } from './owner-names.js';
@@ -15,6 +17,8 @@ import { unknownNodesOf } from './selector-resolution.js';
  * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have
  *   the wrong shape. Their addresses are closed. `first`: the name of one of them.
  * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
+ * - `claims_refused`: objects claim addresses that they may not own (`mayClaim`). `first`: one of the objects
+ *   with the address.
  * - `address_shared`: another object owns an address in the integration `other`. The address is closed.
  *   `examples`: the first of the `count` addresses, with both objects.
  */
@@ -35,6 +39,12 @@ export type MembershipWarning =
   | { readonly code: 'pods_not_closed'; readonly integration: string }
   | { readonly code: 'node_unknown'; readonly integration: string; readonly node: string }
   | { readonly code: 'objects_skipped'; readonly integration: string; readonly count: number }
+  | {
+      readonly code: 'claims_refused';
+      readonly integration: string;
+      readonly count: number;
+      readonly first: { readonly name: string; readonly address: number };
+    }
   | {
       readonly code: 'address_shared';
       readonly integration: string;
@@ -64,6 +74,14 @@ export function warningsOf(
   if (first !== undefined) {
     warnings.push({ code: 'objects_undecided', integration, count: undecided.length, first: nameOf(first) });
   }
+  const refused = [...objects.all()].flatMap((object) =>
+    claimedAddresses(object).flatMap((address) =>
+      mayClaim(object, address, objects.facts) ? [] : [{ name: nameOf(object), address }],
+    ),
+  );
+  const [refusedFirst] = refused;
+  if (refusedFirst !== undefined)
+    warnings.push({ code: 'claims_refused', integration, count: refused.length, first: refusedFirst });
   if (objects.skipped > 0) warnings.push({ code: 'objects_skipped', integration, count: objects.skipped });
   return warnings;
 }

@@ -8,8 +8,9 @@ import type {
   SharedAddress,
 } from '#contracts/membership.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
-import type { Prefix, Selector } from '#contracts/policy-model.js';
+import type { Selector } from '#contracts/policy-model.js';
 import { isSameResolution } from '#policy/model/same-resolution.js';
+import type { AddressFacts } from './claimable.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, sharedWarnings, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
@@ -27,9 +28,8 @@ const MAX_OBJECTS = 200_000;
 /** The bound on sets without addresses that a program has rules for. Each can need a rule list of its own. */
 const MAX_FORMER = 256;
 
-export type MembershipOptions = {
-  /** The networks of pods, which replace the `podCIDRs` of the nodes. */
-  readonly podNetworks?: readonly Prefix[] | undefined;
+/** `podNetworks` replaces the `podCIDRs` of the nodes. */
+export type MembershipOptions = AddressFacts & {
   readonly maxObjects?: number | undefined;
   readonly maxUnusedSets?: number | undefined;
   /** Called for each object that has changed, also if only its claims have changed. Must not call back. */
@@ -311,6 +311,7 @@ export class Memberships implements Members {
         },
       },
       this.#options.maxObjects ?? MAX_OBJECTS,
+      this.#options,
     );
     const integration: Integration = { objects, selectors: [], index: new SelectorIndex([]) };
     return integration;

@@ -427,6 +427,41 @@ describe('lookups', () => {
     expect(memberships.warnings('prod')).toEqual([skipped]);
   });
 
+  test('give no address to an object that may not own it, also from the store, and warn', () => {
+    const own = ip('10.1.0.9');
+    const options = { podNetworks: [network('10.1.0.0/16')], own: () => new Set([own]), nodeName: 'self' };
+    const refused = ['10.2.0.1', '127.0.0.1', '0.0.0.1', '224.0.0.5', '255.255.255.255'].map(ip);
+    const memberships = start([all, nodeSelector({})], options);
+    const pods = [pod('a', { addresses: [...refused, own, X] }), pod('b', { addresses: [Y] })];
+    const nodes = [
+      node('other', { internal: [ip('192.0.2.1'), own, ip('127.0.0.2')] }),
+      node('self', { internal: [own] }),
+    ];
+    list(memberships, PODS, pods);
+    list(memberships, NODES, nodes);
+    memberships.drainChanges();
+    const owners = () =>
+      [...refused, own, X, Y, ip('192.0.2.1')].map((address) => memberships.ownersOf(address)[0]?.object.name);
+    const expected = [...refused.map(() => undefined), 'self', 'a', 'b', 'other'];
+    expect(owners()).toEqual(expected);
+    const first = { name: 'shop/a', address: refused[0] };
+    const warning = { code: 'claims_refused', integration: 'prod', count: 8, first };
+    expect(memberships.warnings('prod')).toContainEqual(warning);
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
+    expect(memberships.ownersOf(X)).toEqual([]);
+
+    const restored = start([all], options);
+    const claims = (object: KubernetesObject, addresses: readonly number[]) => {
+      return { object, owned: addresses.map((address) => [address, 1, 1] as const) };
+    };
+    const stored = pods.map((object) => claims(object, object.addresses));
+    restored.restore('prod', stored, [{ scope: PODS, version: 1 }]);
+    expect([...refused, own, X].map((address) => restored.ownersOf(address).length)).toEqual([
+      ...[...refused, own].map(() => 0),
+      1,
+    ]);
+  });
+
   test('leave out objects beyond the bound, and warn', () => {
     const memberships = start([all], { maxObjects: 1, podNetworks: [network('10.1.0.0/24')] });
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);

@@ -42,6 +42,8 @@ function sentenceOf(warning: MembershipWarning): string {
       return `the integration has too many objects: ${warning.count} times an object was left out`;
     case 'objects_undecided':
       return `${warning.count} objects exceed a bound or have the wrong shape, for example ${warning.first}: their addresses get no allow rule by a selector, and every deny rule`;
+    case 'claims_refused':
+      return `${warning.count} addresses of objects are not used, for example ${formatAddress(warning.first.address)} of ${warning.first.name}: they are outside kubernetes.pod_cidrs, or loopback, multicast or own addresses of this node. No rule by a selector matches them`;
     case 'address_shared': {
       const examples = warning.examples.map(
         ({ address, own, foreign }) => `${formatAddress(address)} (${own} here, ${foreign} there)`,

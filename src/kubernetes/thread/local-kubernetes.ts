@@ -10,6 +10,7 @@ import type {
 } from '#contracts/kubernetes-source.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
+import { ownAddresses } from '#dns/own-addresses.js';
 import { Feeds } from '../feeds.js';
 import { type IntegrationTarget, watchIntegration } from '../integration-watch.js';
 import { Memberships } from '../memberships.js';
@@ -45,6 +46,8 @@ export type KubernetesOutput = {
   readonly failed: (failure: unknown) => void;
 };
 
+/** To read the addresses of a node with many interfaces takes some milliseconds. */
+const OWN_ADDRESSES_MS = 1_000;
 /** The most shared addresses that the warnings of a write name. */
 const MAX_SHARED = 8;
 
@@ -77,6 +80,8 @@ export class LocalKubernetes {
     this.#output = output;
     this.#memberships = new Memberships({
       podNetworks: options.podNetworks,
+      own: ownAddressesFor(OWN_ADDRESSES_MS),
+      nodeName: options.nodeName,
       objectChanged: (integration, resource, uid) => this.#objects.changed(integration, resource, uid),
     });
     const integrationOf = (name: string) => ({
@@ -303,4 +308,14 @@ export class LocalKubernetes {
       this.#waits.add(wait);
     });
   }
+}
+
+/** Returns a function that reads the addresses of this machine, at most once in `ms`. */
+function ownAddressesFor(ms: number): () => ReadonlySet<number> {
+  let read: { readonly at: number; readonly addresses: ReadonlySet<number> } | undefined;
+  return () => {
+    if (read === undefined || performance.now() - read.at > ms)
+      read = { at: performance.now(), addresses: ownAddresses() };
+    return read.addresses;
+  };
 }
