@@ -54,6 +54,7 @@ export const PROBLEM_CODES = {
   invalid_fingerprint: 'A fingerprint is 64 hex digits, with or without colons.',
   invalid_trust_anchor: 'A trust anchor is one certificate in PEM.',
   invalid_method: 'An HTTP method is a token.',
+  invalid_path: 'No request has this path, or a path with this beginning.',
   invalid_header_name: 'An HTTP header name is a token.',
   duplicate_header: 'Two header names are equal but for their case.',
   invalid_key: 'The key cannot be used in a map.',

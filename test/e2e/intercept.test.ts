@@ -44,12 +44,24 @@ test('an allowed HTTP request is forwarded to the server, and a denied request g
   expect(JSON.parse(denied.stdout.split('\n')[0] ?? '')).toMatchObject({ status: 403, source_group: 'clients' });
   expect((await fetch('/v1/things', '-X', 'DELETE')).stdout.split('\n').at(-1)).toBe('403');
   expect((await fetch('/v1/../other', '--path-as-is')).stdout.split('\n').at(-1)).toBe('403');
+  expect((await fetch('/v1/@a%2fb')).stdout.split('\n').at(-1)).toBe('200');
+  expect((await fetch('/v1/..%2fother')).stdout).toContain('because of the decoded form of its path');
+  const reasonsOf = async () => {
+    const { body: found } = await rig.node.request('GET', '/api/v1/audit/findings?finding_type=http_deny');
+    return (found as { items: { reason: string | null; http: { path: string } }[] }).items.map(
+      ({ reason, http: { path } }) => `${path} ${reason}`,
+    );
+  };
+  await expect
+    .poll(reasonsOf)
+    .toEqual(expect.arrayContaining(['/v1/..%2fother path_decoded', '/v1/../other path_normalised', '/other null']));
   const flow = { src: ADDRESSES.client, dst: ADDRESSES.server, proto: 'tcp', src_port: 40_000, dst_port: 443 };
   for (const [request, effective] of [
     [{ method: 'GET', path: '/v1/things', query: { x: ['1'] } }, 'allow'],
     [{ method: 'GET', path: '/other' }, 'deny'],
     [{ method: 'DELETE', path: '/v1/things' }, 'deny'],
     [{ method: 'GET', path: '/v1/../other' }, 'deny'],
+    [{ method: 'GET', path: '/v1/..%2fother' }, 'deny'],
   ] as const) {
     const question = { ...flow, sni: SERVER_NAME, http: request };
     const { body } = await rig.node.request('POST', '/api/v1/policy/explain', question);

@@ -260,6 +260,18 @@ describe('`explain`', () => {
     );
   });
 
+  test.each([
+    ['/v2', 'its matcher request.path does not match the request', null],
+    ['/v1/../v2', 'its matcher request.path does not match the normalised form of the path', 'normalised form decides'],
+    ['/v1/..%2fv2', 'its matcher request.path does not match the decoded form of the path', 'decoded form decides'],
+    ['/v1/%00', 'its matcher request.path does not match: servers read the path in different ways', 'is reliable'],
+  ])('names the HTTP matcher that does not match, and the form of the path %s', (path, sentence, special) => {
+    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls: HTTP })], { id: 'office' })]);
+    const { walk, reason } = explain(all, { packet: packet(), connection: get(path), node: NODE });
+    expect(JSON.stringify(walk)).toContain(sentence);
+    expect(special === null || reason.includes(special)).toBe(true);
+  });
+
   const lan = { policed: ['lan0', 'wan0'], by: { interface: 'lan0' } } as const;
   const strict = { reversePath: 'strict', arrival: lan } as const;
   const dmz = { ...strict, arrival: { ...lan, by: { interface: 'dmz0' } } } as const;

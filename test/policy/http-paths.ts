@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
 
 type PathConfig = NonNullable<HttpRequestMatchConfig['path']>;
@@ -5,11 +6,24 @@ const prefix = (text: string): PathConfig => ({ prefix: [text] });
 const exact = (text: string): PathConfig => ({ exact: [text] });
 const regex = (text: string): PathConfig => ({ regex: text });
 
+type PathRow = readonly [config: PathConfig, path: string, allow: boolean, deny: boolean];
+
+/** The rows of the table of paths in D24 of the contract. */
+export function pathsOfContract(): readonly PathRow[] {
+  const page = readFileSync(new URL('../../docs/contract.md', import.meta.url), 'utf8');
+  const rows = page.matchAll(/^\| `(exact|prefix): (\[.*?\])` \| `(.*?)` \| (yes|no) \| (yes|no) \|$/gm);
+  const found = [...rows].map(([, kind = '', texts = '', path = '', allow, deny]): PathRow => {
+    return [{ [kind]: JSON.parse(texts) as string[] }, path, allow === 'yes', deny === 'yes'];
+  });
+  if (found.length === 0) throw new Error('D24 has no table of paths');
+  return found;
+}
+
 /**
  * Each row: a path matcher, a request path, whether an allow rule with the matcher matches the path, and
  * whether a deny rule does.
  */
-export const PATHS: readonly (readonly [config: PathConfig, path: string, allow: boolean, deny: boolean])[] = [
+export const PATHS: readonly PathRow[] = [
   // Request paths without special characters, for exact, prefix and regex matchers.
   [exact('/a'), '/a', true, true],
   [exact('/a'), '/a/', false, false],
@@ -94,7 +108,8 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [regex('^/private'), '/%70rivate', false, true],
   [regex('^/@scope'), '/%40scope', false, true],
   [regex('^/%40scope'), '/%40scope', false, true],
-  [regex('%20'), '/a%20b', true, true],
+  [regex('%20'), '/a%20b', false, true],
+  [regex('%20| '), '/a%20b', true, true],
   // Paths with repeated slashes or with backslashes.
   [prefix('/private'), '//private', false, true],
   [prefix('/private'), '///private', false, true],
@@ -127,37 +142,19 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [exact('/private;x'), '/private', false, true],
   [exact('/private;x'), '/private;y', false, true],
   [exact('/a/b'), '/a;p/b;q', false, true],
-  [exact('/a'), '/a%3bx', false, false],
-  [exact('/a;x'), '/a%3bx', false, false],
+  [exact('/a'), '/a%3bx', false, true],
+  [exact('/a;x'), '/a%3bx', false, true],
   [regex('^/private$'), '/private;x', false, true],
-  // Paths that servers may interpret differently. An allow rule does not match such a path, and a deny rule
-  // matches it. The paths that both rules match are similar, but unambiguous.
-  [prefix('/'), '/a%2fb', false, true],
-  [prefix('/'), '/a%2Fb', false, true],
-  [prefix('/'), '/a%5cb', false, true],
-  [prefix('/'), '/a%5Cb', false, true],
-  [prefix('/'), '/a%00b', false, true],
-  [prefix('/'), '/a%', false, true],
-  [prefix('/'), '/a%2', false, true],
-  [prefix('/'), '/a%zz', false, true],
-  [prefix('/'), '/a%2gb', false, true],
-  [prefix('/'), '/a%u0041', false, true],
-  [prefix('/'), '/%252e%252e/private', false, true],
-  [prefix('/'), '/a%252fb', false, true],
-  [prefix('/'), '/a%255cb', false, true],
-  [prefix('/'), '/a%2500', false, true],
-  [prefix('/'), '/a%25252fb', false, true],
-  [prefix('/'), '/a#b', false, true],
-  [prefix('/'), '/a b', false, true],
-  [prefix('/'), '/a\tb', false, true],
-  [prefix('/'), '/a\u00e4', false, true],
-  [exact('/z'), '/a%2fb', false, true],
-  [exact('/a%2fb'), '/a%2fb', false, true],
-  [prefix('/@scope%2f'), '/@scope%2fx', false, true],
-  [regex('^/z$'), '/a%2fb', false, true],
-  [prefix('/'), '/..%2f..%2fprivate', false, true],
-  [prefix('/'), '/a/..%3bx/b', false, true],
-  [prefix('/'), '/a/%2e%3B/b', false, true],
+  // Paths with escapes of delimiters, and escapes of escapes: the decoded form is compared too.
+  [prefix('/'), '/@types%2fnode', true, true],
+  [prefix('/'), '/a%2Fb', true, true],
+  [prefix('/'), '/a%5cb', true, true],
+  [prefix('/'), '/a%252fb', true, true],
+  [prefix('/'), '/a%25252fb', true, true],
+  [prefix('/'), '//a', true, true],
+  [prefix('/'), '/%252e%252e/private', true, true],
+  [prefix('/'), '/..%2f..%2fprivate', true, true],
+  [prefix('/'), '/a/..%3bx/b', true, true],
   [prefix('/'), '/a/...%3bx', true, true],
   [prefix('/'), '/100%25', true, true],
   [prefix('/'), '/a%2520b', true, true],
@@ -165,6 +162,49 @@ export const PATHS: readonly (readonly [config: PathConfig, path: string, allow:
   [prefix('/'), '/a%ffb', true, true],
   [prefix('/'), '/a%3fb', true, true],
   [prefix('/'), '/a%23b', true, true],
-  [exact('/a?b'), '/a%3fb', false, false],
+  [exact('/z'), '/a%2fb', false, false],
+  [exact('/a%2Fb'), '/a%2Fb', true, true],
+  [exact('/a%2Fb'), '/a%2fb', false, true],
+  [exact('/a%2Fb'), '/a/b', false, true],
+  [exact('/a/b'), '/a%2Fb', false, true],
+  [exact('/a%252Fb'), '/a%252Fb', true, true],
+  [exact('/a%252Fb'), '/a%2Fb', false, true],
+  [prefix('/@scope%2f'), '/@scope%2fx', true, true],
+  [prefix('/@scope/'), '/@scope%2fx', false, true],
+  [prefix('/public/'), '/public/a%2Fb', true, true],
+  [prefix('/public/'), '/public/..%2fprivate', false, true],
+  [prefix('/public/'), '/public/..%5cprivate', false, true],
+  [prefix('/public/'), '/public/%252e%252e/private', false, true],
+  [prefix('/public/'), '/public/..%252fprivate', false, true],
+  [prefix('/public/'), '/public/..%3bx/private', false, true],
+  [prefix('/public/'), '/public/..%253b/private', false, true],
+  [prefix('/private'), '/public/..%2fprivate', false, true],
+  [prefix('/private'), '/public/..%5cprivate', false, true],
+  [prefix('/private'), '/public/%252e%252e/private', false, true],
+  [prefix('/private'), '/%2fprivate', false, true],
+  [prefix('/private'), '/%2570rivate', false, true],
+  [prefix('/private'), '/a%2f..%2fprivate/%252e%252e/x', false, true],
+  [prefix('/private'), '/a%2fprivate', false, false],
+  [exact('/private'), '/private%3bx', false, true],
+  [regex('^/z$'), '/a%2fb', false, false],
+  [regex('^/a/b$'), '/a%2fb', false, true],
+  [regex('^/[^/]+$'), '/a%2fb', false, true],
+  [regex('^/\u00e4$'), '/%C3%A4', false, true],
+  // Paths that no form describes. An allow rule does not match such a path, and a deny rule matches it.
+  [prefix('/'), '/a%00b', false, true],
+  [prefix('/'), '/a%2500', false, true],
+  [prefix('/'), '/a%252500', false, true],
+  [prefix('/'), '/a%2525252fb', false, true],
+  [prefix('/'), '/a%', false, true],
+  [prefix('/'), '/a%2', false, true],
+  [prefix('/'), '/a%zz', false, true],
+  [prefix('/'), '/a%2gb', false, true],
+  [prefix('/'), '/a%u0041', false, true],
+  [prefix('/'), '/a#b', false, true],
+  [prefix('/'), '/a b', false, true],
+  [prefix('/'), '/a\tb', false, true],
+  [prefix('/'), '/a\u00e4', false, true],
+  [exact('/z'), '/a%00b', false, true],
+  [exact('/a?b'), '/a%3fb', false, true],
   [exact('/a%3fb'), '/a%3Fb', false, true],
 ];

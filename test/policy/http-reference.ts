@@ -46,8 +46,8 @@ function* requestAnswers(config: HttpRequestMatchConfig, facts: RequestFacts, ac
 }
 
 function pathAnswer(path: NonNullable<HttpRequestMatchConfig['path']>, sent: string, action: Action): Answer {
-  if (/#|[^\x21-\x7e]|\/\.\.?%3b/i.test(sent.replace(/%2e/gi, '.'))) return 'unknown';
-  if (/%2f|%5c|%00|%252f|%255c|%2500|%252e|%2525/i.test(sent) || /%(?![0-9a-f][0-9a-f])/i.test(sent)) return 'unknown';
+  if (/#|[^\x21-\x7e]/.test(sent) || /%(?![0-9a-f][0-9a-f])/i.test(sent)) return 'unknown';
+  if (decodedOf(sent, 4) !== decodedOf(sent, 3) || decodedOf(sent, 3).includes('\0')) return 'unknown';
   const { regex } = path;
   const [exact = [], prefix = []] = [path.exact, path.prefix].map((list) => list?.map(escapedPath));
   const asSent =
@@ -59,7 +59,31 @@ function pathAnswer(path: NonNullable<HttpRequestMatchConfig['path']>, sent: str
     exact.some((one) => plainPath(one) === understood) ||
     prefix.some((start) => understood.startsWith(plainPath(start))) ||
     (regex !== undefined && new RegExp(regex).test(understood));
-  return is(action === 'deny' ? asSent || asUnderstood : asSent && asUnderstood);
+  const asDecoded = [1, 2, 3].map((rounds) => {
+    const [decoded, inText] = [
+      plainDecoded(sent, rounds),
+      Buffer.from(plainDecoded(sent, rounds), 'latin1').toString(),
+    ];
+    return (
+      exact.some((one) => plainDecoded(one, rounds) === decoded) ||
+      prefix.some((start) => decoded.startsWith(plainDecoded(start, rounds))) ||
+      (regex !== undefined && new RegExp(regex).test(inText))
+    );
+  });
+  const forms = [asSent, asUnderstood, ...asDecoded];
+  return is(action === 'deny' ? forms.includes(true) : !forms.includes(false));
+}
+
+/** Decodes all escapes of a path, in rounds. */
+function decodedOf(path: string, rounds: number): string {
+  if (rounds === 0) return path;
+  const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return decodedOf(decoded, rounds - 1);
+}
+
+/** The form of a path after all rounds, without escapes that `plainPath` would decode. */
+function plainDecoded(path: string, rounds: number): string {
+  return plainPath(decodedOf(path, rounds), false);
 }
 
 /**
@@ -74,15 +98,15 @@ function escapedPath(path: string): string {
  * Reference for `normalPath`, which normalises a path in one pass. This function applies each rewriting step
  * to the whole path before the next step.
  */
-export function plainPath(path: string): string {
+export function plainPath(path: string, decodes = true): string {
   if (!path.startsWith('/')) return path;
   let text = path.replaceAll('\\', '/').replace(/;[^/]*/g, '');
-  for (let octet = 0x21; octet <= 0x7e; octet++) {
+  for (let octet = 0x21; decodes && octet <= 0x7e; octet++) {
     const character = String.fromCharCode(octet);
     const escaped = new RegExp(`%${octet.toString(16)}`, 'gi');
     if (!'%/\\?#'.includes(character)) text = text.replace(escaped, () => character);
   }
-  text = text.replace(/%[0-9a-f]{2}/gi, (escaped) => escaped.toUpperCase());
+  if (decodes) text = text.replace(/%[0-9a-f]{2}/gi, (escaped) => escaped.toUpperCase());
   while (text.includes('//')) text = text.replace('//', '/');
   while (/\/\.(\/|$)/.test(text)) text = text.replace(/\/\.(\/|$)/, '/');
   while (/\/\.\.(\/|$)/.test(text)) text = text.replace(/(^|\/[^/]+)\/\.\.(\/|$)/, '/');

@@ -509,6 +509,21 @@ describe('`validatePolicy` of a match', () => {
       ['invalid_method ~/tls/http/request/methods/1: A method is a token such as "GET".'],
     ],
     [
+      'a path that no request has',
+      intercept({ path: { exact: ['a/b', '/a?b', '/a#b', '/a\\b'], prefix: ['/a%00', '/a%', '/%2525252F'] } }),
+      intercept({ path: { exact: ['/a b', '/a%3Fb', '/a%23b', '/a%5Cb', '*'], prefix: ['/', '/a%252F'] } }),
+      [
+        'invalid_path ~/tls/http/request/path/exact/0: A path begins with "/": write "/a/b".',
+        'invalid_path ~/tls/http/request/path/exact/1: A path has no query: use request.query, or write "%3F" for the character "?".',
+        'invalid_path ~/tls/http/request/path/exact/2: A request has no fragment: write "%23" for the character "#".',
+        'invalid_path ~/tls/http/request/path/exact/3: A request with "\\" in its path is refused: write "/", or "%5C" for the character.',
+        ...[0, 1, 2].map(
+          (index) =>
+            `invalid_path ~/tls/http/request/path/prefix/${index}: An allow rule matches no path with an incomplete escape, "%00", or escapes that are nested more than three times: write "%25" for the character "%".`,
+        ),
+      ],
+    ],
+    [
       'an empty host',
       intercept({ host: {} }),
       intercept({ host: { exact: ['a'] } }),

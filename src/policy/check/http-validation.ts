@@ -1,5 +1,6 @@
 import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
 import type { Intact } from '#policy/document/intact.js';
+import { decodedPaths, writtenPath } from '#policy/evaluate/http-path.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import { REQUEST_HOST } from './hostname-validation.js';
 import { validateExact, validateNameObject, validateRegex } from './name-validation.js';
@@ -47,9 +48,28 @@ function validatePath(
   if (isEmpty(path, validation)) {
     validation.problems.add(at, 'empty_matcher', 'A path matcher needs exact, prefix or regex.');
   }
-  validateExact(path.exact ?? [], `${at}/exact`, validation);
-  validateExact(path.prefix ?? [], `${at}/prefix`, validation);
+  validatePaths(path.exact ?? [], `${at}/exact`, validation);
+  validatePaths(path.prefix ?? [], `${at}/prefix`, validation);
   if (path.regex !== undefined) validateRegex(path.regex, `${at}/regex`, validation);
+}
+
+function validatePaths(texts: readonly (string | undefined)[], at: string, validation: Validation): void {
+  validateExact(texts, at, validation);
+  if (validation.context.isStored === true) return;
+  for (const [index, text] of texts.entries()) {
+    const fault = text === undefined || text === '' ? null : pathFault(text);
+    if (fault !== null) validation.problems.add(`${at}/${index}`, 'invalid_path', fault);
+  }
+}
+
+/** Returns why no request path matches a configured path, and the text to write instead. */
+function pathFault(text: string): string | null {
+  if (!text.startsWith('/') && text !== '*') return `A path begins with "/": write ${JSON.stringify(`/${text}`)}.`;
+  if (text.includes('?')) return 'A path has no query: use request.query, or write "%3F" for the character "?".';
+  if (text.includes('#')) return 'A request has no fragment: write "%23" for the character "#".';
+  if (text.includes('\\')) return 'A request with "\\" in its path is refused: write "/", or "%5C" for the character.';
+  if (decodedPaths(writtenPath(text)) !== null) return null;
+  return 'An allow rule matches no path with an incomplete escape, "%00", or escapes that are nested more than three times: write "%25" for the character "%".';
 }
 
 function validateQuery(

@@ -15,8 +15,9 @@ export type ValidationContext = {
    */
   readonly parseCertificate: (pem: string) => string | undefined;
   /**
-   * Whether the document comes from the store. The limits of regular expressions do not apply to a stored
-   * document: an older version of Weir may have accepted it, and the node must enforce it.
+   * Whether the document comes from the store. The limits of regular expressions, and the check of paths that
+   * no request has, do not apply to a stored document: an older version of Weir may have accepted it, and the
+   * node must enforce it.
    */
   readonly isStored?: boolean | undefined;
 };

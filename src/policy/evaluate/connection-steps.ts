@@ -23,7 +23,7 @@ import { deciderAt } from '#policy/model/rule-names.js';
 import { isInScope } from '#policy/model/rule-scope.js';
 import { SourceIndex } from '#policy/model/source-index.js';
 import { classify } from './classify.js';
-import { matchRequest } from './http-block.js';
+import { decidingMatcher, matchRequest } from './http-block.js';
 import { mismatch } from './mismatch.js';
 import { matchTlsBlock } from './tls-block.js';
 
@@ -41,9 +41,11 @@ export type Step = {
 
 /**
  * Why a step decided the connection. `matched`: the matchers of the step matched. `unknown`: the matchers are
- * undecidable. `hidden`: the server certificate is hidden.
+ * undecidable. `hidden`: the server certificate is hidden. The other reasons name the form of the path of a
+ * denied request that decided: an allow rule did not match it, or a deny rule matched it (D24).
  */
-type Reason = 'matched' | 'unknown' | 'hidden';
+type Reason = 'matched' | 'unknown' | 'hidden' | PathReason;
+export type PathReason = 'path_normalised' | 'path_decoded' | 'path_unreadable';
 
 export type Decided = {
   readonly kind: 'decided';
@@ -152,15 +154,28 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   for (let index = from; index < steps.length; index++) {
     const step = itemAt(steps, index);
-    if (step.tls == null) return decided(step);
+    if (step.tls == null) return withPath(decided(step), steps.slice(from, index), request);
     if (step.tls.mode === 'intercept') {
-      if (matchRequest(step.tls.http?.request, request, step.action) === 'yes') return decided(step);
+      if (matchRequest(step.tls.http?.request, request, step.action) === 'yes')
+        return withPath(decided(step), steps.slice(from, index + 1), request);
       continue;
     }
     const decision = decideByMetadata(step, facts);
     if (decision?.kind === 'decided') return decision;
   }
   throw new Error('a walk ends with what decides');
+}
+
+/** Adds the form of the path to the reason of a denial, if a form other than the path as sent decided. */
+function withPath(decision: Decided, reached: readonly Step[], request: RequestFacts): Decided {
+  if (decision.verdict === 'allow') return decision;
+  for (const step of reached) {
+    const isDecider = step === decision.step;
+    if (step.tls?.mode !== 'intercept' || (step.action === 'deny' && !isDecider)) continue;
+    const view = decidingMatcher(step.tls.http?.request, request, step.action)?.view;
+    if (view != null && view !== 'raw') return { ...decision, reason: `path_${view}` };
+  }
+  return decision;
 }
 
 function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {

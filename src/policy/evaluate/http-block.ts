@@ -3,9 +3,9 @@ import type { HttpMatchConfig, HttpRequestMatchConfig, NameMatchObject } from '#
 import type { Action } from '#contracts/policy-model.js';
 import { hostnameListTest } from '#policy/model/hostname.js';
 import { HeaderMatchers } from './http-headers.js';
-import { isAmbiguousPath, normalPath, writtenPath } from './http-path.js';
+import { PathMatcher, type PathView } from './http-path.js';
 import { QueryMatchers } from './http-query.js';
-import { exactTest, regexTest, type TextTest } from './http-values.js';
+import { anyOf, exactTest, regexTest } from './http-values.js';
 
 /**
  * Whether the HTTP matchers of a rule match a request (D24). An undecidable matcher is "no" for an allow rule
@@ -17,14 +17,40 @@ export function matchRequest(
   facts: RequestFacts,
   action: Action,
 ): 'yes' | 'no' {
-  if (config === undefined) return 'yes';
+  return config === undefined || failedTest(config, facts, action) === undefined ? 'yes' : 'no';
+}
+
+/** A matcher of a request: its name in `request`, and for a path the form that decided. */
+export type DecidingMatcher = { readonly matcher: string; readonly view: PathView | null };
+
+/**
+ * Returns the first matcher that a request does not match. If a request matches a deny rule, returns the path
+ * matcher with the form that matched. Returns null in all other cases.
+ */
+export function decidingMatcher(
+  config: HttpRequestMatchConfig | undefined,
+  facts: RequestFacts,
+  action: Action,
+): DecidingMatcher | null {
+  if (config === undefined) return null;
+  const byPath = action === 'deny' ? testsOf(config).find(({ path }) => path !== null) : undefined;
+  const decisive = failedTest(config, facts, action) ?? byPath;
+  if (decisive === undefined) return null;
+  return { matcher: decisive.matcher, view: decisive.path?.decidingView(facts.path, action === 'deny') ?? null };
+}
+
+function failedTest(config: HttpRequestMatchConfig, facts: RequestFacts, action: Action): RequestTest | undefined {
+  for (const each of testsOf(config)) if (!each.test(facts, action)) return each;
+  return undefined;
+}
+
+function testsOf(config: HttpRequestMatchConfig): readonly RequestTest[] {
   let tests = compiled.get(config);
   if (tests === undefined) {
     tests = compile(config);
     compiled.set(config, tests);
   }
-  for (const test of tests) if (!test(facts, action)) return 'no';
-  return 'yes';
+  return tests;
 }
 
 /**
@@ -42,7 +68,11 @@ export function violatedMatcher(config: HttpMatchConfig['response'], facts: Resp
   return broken === null ? null : `/response/headers${broken}`;
 }
 
-type RequestTest = (facts: RequestFacts, action: Action) => boolean;
+type RequestTest = {
+  readonly matcher: string;
+  readonly test: (facts: RequestFacts, action: Action) => boolean;
+  readonly path: PathMatcher | null;
+};
 
 const compiled = new WeakMap<HttpRequestMatchConfig, readonly RequestTest[]>();
 const responses = new WeakMap<NonNullable<HttpMatchConfig['response']>, HeaderMatchers>();
@@ -55,57 +85,31 @@ function compile({ methods = [], host, path, query, headers }: HttpRequestMatchC
   const tests: RequestTest[] = [];
   if (methods.length > 0) {
     const test = exactTest(methods);
-    tests.push((facts) => test(facts.method, false));
+    tests.push({ matcher: 'methods', test: (facts) => test(facts.method, false), path: null });
   }
-  if (host !== undefined) tests.push(hostTest(host));
-  if (path !== undefined) tests.push(pathTest(path));
+  if (host !== undefined) tests.push({ matcher: 'host', test: hostTest(host), path: null });
+  if (path !== undefined) {
+    const matcher = new PathMatcher(path);
+    const test: RequestTest['test'] = (facts, action) => matcher.matches(facts.path, action === 'deny');
+    tests.push({ matcher: 'path', test, path: matcher });
+  }
   if (query !== undefined) {
     const matchers = new QueryMatchers(query);
-    tests.push((facts, action) => matchers.match(facts.query, action));
+    const test: RequestTest['test'] = (facts, action) => matchers.match(facts.query, action);
+    tests.push({ matcher: 'query', test, path: null });
   }
   if (headers !== undefined) {
     const matchers = new HeaderMatchers(headers);
-    tests.push((facts, action) => matchers.match(facts.headers, action));
+    const test: RequestTest['test'] = (facts, action) => matchers.match(facts.headers, action);
+    tests.push({ matcher: 'headers', test, path: null });
   }
   return tests;
 }
 
-function hostTest({ exact = [], regex }: NameMatchObject): RequestTest {
+function hostTest({ exact = [], regex }: NameMatchObject): RequestTest['test'] {
   const test = anyOf([
     ...(exact.length > 0 ? [hostnameListTest(exact)] : []),
     ...(regex === undefined ? [] : [regexTest(regex, true)]),
   ]);
   return (facts, action) => test(facts.host, action === 'deny');
-}
-
-/**
- * Compiles a path matcher to a test of two paths: the path as sent, and the normalised path. A deny rule
- * matches if either path matches. An allow rule matches only if both paths match.
- */
-function pathTest({ exact = [], prefix = [], regex }: NonNullable<HttpRequestMatchConfig['path']>): RequestTest {
-  const searched = regex === undefined ? [] : [regexTest(regex)];
-  const test = (view: (pattern: string) => string) =>
-    anyOf([
-      ...(exact.length > 0 ? [exactTest(exact.map(view))] : []),
-      ...prefix.map(view).map(
-        (start): TextTest =>
-          (text) =>
-            text.startsWith(start),
-      ),
-      ...searched,
-    ]);
-  const sent = test(writtenPath);
-  const understood = test((pattern) => normalPath(writtenPath(pattern)));
-  return ({ path }, action) => {
-    const isDeny = action === 'deny';
-    if (isAmbiguousPath(path)) return isDeny;
-    const matchesSent = sent(path, isDeny);
-    return matchesSent === isDeny ? matchesSent : understood(normalPath(path), isDeny);
-  };
-}
-
-function anyOf(tests: readonly TextTest[]): TextTest {
-  const [first] = tests;
-  if (tests.length === 1 && first !== undefined) return first;
-  return (text, unresolved) => tests.some((test) => test(text, unresolved));
 }

@@ -26,6 +26,12 @@ export function exactTest(values: readonly string[]): TextTest {
   return (text) => set.has(text);
 }
 
+export function anyOf(tests: readonly TextTest[]): TextTest {
+  const [first] = tests;
+  if (tests.length === 1 && first !== undefined) return first;
+  return (text, unresolved) => tests.some((test) => test(text, unresolved));
+}
+
 type NamedTests = readonly (readonly [key: string, test: TextTest])[];
 
 export type Lists = Readonly<Record<string, readonly string[]>>;

@@ -115,6 +115,9 @@ const SPECIAL = {
   matched: null,
   unknown: 'the facts for its TLS matchers are not known, and a deny matches unknown facts',
   hidden: 'the certificate is hidden, so its tls13_uninspectable decides',
+  path_normalised: 'the path in its normalised form decides',
+  path_decoded: 'the path in its decoded form decides',
+  path_unreadable: 'no form of the path is reliable, and an allow does not match it',
 } as const;
 
 function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: ConnectionFacts): string[] {
@@ -187,7 +190,7 @@ function certificateOf(tls: ConnectionFacts['tls']): CertificateFacts {
   };
 }
 
-function requestOf({ sni, http = {} }: ConnectionFacts): RequestFacts {
+export function requestOf({ sni, http = {} }: ConnectionFacts): RequestFacts {
   const { method = 'GET', host, path = '/', query, headers = {} } = http;
   const pairs = Object.entries(query ?? {}).flatMap(([key, values]) =>
     values.map((value) => `${encodeURIComponent(key)}=${encodeURIComponent(value)}`),

@@ -2,17 +2,18 @@ import { type OwnerChange, type OwnerName, ownerText } from '#contracts/address-
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy-document.js';
-import type { Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
+import type { Action, Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
 import type { Decider } from '#contracts/rule-names.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/evaluate-lookup.js';
+import { decidingMatcher } from '#policy/evaluate/http-block.js';
 import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
 import { matchTlsBlock } from '#policy/evaluate/tls-block.js';
 import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
 import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/rule-scope.js';
-import { type ConnectionFacts, explainConnection, factsOf } from './explain-connection.js';
+import { type ConnectionFacts, explainConnection, factsOf, requestOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
 import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
@@ -172,7 +173,7 @@ function explainPacket(context: ExplainContext, query: PacketQuery): Decision {
     const found = mismatch(rule, packet, grants);
     if (found !== undefined) return packetSentence(found, rule, packet, destination, hostname);
     if (rule.tls === undefined || decides) return 'all its matchers match';
-    return tlsSentence(rule.tls, question);
+    return tlsSentence(rule.tls, rule.action, question);
   });
   const effects = nodeEffects(packet, query.ingress, node);
   const assumed = query.sourcePortAssumed === true && looksAtSourcePort(context, place, packet, grants);
@@ -198,8 +199,16 @@ function rankOwnerOf({ groups }: Policy, decider: Decider): RankOwner {
  * Returns a sentence that explains why the TLS matchers of a rule do not match. The other matchers of the
  * rule match.
  */
-function tlsSentence(tls: TlsMatchConfig, question: ConnectionFacts): string {
-  if (tls.mode === 'intercept') return 'its HTTP matchers do not match the request';
+function tlsSentence(tls: TlsMatchConfig, action: Action, question: ConnectionFacts): string {
+  if (tls.mode === 'intercept') {
+    const decisive = decidingMatcher(tls.http?.request, requestOf(question), action);
+    if (decisive === null) return 'its HTTP matchers match the request';
+    const { matcher, view } = decisive;
+    if (view === 'unreadable')
+      return `its matcher request.${matcher} does not match: servers read the path in different ways`;
+    const form = view === null || view === 'raw' ? 'the request' : `the ${view} form of the path`;
+    return `its matcher request.${matcher} does not match ${form}`;
+  }
   return matchTlsBlock(tls, factsOf(question)) === 'no'
     ? 'its TLS matchers do not match the connection'
     : 'the facts for its TLS matchers are not known, and an allow does not match unknown facts';

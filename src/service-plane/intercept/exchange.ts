@@ -1,5 +1,5 @@
 import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
-import type { Step } from '#policy/evaluate/connection-steps.js';
+import type { Decided, Step } from '#policy/evaluate/connection-steps.js';
 import { violatedMatcher } from '#policy/evaluate/http-block.js';
 import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import type { Problem } from './answer.js';
@@ -33,9 +33,16 @@ export function mayTrail(step: Step, side: 'request' | 'response'): boolean {
   return side === 'request' ? http?.request?.headers === undefined : http?.response === undefined;
 }
 
-export function deniedProblem(step: Step): Problem {
-  return { status: 403, detail: 'The policy does not allow this request.', rule: step.decider };
+export function deniedProblem({ step, reason }: Pick<Decided, 'step' | 'reason'>): Problem {
+  const by = PATH_DETAILS[reason] ?? '';
+  return { status: 403, detail: `The policy does not allow this request${by}.`, rule: step.decider };
 }
+
+const PATH_DETAILS: Partial<Record<Decided['reason'], string>> = {
+  path_normalised: ' because of the normalised form of its path',
+  path_decoded: ' because of the decoded form of its path',
+  path_unreadable: ' because servers read its path in different ways',
+};
 
 export function faultProblem(fault: HttpFault): Problem {
   return { status: FAULT_STATUS[fault], detail: `The request is refused: ${fault.replaceAll('_', ' ')}.` };

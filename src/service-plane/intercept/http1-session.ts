@@ -1,4 +1,4 @@
-import type { Step } from '#policy/evaluate/connection-steps.js';
+import type { Decided } from '#policy/evaluate/connection-steps.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import { isBroken } from '#sockets/tcp-endpoint.js';
 import { hostFault } from '../http/canonical.js';
@@ -236,12 +236,12 @@ export class Http1Session {
       this.#refuse(fault);
       return;
     }
-    const { step, verdict } = ports.decide(request);
-    if (verdict === 'deny') {
-      this.#deny(request, step);
+    const decided = ports.decide(request);
+    if (decided.verdict === 'deny') {
+      this.#deny(request, decided);
       return;
     }
-    const exchange = new Http1Exchange(request, step);
+    const exchange = new Http1Exchange(request, decided.step);
     this.#exchange = exchange;
     if (request.expectsContinue) ports.client.write('HTTP/1.1 100 Continue\r\n\r\n');
     if (this.#server.link === null || exchange.mayRepeat) this.#send();
@@ -389,7 +389,7 @@ export class Http1Session {
     this.#tunnel = new Tunnel({ client, clientEnd: this.#clientEnd, link, clock: this.ports.clock });
   }
 
-  #deny(request: RequestHead, step: Step): void {
+  #deny(request: RequestHead, decided: Decided): void {
     const { client, denied } = this.ports;
     if (denied === 'reset') {
       this.#abort(null);
@@ -397,7 +397,7 @@ export class Http1Session {
     }
     const closes = request.framing !== 0 || !request.keepsAlive;
     const isHead = request.method === 'HEAD';
-    client.write(problemResponse(deniedProblem(step), { closes, isHead }));
+    client.write(problemResponse(deniedProblem(decided), { closes, isHead }));
     if (closes) this.#endClient();
   }
 

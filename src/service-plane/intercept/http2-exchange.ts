@@ -7,7 +7,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Headers } from '#contracts/http-facts.js';
-import type { Step } from '#policy/evaluate/connection-steps.js';
+import type { Decided, Step } from '#policy/evaluate/connection-steps.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
 import { type Http2Request, readHttp2Request } from '../http/http2-request.js';
@@ -112,9 +112,9 @@ export class Http2Exchange {
       this.#refuse(fault);
       return;
     }
-    const { step, verdict } = ports.decide(request);
-    if (verdict === 'deny') this.#deny(step);
-    else this.#send(request, step, headers);
+    const decided = ports.decide(request);
+    if (decided.verdict === 'deny') this.#deny(decided);
+    else this.#send(request, decided.step, headers);
   }
 
   /**
@@ -266,10 +266,10 @@ export class Http2Exchange {
     });
   }
 
-  #deny(step: Step): void {
+  #deny(decided: Decided): void {
     // Do not use REFUSED_STREAM here: after REFUSED_STREAM, a client may repeat the request (RFC 9113, 8.7).
     if (this.ports.denied === 'reset') this.#resetClient(NGHTTP2_CANCEL);
-    else this.#respond(deniedProblem(step));
+    else this.#respond(deniedProblem(decided));
   }
 
   #refuse(fault: HttpFault): void {
