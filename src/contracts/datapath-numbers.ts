@@ -2,7 +2,7 @@
  * The numbers in this file must equal those in `bpf/weir.h`. A test compares most of the enums with the BTF
  * of the compiled object.
  */
-export const LAYOUT_VERSION = 6;
+export const LAYOUT_VERSION = 7;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;
@@ -31,6 +31,7 @@ export const DROP_REASON = {
   node_uninspected: 20,
   loopback: 21,
   flow_share: 22,
+  tcp_sequence: 23,
 } as const;
 
 /**
@@ -67,6 +68,8 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
   loopback: 'The source or destination is in 127.0.0.0/8, which no packet on a network may have (RFC 1122, 3.2.1.3).',
   flow_share:
     'The flow table is more than half full, and the source has used its share; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
+  tcp_sequence:
+    'A TCP reset whose sequence number is not the next one that its receiver expects (RFC 5961, 3.2). It is forged, or its sender had unacknowledged data under way; that sender repeats the reset when the receiver answers.',
 };
 
 /** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */

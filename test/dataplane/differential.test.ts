@@ -27,6 +27,7 @@ test('the datapath gives random frames the verdict, mark and flow of a TypeScrip
     'drop_service_plane_absent',
     'drop_source_route',
     'drop_tcp_flags',
+    'drop_tcp_sequence',
     'drop_vlan_tagged',
     'flows_closed',
     'flows_opened',

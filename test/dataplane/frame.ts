@@ -6,6 +6,8 @@ export const MORE_FRAGMENTS = 0x2000;
 
 export type FrameOptions = {
   readonly tcpFlags?: number;
+  readonly sequence?: number;
+  readonly acknowledgment?: number;
   readonly icmpId?: number;
   readonly etherType?: number;
   readonly id?: number;
@@ -101,6 +103,8 @@ function writeTransport(view: DataView, l4: number, length: number, packet: Pack
   }
   if (packet.protocol === IPPROTO.udp) view.setUint16(l4 + 4, length);
   if (packet.protocol === IPPROTO.tcp) {
+    view.setUint32(l4 + 4, options.sequence ?? 0);
+    view.setUint32(l4 + 8, options.acknowledgment ?? 0);
     view.setUint8(l4 + 12, 5 << 4);
     view.setUint8(l4 + 13, options.tcpFlags ?? TCP.syn);
   }

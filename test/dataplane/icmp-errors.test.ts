@@ -57,6 +57,14 @@ describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
     expect(kernel.counted().icmp_related).toBe(ERRORS.length);
   });
 
+  test('and changes neither the state nor the time of the flow', () => {
+    for (const tcpFlags of [TCP.syn, TCP.ack]) kernel.runPacket(tcp, { tcpFlags });
+    kernel.runPacket(back(tcp), { tcpFlags: TCP.syn | TCP.ack });
+    const before = kernel.records();
+    expect(ERRORS.filter((kind) => !error(tcp, kind))).toEqual([]);
+    expect(kernel.records()).toEqual(before);
+  });
+
   test('to the sender of a reply, if the error quotes that reply', () => {
     open(udp);
     expect(error(back(udp), [3, 4])).toBe(true);

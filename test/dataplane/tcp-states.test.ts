@@ -3,7 +3,7 @@ import { compile } from '#policy/compile/compile.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, onlyClient, onlyFrom, SERVER, tcp } from './conversation.js';
 import { TCP } from './frame.js';
-import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { DROPPED, type Entry, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const { fin: FIN, syn: SYN, rst: RST, ack: ACK, psh: PSH } = TCP;
 
@@ -270,4 +270,107 @@ test('a SYN with payload is dropped if the policy denies it', () => {
   kernel.activate(denyAll);
   expect(kernel.runPacket(tcp, { tcpFlags: SYN, payloadBytes: 900 }).returned).toBe(DROPPED);
   expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
+});
+
+describe('a TCP reset in an open connection', () => {
+  const [CLIENT_AT, SERVER_AT] = [0x1234_5678, 0x9abc_def0];
+  type Numbered = readonly [...Step, sequence: number, acknowledgment?: number];
+  const OPENING: readonly Numbered[] = [
+    ['client', SYN, CLIENT_AT - 1],
+    ['server', SYN | ACK, SERVER_AT - 1, CLIENT_AT],
+    ['client', ACK, CLIENT_AT, SERVER_AT],
+  ];
+  const send = (entry: Entry, ...steps: readonly Numbered[]): boolean[] =>
+    steps.map(([side, tcpFlags, sequence, acknowledgment = 0]) => {
+      const packet = side === 'client' ? tcp : back(tcp);
+      const options = { tcpFlags, sequence, acknowledgment, payloadBytes: 0 };
+      return kernel.runPacket(packet, options, 0, entry).returned === PASSED;
+    });
+  const WRONG = [1, -1, 1_000, 0x8000, -0x8000];
+  const sides = [
+    ['server', SERVER_AT, ['client', ACK, CLIENT_AT, SERVER_AT]],
+    ['client', CLIENT_AT, ['server', ACK, SERVER_AT, CLIENT_AT]],
+  ] as const satisfies readonly (readonly [string, number, Numbered])[];
+
+  describe.each(sides)('of the %s', (side, expected, answer) => {
+    test.each([RST, RST | ACK])(
+      'with a number that its receiver does not expect is dropped and counted (flags %s)',
+      (flags) => {
+        for (const by of WRONG) {
+          kernel.forget();
+          send('in', ...OPENING, answer);
+          expect(send('in', [side, flags, expected + by])).toEqual([false]);
+          expect(flow()).toMatchObject([
+            { state: 'tcp_established', packets: side === 'server' ? [3n, 1n] : [2n, 2n] },
+          ]);
+          expect(kernel.counted()).toMatchObject({ drop_tcp_sequence: 1 });
+        }
+      },
+    );
+
+    test('with the number that its receiver expects passes, and ends the flow soon', () => {
+      send('in', ...OPENING, answer);
+      expect(send('in', [side, RST, expected])).toEqual([true]);
+      expect(flow()).toMatchObject([{ state: 'tcp_reset' }]);
+    });
+
+    test('is expected at the last number of the receiver, whichever path its packet took', () => {
+      const later = (expected + 5_000) >>> 0;
+      const [receiver, , sequence] = answer;
+      const more: Numbered = [receiver, PSH | ACK, sequence, later];
+      send('in', ...OPENING, more);
+      kernel.newEpoch();
+      send('in', more);
+      expect(send('in', [side, RST, expected], more, [side, RST, later])).toEqual([false, true, true]);
+    });
+
+    test('has one guess between two packets of its receiver', () => {
+      send('in', ...OPENING, answer);
+      expect(send('in', [side, RST, expected + 1], [side, RST, expected])).toEqual([false, false]);
+      expect(send('in', answer, [side, RST, expected])).toEqual([true, true]);
+      expect(kernel.counted()).toMatchObject({ drop_tcp_sequence: 2 });
+    });
+
+    test('is not believed for a number that packets of its own side have prepared', () => {
+      send('in', ...OPENING, answer);
+      send('in', [side, PSH | ACK, 4_000, 4_000], [side, SYN | ACK, 3_999, 4_000]);
+      expect(send('in', [side, RST, 4_000])).toEqual([false]);
+      expect(flow()).toMatchObject([{ state: 'tcp_established' }]);
+    });
+
+    test('counts if the flow does not know a number of the receiver yet', () => {
+      kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
+      send('in', [side, ACK, expected, 9]);
+      expect(send('in', [side, RST, expected + 77])).toEqual([true]);
+      expect(flow()).toMatchObject([{ state: 'tcp_reset' }]);
+    });
+  });
+
+  test('must fit while only the SYN ACK has been seen, from both sides', () => {
+    for (const [side, expected] of sides) {
+      kernel.forget();
+      send('in', ...OPENING.slice(0, 2));
+      expect(send('in', [side, RST, expected + 1])).toEqual([false]);
+      expect(flow()).toMatchObject([{ state: 'tcp_syn_received' }]);
+      expect(send('in', ...OPENING.slice(2))).toEqual([true]);
+      expect(flow()).toMatchObject([{ state: 'tcp_established' }]);
+    }
+  });
+
+  test('refuses a SYN, whose sender has acknowledged nothing yet', () => {
+    expect(send('in', ...OPENING.slice(0, 1), ['server', RST | ACK, 0, CLIENT_AT])).toEqual([true, true]);
+    expect(flow()).toMatchObject([{ state: 'tcp_reset' }]);
+  });
+
+  test('from an unpoliced interface passes, and changes the flow only if it fits', () => {
+    send('out_foreign', ...OPENING.slice(0, 1));
+    send('in', ...OPENING.slice(1, 2));
+    send('out_foreign', ...OPENING.slice(2));
+    send('in', ['server', ACK, SERVER_AT, CLIENT_AT]);
+    expect(send('out_foreign', ['client', RST, CLIENT_AT + 1])).toEqual([true]);
+    expect(flow()).toMatchObject([{ state: 'tcp_established', foreign: true }]);
+    send('in', ['server', ACK, SERVER_AT, CLIENT_AT]);
+    send('out_foreign', ['client', RST, CLIENT_AT]);
+    expect(flow()).toMatchObject([{ state: 'tcp_reset', foreign: true }]);
+  });
 });

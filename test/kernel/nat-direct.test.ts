@@ -228,6 +228,7 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
     const reset = (sequence: number) => tcpAt(sequence, [client, port], [server, PORT], TCP.rst);
     for (const sequence of [1, 0x7000_0000, 0xe000_0000])
       expect(await sent('client', tcpAt(sequence, [client, port], [server, PORT]))).toMatchObject({ byStack: false });
+    await sent('server', tcpAt(1, [server, PORT], [nodeWan, outside], TCP.ack, 0xe000_0004));
     const { text } = await sent('client', reset(0xe000_0004));
     expect(text).toBe(`tcp ${nodeWan}:${outside} > ${server}:${PORT} rst`);
   });
@@ -445,12 +446,14 @@ function tcpAt(
   from: readonly [string, number],
   to: readonly [string, number],
   flags: number = TCP.ack,
+  acknowledgment = 0,
 ): SentPacket {
   const bytes = new Uint8Array(24);
   const view = new DataView(bytes.buffer);
   view.setUint16(0, from[1]);
   view.setUint16(2, to[1]);
   view.setUint32(4, sequence);
+  view.setUint32(8, acknowledgment);
   view.setUint16(12, 0x5000 | flags);
   view.setUint16(14, 1_000);
   return { ...tcp(from, to, flags), options: { content: bytes } };

@@ -2,7 +2,7 @@
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
 
-#define WAYS 4096
+#define WAYS 2048
 
 /* If the size of a map depends on the configuration, its `max_entries` in this file is a placeholder: the
  * loader sets the real size.
@@ -115,6 +115,8 @@ struct packet {
 	__u16 fragment_field;
 	__u16 header;  /* length of the IPv4 header, in bytes */
 	__u16 payload; /* number of bytes after the IPv4 header */
+	__u32 sequence;       /* sequence number of a TCP packet */
+	__u32 acknowledgment; /* acknowledgment number of a TCP packet */
 	bool outgoing;
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */

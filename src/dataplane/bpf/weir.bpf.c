@@ -31,6 +31,7 @@
 #include "flow/flush.h"
 #include "flow/flow_key.h"
 #include "flow/claim_line.h"
+#include "flow/tcp_numbers.h"
 #include "flow/track_state.h"
 #include "flow/open_flow.h"
 #include "inspect/sockets.h"

@@ -6,7 +6,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 6
+#define LAYOUT_VERSION 7
 
 /* A program image is a compiled policy as the BPF programs read it. It consists of cache lines of LINE_WORDS
  * 32-bit words; src/dataplane/image/program-image.ts describes its layout.
@@ -48,7 +48,8 @@ enum drop_reason {
 	DROP_NODE_UNINSPECTED = 20,    /* the verdict is redirect, but one end of the connection is the node itself */
 	DROP_LOOPBACK = 21,            /* the source or destination is in 127.0.0.0/8 */
 	DROP_FLOW_SHARE = 22,          /* the flow table is more than half full, and the source has reached its limit of established flows */
-	DROP_REASONS = 23,
+	DROP_TCP_SEQUENCE = 23,        /* a RST whose sequence number is not the next one that its receiver expects */
+	DROP_REASONS = 24,
 };
 
 /* Indexes of the map `counters`. Each packet at an ingress hook is counted in exactly one of allow, audit,
@@ -268,7 +269,11 @@ struct flow {
 	__u32 ifindex[2];
 	__u32 packets[2];
 	__u32 bytes[2];
-	__u32 hops[2];      /* next hop for each direction: index in `ways` | time of the lookup << 16; 0: not known */
+	/* Lower bits of the last TCP acknowledgment number of each side (flow/tcp_numbers.h). 0: not known, so each
+	 * RST of the other side counts.
+	 */
+	__u16 acknowledged[2];
+	__u32 hops; /* next hop of each direction, and the time of the lookup (route/next_hop.h); 0: not known */
 };
 
 /* The statistics of a flow, at the same index as the flow. All fields are 0 if the cache line has no flow.

@@ -35,6 +35,8 @@ const FLAGS = [
   TCP.rst,
   TCP.rst | TCP.ack,
 ];
+/** Sequence and acknowledgment numbers: few, so that some of the resets fit. */
+const NUMBERS = [0, 1, 2, 3, 3, 3, 4, 0x1_0003, 0xffff_ffff];
 const ETHER_TYPES = [0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x0004, 0x05ff, 0x8864, 0x8847, 0x0801];
 const UNITS = [0, 0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 63, 64, 8180, 8189, 8191];
 const ERRORS = [3, 3, 3, 4, 5, 11, 12];
@@ -122,6 +124,8 @@ function headers(random: Random): FrameOptions {
   const optionBytes = random.chance(0.08) ? 4 * random.between(1, 10) : 0;
   return {
     tcpFlags: random.chance(0.9) ? random.pick(FLAGS) : random.below(256),
+    sequence: random.pick(NUMBERS),
+    acknowledgment: random.pick(NUMBERS),
     icmpId: random.chance(0.95) ? 77 : 78,
     optionBytes,
     optionText: random.chance(0.5)

@@ -3,7 +3,17 @@ import { isAudited, verdictOf, verdictWord } from '#contracts/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
 import { Datagrams } from './datagrams.js';
-import { follow, isOver, type ModelFlow, openingState, opensTcp, type Place, placeOf } from './flows.js';
+import {
+  acknowledgedBy,
+  follow,
+  isOver,
+  isStrayReset,
+  type ModelFlow,
+  openingState,
+  opensTcp,
+  type Place,
+  placeOf,
+} from './flows.js';
 import { type DropReason, type Headers, readHeaders } from './headers.js';
 
 /**
@@ -234,6 +244,7 @@ class FrameRun {
   }
 
   #continue(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
+    if (isStrayReset(flow, packet, side)) return this.#drop('tcp_sequence');
     if (!flow.foreign && flow.epoch !== this.model.epoch) {
       const decided = this.model.reclassify(packet, side === 1);
       const refused = refusal(decided);
@@ -323,6 +334,7 @@ class FrameRun {
       word: by ?? 0,
       closed: [state === 'tcp_half_closed' && side === 0, state === 'tcp_half_closed' && side === 1],
       resetBy: side,
+      acknowledged: mine(acknowledgedBy(packet)),
       packets: mine(this.frame.segments),
       bytes: mine(this.frame.length),
     });
@@ -358,7 +370,8 @@ class FrameRun {
       if (flow === undefined) {
         if (!place.isAnswer) this.#open(packet, place, 0, undefined);
       } else if (flow.foreign || sideOf(flow, place) === 1) {
-        this.#follow(flow, packet, sideOf(flow, place));
+        const side = sideOf(flow, place);
+        if (!isStrayReset(flow, packet, side)) this.#follow(flow, packet, side);
       }
     }
     return this.#leave(counter);

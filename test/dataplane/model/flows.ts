@@ -19,6 +19,8 @@ export type ModelFlow = {
   word: number;
   readonly closed: [boolean, boolean];
   resetBy: Side;
+  /** For each side, the lower bits of its last acknowledgment number, or `NOT_KNOWN` or `NO_RESET`. */
+  readonly acknowledged: [number, number];
   readonly packets: [number, number];
   readonly bytes: [number, number];
 };
@@ -69,6 +71,32 @@ export function isOver(flow: ModelFlow): boolean {
   return flow.state === 'tcp_closing' || flow.state === 'tcp_reset';
 }
 
+const NOT_KNOWN = 0;
+const NO_RESET = 1;
+
+/** Returns the number that the first packet of a flow acknowledges. */
+export function acknowledgedBy(packet: Headers): number {
+  return packet.protocol === IPPROTO.tcp && (packet.tcpFlags & (ACK | RST)) === ACK
+    ? lowerBits(packet.acknowledgment)
+    : NOT_KNOWN;
+}
+
+function lowerBits(number: number): number {
+  return Math.max(number & 0xffff, NO_RESET + 1);
+}
+
+/**
+ * Returns whether the packet is a RST that does not fit its receiver's last acknowledgment number. Such a
+ * RST is dropped, and so is each later one until the receiver sends another packet.
+ */
+export function isStrayReset(flow: ModelFlow, packet: Headers, side: Side): boolean {
+  if (packet.protocol !== IPPROTO.tcp || !(packet.tcpFlags & RST)) return false;
+  const expected = flow.acknowledged[1 - side];
+  if (expected === NOT_KNOWN || expected === lowerBits(packet.sequence)) return false;
+  flow.acknowledged[1 - side] = NO_RESET;
+  return true;
+}
+
 export function openingState(packet: Headers): FlowState {
   if (packet.protocol === IPPROTO.tcp) {
     if (packet.tcpFlags & RST) return 'tcp_reset';
@@ -93,6 +121,7 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     return true;
   }
   const flags = packet.tcpFlags;
+  if ((flags & (ACK | RST)) === ACK) flow.acknowledged[side] = acknowledgedBy(packet);
   if (flags & RST) {
     if (flow.state === 'tcp_closing') return false;
     flow.state = 'tcp_reset';
@@ -100,7 +129,7 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     return false;
   }
   if (flags & FIN) flow.closed[side] = true;
-  if (!flow.confirmed) return shakeHands(flow, flags, side);
+  if (!flow.confirmed) return shakeHands(flow, packet, side);
   // A RST was forged if the side that seemed to send the RST sends an ACK afterwards.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
   if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
@@ -112,8 +141,9 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
  * SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
  * side.
  */
-function shakeHands(flow: ModelFlow, flags: number, side: Side): boolean {
+function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
   const { state } = flow;
+  const flags = packet.tcpFlags;
   const midLife = state === 'tcp_established' || state === 'tcp_half_closed';
   const confirms = midLife
     ? flow.packets[side] === 0
@@ -121,6 +151,7 @@ function shakeHands(flow: ModelFlow, flags: number, side: Side): boolean {
   if (confirms) flow.state = standing(flow);
   else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {
     flow.state = 'tcp_syn_received';
+    flow.acknowledged[0] = lowerBits(packet.sequence + 1);
   }
   return confirms;
 }

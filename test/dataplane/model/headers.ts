@@ -17,6 +17,8 @@ export type Headers = {
   icmpCode: number;
   icmpId: number;
   tcpFlags: number;
+  sequence: number;
+  acknowledgment: number;
   readonly id: number;
   readonly part: 'whole' | 'first' | 'later';
   readonly more: boolean;
@@ -66,6 +68,8 @@ export function readHeaders(frame: DataView, length: number, merged: boolean): H
     icmpCode: 0,
     icmpId: 0,
     tcpFlags: 0,
+    sequence: 0,
+    acknowledgment: 0,
     id: frame.getUint16(ETHERNET + 4),
     part: unit > 0 ? 'later' : more ? 'first' : 'whole',
     more,
@@ -96,6 +100,8 @@ function readTransport(frame: DataView, headers: Headers, merged: boolean): Drop
     if (bytes < 20) return 'malformed';
     if (contentBytes < bytes) return tooShort;
     headers.tcpFlags = frame.getUint8(at + 13);
+    headers.sequence = frame.getUint32(at + 4);
+    headers.acknowledgment = frame.getUint32(at + 8);
     return isSent(headers.tcpFlags) ? undefined : 'tcp_flags';
   }
   if (protocol === IPPROTO.udp && headers.part === 'whole' && !merged) {

@@ -34,10 +34,11 @@ struct opening {
 	__u32 side; /* 0: the packet comes from the side that opened the flow; 1: the packet is a reply */
 	__u32 came_in; /* incoming interface of the packet; 0: not known */
 	__u32 goes_on; /* outgoing interface of the packet; 0: not known */
-	__u32 hop;     /* next hop of the packet, in the format of `hops` in struct flow; 0: not known */
+	__u32 hop;     /* next hop of the packet, as `store_next_hop` returns it; 0: not known */
 	__u64 wire;    /* the destination on the wire, see `wire_destination` */
 	__u8 state;
 	__u8 flags;
+	__u16 acknowledged; /* as in `struct flow`, for the side of the packet */
 	__u16 member_changes; /* as in `struct prefetched` */
 };
 
@@ -77,8 +78,9 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
-	flow->hops[!side] = 0;
-	flow->hops[side] = opening->hop;
+	flow->acknowledged[!side] = NO_NUMBER;
+	flow->acknowledged[side] = opening->acknowledged;
+	flow->hops = with_hop(0, side, opening->hop, now_ns);
 	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(opening->slot) : 0;
 	if (tally) {
 		tally->opened_ns = now_ns;
@@ -117,6 +119,8 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 		opening.flags |= FLOW_FIN << opening.side;
 	if (opening.state == FLOW_TCP_RESET && opening.side)
 		opening.flags |= FLOW_RESET_BY_REPLY;
+	if ((packet->tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
+		opening.acknowledged = number_of(packet->acknowledgment);
 	opening.member_changes = packet->prefetched.member_changes;
 	fill_line(skb, &opening, now_ns);
 	return 0;

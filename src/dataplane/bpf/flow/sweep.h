@@ -28,12 +28,12 @@ static __always_inline __u32 sets_of_flows(void)
 	return 1U << settings.flow_shift;
 }
 
-static __always_inline void forget_old_hop(__u32 *hop, __u64 now)
+static __always_inline void forget_old_hops(__u32 *hops, __u64 now)
 {
-	__u32 seen = READ_ONCE(*hop);
+	__u32 seen = READ_ONCE(*hops);
 
-	if (seen && !is_fresh(seen, now))
-		__sync_val_compare_and_swap(hop, seen, 0);
+	if (seen && !are_fresh(seen, now))
+		__sync_val_compare_and_swap(hops, seen, 0);
 }
 
 /* Ends the flow in a flow slot if it has expired; otherwise flushes its counters. Returns whether the flow
@@ -55,12 +55,10 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 		return false;
 	}
 	/* Clear next hops that are too old to be used. Otherwise an old next hop would look fresh again when its
-	 * 16-bit time wraps.
+	 * 10-bit time wraps, after 275 s.
 	 */
-	if (settings.direct) {
-		forget_old_hop(&flow->hops[0], now);
-		forget_old_hop(&flow->hops[1], now);
-	}
+	if (settings.direct)
+		forget_old_hops(&flow->hops, now);
 	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
 		flush_flow(slot, ((const __u64 *)&key)[1], now);
 	return true;

@@ -31,6 +31,8 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 	__u8 state = flow->state, flags = flow->flags, tcp_flags = packet->tcp_flags;
 	bool confirmed = false;
 
+	if ((tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
+		WRITE_ONCE(flow->acknowledged[side], number_of(packet->acknowledgment));
 	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 		return;
 	if (tcp_flags & TCP_RST) {
@@ -48,9 +50,11 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		 * of the opener then establishes the flow. A flow that began in the middle of a connection becomes
 		 * established when the datapath has seen packets of both sides.
 		 */
-		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET))
+		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET)) {
 			flow->state = FLOW_TCP_SYN_RECEIVED;
-		else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
+			/* The opener acknowledges this SYN next. */
+			WRITE_ONCE(flow->acknowledged[0], number_of(packet->sequence + 1));
+		} else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
 			confirmed = true;
 		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
 			confirmed = flow->packets[!side] != 0;

@@ -130,13 +130,18 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16
 static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, struct packet *packet, struct packet *quoted)
 {
 	struct bpf_dynptr dynptr;
+	__u32 l4[4];
 
 	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &dynptr) || !read_ends(&dynptr, 0, IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET, packet))
 		return false;
 	if (packet->fragment)
 		return true;
-	if (packet->protocol == IPPROTO_TCP)
-		return !bpf_dynptr_read(&packet->tcp_flags, 1, &dynptr, packet->header + TCP_FLAGS + 1, 0);
+	if (packet->protocol == IPPROTO_TCP) {
+		if (bpf_dynptr_read(l4, sizeof(l4), &dynptr, packet->header, 0))
+			return false;
+		read_tcp(packet, (const __u8 *)l4);
+		return true;
+	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type))
 		quoted->is_quoted = read_ends(&dynptr, packet->header + ICMP_HEADER, IP_FRAGMENT_OFFSET, quoted) && !quoted->fragment;
 	return true;
@@ -228,6 +233,8 @@ __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *pa
 		flow = found.flow;
 		direction = direction_of(flow, packet);
 		word = found.judgement;
+		if (is_stray_reset(flow, packet, direction))
+			return drop(skb, packet, DROP_TCP_SEQUENCE);
 		if (found.judgement && found.judgement >> 32 != active_word) {
 			enum drop_reason refused;
 

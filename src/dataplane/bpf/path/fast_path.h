@@ -77,6 +77,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
+	__u16 acknowledged = NO_NUMBER;
 	bool from_high, at_once, opens = false, ends = false, translated, sends = false;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
 	struct active *in_force;
@@ -101,6 +102,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		if (length < 20 || sizeof(*ip) + length > total)
 			return NOT_ESTABLISHED;
 		length += sizeof(*ip);
+		acknowledged = number_of(bpf_ntohs(*(__u16 *)(l4 + 10)));
 	} else if (ip->protocol == IPPROTO_UDP) {
 		length = l4[4] << 8 | l4[5];
 		if (length < 8 || sizeof(*ip) + length > total)
@@ -162,8 +164,11 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		at_once = alias == ALIAS_FOUND && READ_ONCE(fast_packet->translated.is_sent);
 	}
 	if (at_once) {
-		hop = READ_ONCE(flow->hops[side]);
-		if (!is_fresh(hop, now_ns))
+		hop = READ_ONCE(flow->hops);
+		if (!are_fresh(hop, now_ns))
+			return NOT_ESTABLISHED;
+		hop = hop_of(hop, side);
+		if (!hop)
 			return NOT_ESTABLISHED;
 	}
 	asm volatile("" ::: "memory");
@@ -171,6 +176,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	if (ends)
 		flow->state = state_after_fins(set_flags(flow, FLOW_FIN << side));
+	flow->acknowledged[side] = acknowledged;
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
 	flow->bytes[side] += skb->len;

@@ -2,6 +2,36 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
+/* Stores the next hop of a packet in `packet->way`: that of its flow, or else a new one, which the flow then
+ * has too. Not inlined, because the callers would exceed the BPF stack.
+ */
+__noinline int find_way_of_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet, __u32 side, __u64 now)
+{
+	__u32 seen, hop, kept;
+	struct way *way;
+
+	if (!flow || !packet)
+		return 0;
+	side &= 1;
+	seen = READ_ONCE(flow->hops);
+	asm volatile("" ::: "memory");
+	hop = are_fresh(seen, now) && same_key(&flow->key, &packet->place.key) ? hop_of(seen, side) : 0;
+	way = hop ? way_of(hop) : 0;
+	if (way) {
+		packet->way = *way;
+		return 0;
+	}
+	is_not_forwarded(skb, packet);
+	kept = with_hop(seen, side, store_next_hop(&packet->way, now), now);
+	__sync_val_compare_and_swap(&flow->hops, seen, kept);
+	/* Another flow may use the cache line by now. Remove the next hops in this case, because they belong to the
+	 * old flow.
+	 */
+	if (!same_key(&flow->key, &packet->place.key))
+		__sync_val_compare_and_swap(&flow->hops, kept, 0);
+	return 0;
+}
+
 /* Handles a packet of an existing flow. If a policy of another epoch classified the flow, classifies the flow
  * again by the policy in force.
  */
@@ -19,6 +49,8 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		if (same_key(&flow->key, &packet->place.key))
 			flow->ifindex[direction & 1] = skb->ifindex;
 	}
+	if (is_stray_reset(flow, packet, direction))
+		return drop(skb, packet, DROP_TCP_SEQUENCE);
 	if (!foreign && judgement >> 32 != active_word) {
 		enum drop_reason refused;
 
@@ -27,27 +59,8 @@ static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct 
 		if (refused)
 			return refuse(skb, packet, (__u64)active_word << 32 | word, refused);
 	}
-	if (at_once) {
-		__u32 *hop = &flow->hops[direction & 1], seen = READ_ONCE(*hop);
-
-		asm volatile("" ::: "memory");
-		struct way *way = is_fresh(seen, now) && same_key(&flow->key, &packet->place.key) ? way_of(seen) : 0;
-
-		if (way) {
-			packet->way = *way;
-		} else {
-			__u32 kept;
-
-			is_not_forwarded(skb, packet);
-			kept = store_next_hop(&packet->way, now);
-			__sync_val_compare_and_swap(hop, seen, kept);
-			/* Another flow may use the cache line by now. Remove the next hop in this case, because the next
-			 * hop belongs to the old flow.
-			 */
-			if (!same_key(&flow->key, &packet->place.key))
-				__sync_val_compare_and_swap(hop, kept, 0);
-		}
-	}
+	if (at_once)
+		find_way_of_flow(skb, flow, packet, direction, now);
 	follow_flow(skb, flow, slot, packet, direction, now);
 	return foreign ? pass(skb, COUNT_FOREIGN) : pass_verdict(skb, word);
 }
@@ -341,7 +354,8 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	is_answer = find_real_source(skb, packet);
 	has_flow = find_flow(packet, &found, now) && found.flow;
 	if (has_flow && (!found.judgement || direction_of(found.flow, packet))) {
-		follow_flow(skb, found.flow, found.slot, packet, direction_of(found.flow, packet), now);
+		if (!is_stray_reset(found.flow, packet, direction_of(found.flow, packet)))
+			follow_flow(skb, found.flow, found.slot, packet, direction_of(found.flow, packet), now);
 	} else if (!has_flow && !is_answer && packet->place.stateful && !packet->place.icmp_reply)
 		open_flow(skb, packet, 0, FLOW_FOREIGN);
 	return pass_unmarked(skb, index);

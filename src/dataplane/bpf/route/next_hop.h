@@ -187,8 +187,38 @@ static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
 	return hop && (__u16)(hop_time(now_ns) - (hop >> 16)) < HOP_LASTS;
 }
 
+/* The field `hops` of a flow has the index in `ways` of each direction (0: not known), and one time. */
+#define HOP_BITS 11
+#define HOPS_TIME 22
+#define HOPS_TIMES 1023
+
+_Static_assert(WAYS == 1 << HOP_BITS && 2 * HOP_BITS == HOPS_TIME, "two indexes and a time");
+
+static __always_inline bool are_fresh(__u32 hops, __u64 now_ns)
+{
+	return hops && ((hop_time(now_ns) - (hops >> HOPS_TIME)) & HOPS_TIMES) < HOP_LASTS;
+}
+
+/* Returns the next hop of one direction. The caller must have checked `are_fresh`. */
+static __always_inline __u32 hop_of(__u32 hops, __u32 side)
+{
+	return (side ? hops >> HOP_BITS : hops) & (WAYS - 1);
+}
+
+/* Returns `hops` with a next hop of one direction, as `store_next_hop` returns it. If the next hop of the
+ * other direction is fresh, the new one gets its time.
+ */
+static __always_inline __u32 with_hop(__u32 hops, __u32 side, __u32 hop, __u64 now_ns)
+{
+	__u32 index = hop & (WAYS - 1);
+
+	if (!are_fresh(hops, now_ns))
+		hops = (__u32)hop_time(now_ns) << HOPS_TIME;
+	return side ? (hops & ~((WAYS - 1) << HOP_BITS)) | index << HOP_BITS : (hops & ~(WAYS - 1)) | index;
+}
+
 /* Returns the entry of `ways` that a next hop of a flow refers to. The caller must have checked
- * `is_fresh`.
+ * `is_fresh` or `are_fresh`.
  */
 static __always_inline struct way *way_of(__u32 hop)
 {
@@ -202,8 +232,8 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
 }
 
-/* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, the format of `hops` in
- * struct flow; 0 if the function can replace no entry. Index 0 is not used. Another CPU can rewrite an entry
+/* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, the format of `hop` in
+ * struct join; 0 if the function can replace no entry. Index 0 is not used. Another CPU can rewrite an entry
  * during the comparison, but the compare-and-swap of `refreshed` then fails.
  */
 __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)

@@ -97,7 +97,7 @@ static __always_inline bool place_migrated(__u32 slot, const struct migrate_flow
 	flow->opened = request->flow.opened;
 	__builtin_memcpy(flow->ifindex, request->flow.ifindex,
 			 __builtin_offsetof(struct flow, hops) - __builtin_offsetof(struct flow, ifindex));
-	flow->hops[0] = flow->hops[1] = 0;
+	flow->hops = 0;
 	WRITE_ONCE(flow->flags, (request->flow.flags & VITAL >> 8) | (request->half ? FLOW_HALF_OPEN : 0));
 	*tally = request->tally;
 	if (!request->half)
