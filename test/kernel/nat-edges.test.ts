@@ -84,6 +84,41 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.isDropped('server', fromServer, 'policy_deny');
   });
 
+  test('as the packet was before the translation is decided by itself: a host beyond the node cannot know it', async () => {
+    node.police(outwards);
+    await exchange();
+    await node.isDropped('server', errorAbout(udp([client, port], [server, PORT]), server, 3, 3), 'policy_deny');
+    await node.passes(
+      'client',
+      tcp([client, port], [server, PORT], TCP.syn),
+      'server',
+      `tcp ${nodeWan}:${port} > ${server}:${PORT} syn`,
+    );
+    await node.isDropped(
+      'server',
+      errorAbout(tcp([client, port], [server, PORT], TCP.syn), server, 3, 1),
+      'policy_deny',
+    );
+    if (!judges) return;
+    node.enforce(inwards);
+    const opening = udp([server, port], [nodeWan, PUBLIC]);
+    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+    await node.isDropped('server', errorAbout(udp([client, PORT], [server, port]), server, 3, 3), 'policy_deny');
+  });
+
+  test('of a flow that NAT leaves as it is reaches its sender', async () => {
+    node.police(inwards);
+    await node.passes(
+      'server',
+      udp([server, port], [client, PORT]),
+      'client',
+      `udp ${server}:${port} > ${client}:${PORT}`,
+    );
+    const error = errorAbout(udp([server, port], [client, PORT]), client, 3, 3);
+    const text = `icmp 3/3 ${client} > ${server} about udp ${server}:${port} > ${client}:${PORT}`;
+    await node.passes('client', error, 'server', text);
+  });
+
   test.runIf(judges)('of no flow is decided by itself', async () => {
     node.police(outwards);
     await exchange();

@@ -123,6 +123,23 @@ __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *err
 	       !bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
 }
 
+/* Returns whether an ICMP error quotes a packet as it was before the node translated it. The hosts on the
+ * side that the packet went to have seen only the translated packet. Conntrack finds no connection for such
+ * an error either. It tells this about TCP and UDP only.
+ */
+__noinline bool is_quoted_untranslated(struct __sk_buff *skb, struct packet *quoted)
+{
+	struct active *in_force;
+	__u32 first = 0;
+
+	in_force = bpf_map_lookup_elem(&active, &first);
+	if (!quoted || !in_force || !may_be_translated(skb, in_force, quoted) ||
+	    !find_connection(skb, quoted, quoted->destination, quoted->destination_port, false))
+		return false;
+	return translates_destination(quoted) || quoted->translated.source != quoted->source ||
+	       quoted->translated.ports >> 16 != quoted->source_port;
+}
+
 /* Returns how to handle an ICMP error (D18): a drop reason, DROP_NONE, or an outcome. DROP_NONE: the error
  * quotes a flow, goes to the sender of the quoted packet, and comes from the side that the quoted packet
  * went to. `quoted_judgement` is then the `judgement` of that flow (0: a foreign flow).
@@ -162,6 +179,8 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 		return NOT_RELATED;
 	if (!error->outgoing && is_spoofed(skb, error))
 		return DROP_SPOOFED_SOURCE;
+	if (!error->outgoing && is_quoted_untranslated(skb, quoted))
+		return NOT_RELATED;
 	quoted->is_reply = direction;
 	*quoted_judgement = judgement;
 	return DROP_NONE;
