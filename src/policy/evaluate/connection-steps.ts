@@ -44,8 +44,7 @@ export type Step = {
  * undecidable. `hidden`: the server certificate is hidden. The other reasons name the form of the path of a
  * denied request that decided: an allow rule did not match it, or a deny rule matched it (D24).
  */
-type Reason = 'matched' | 'unknown' | 'hidden' | PathReason;
-export type PathReason = 'path_normalised' | 'path_decoded' | 'path_unreadable';
+type Reason = 'matched' | 'unknown' | 'hidden' | 'path_normalised' | 'path_decoded' | 'path_unreadable';
 
 export type Decided = {
   readonly kind: 'decided';
