@@ -1,7 +1,9 @@
 import { lstatSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
 import { loadConfig } from '#config/load.js';
 import { isLoopback } from '#config/value.js';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
 import { MAX_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { checkListener, foreignAnswer, type TokenFile, unknownListener } from './api-listener.js';
@@ -26,7 +28,12 @@ type Request = {
   readonly headers?: Readonly<Record<string, string>>;
   /** Statuses besides 2xx for which the request returns the response instead of throwing an error. */
   readonly accept?: readonly number[];
+  /** Ends the request. It then fails. */
+  readonly signal?: AbortSignal | undefined;
 };
+const never = (): AbortSignal => new AbortController().signal;
+
+type Sent = RequestInit & { readonly signal: AbortSignal };
 type Reply = {
   readonly status: number;
   readonly headers: Headers;
@@ -37,8 +44,8 @@ type Reply = {
 type Download = {
   readonly fileName: string | undefined;
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Aborts the download. */
-  readonly cancel: () => void;
+  /** Ends the download before the first chunk was read. */
+  readonly cancel: () => Promise<void>;
 };
 
 /**
@@ -52,7 +59,7 @@ export type Client = {
   foreignAnswer(path: string, cause?: unknown): CliError;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;
-  /** Requests an endless response and returns its chunks. The response ends when `signal` aborts. */
+  /** Requests an endless response and returns its chunks. Reading them throws when `signal` aborts. */
   stream(path: string, accept: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /**
    * Downloads a file that the server creates slowly, so no time limit applies. `fileName` comes from the
@@ -76,44 +83,47 @@ export function createClient(
   const node = options.config === undefined ? undefined : nodeOf(options.config, environment);
   const server = serverUrl(options.server ?? node?.server ?? (environment.WEIR_SERVER || DEFAULT_SERVER));
 
-  const send = async (path: string, init: RequestInit): Promise<Response> => {
+  /** Resolves with the response before its body arrives. `signal` ends the request until then. */
+  const send = async (path: string, { signal, ...init }: Sent): Promise<Response> => {
     const url = new URL(path, server);
     const headers = new Headers(init.headers);
-    if (!WITHOUT_TOKEN.has(url.pathname)) headers.set('authorization', `Bearer ${await tokenFor(init.signal)}`);
-    return whileUnitRuns(server, (stopped) => {
-      const signal = AbortSignal.any([stopped, ...(init.signal == null ? [] : [init.signal])]);
-      return fetch(url, { ...init, signal, headers, redirect: 'error' });
-    });
+    if (!WITHOUT_TOKEN.has(url.pathname)) headers.set('authorization', `Bearer ${await tokenFor(signal)}`);
+    return whileUnitRuns(server, (stopped) =>
+      withJoinedSignal([stopped, signal], (joined) =>
+        fetch(url, { ...init, signal: joined, headers, redirect: 'error' }),
+      ),
+    );
   };
   // Any local user can listen at the address of a node that does not run.
-  const tokenFor = async (signal: RequestInit['signal']): Promise<string> => {
+  const tokenFor = async (signal: AbortSignal): Promise<string> => {
     const { token, file } = tokenOf(options.tokenFile, node?.tokenFile, environment);
     if (file === undefined || server.protocol !== 'http:' || checkListener(server, file)) return token;
-    const { body } = await fetch(new URL('/health', server), { redirect: 'error', signal: signal ?? null });
+    const { body } = await fetch(new URL('/health', server), { redirect: 'error', signal });
     await body?.cancel();
     if (!checkListener(server, file)) throw unknownListener(server, file);
     return token;
   };
   const unreachable = async (cause: unknown): Promise<CliError> => {
     if (cause instanceof CliError) return cause;
+    if (cause instanceof Error && cause.name === 'AbortError')
+      return new CliError('interrupted before the node answered');
     const address = 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
     const fix = (await hasUnitFailed(server)) ? `weir.service has failed: ${ADVICE_ON_UNIT}; or ${address}` : address;
     return new UnreachableError(`${server.origin} cannot be reached: ${whyUnreached(cause)}`, { cause, fix });
   };
-  const exchange: Client['exchange'] = async (path, { method = 'GET', body, headers = {}, accept = [] } = {}) => {
-    let response: Response;
-    let text: string;
-    try {
-      response = await send(path, {
-        method,
-        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-        body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
-        signal: AbortSignal.timeout(timeoutMs),
-      });
-      text = await response.text();
-    } catch (cause) {
+  const exchange: Client['exchange'] = async (path, request = {}) => {
+    const { method = 'GET', body, headers = {}, accept = [], signal = never() } = request;
+    const sent = {
+      method,
+      headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
+      body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
+    };
+    const { response, text } = await withJoinedSignal([AbortSignal.timeout(timeoutMs), signal], async (ended) => {
+      const response = await send(path, { ...sent, signal: ended });
+      return { response, text: await textOf(chunksOf(response, ended)) };
+    }).catch(async (cause: unknown) => {
       throw await unreachable(cause);
-    }
+    });
     const { status } = response;
     if (!response.ok && !accept.includes(status)) throw refusalOf(status, text);
     const instead = response.headers.get('weir-enforced-instead');
@@ -137,19 +147,17 @@ export function createClient(
       let response: Response;
       try {
         response = await send(path, { headers: { accept }, signal });
-        if (!response.ok) throw refusalOf(response.status, await response.text());
+        if (!response.ok) throw refusalOf(response.status, await textOf(chunksOf(response, signal)));
       } catch (cause) {
         throw await unreachable(cause);
       }
-      const { body } = response;
-      if (body === null) throw new CliError(`${server.origin} sent an empty response`);
-      return body;
+      if (response.body === null) throw new CliError(`${server.origin} sent an empty response`);
+      return chunksOf(response, signal);
     },
     async download(path) {
-      const given = new AbortController();
       let response: Response;
       try {
-        response = await send(path, { method: 'POST', signal: given.signal });
+        response = await send(path, { method: 'POST', signal: never() });
         if (!response.ok) throw refusalOf(response.status, await response.text());
       } catch (cause) {
         throw await unreachable(cause);
@@ -157,11 +165,31 @@ export function createClient(
       const named = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
       return {
         fileName: named?.replace(/^[.]+/, ''),
-        chunks: (response.body ?? new Blob([]).stream()) as AsyncIterable<Uint8Array>,
-        cancel: () => given.abort(),
+        chunks: chunksOf(response, never()),
+        cancel: async () => response.body?.cancel(),
       };
     },
   };
+}
+
+/** Yields the chunks of the body. Throws the reason of `signal` when it aborts. */
+async function* chunksOf({ body }: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  if (body === null) return;
+  const reader = (body as ReadableStream<Uint8Array>).getReader();
+  const end = (): void => void reader.cancel().catch(() => {});
+  signal.addEventListener('abort', end);
+  try {
+    for (;;) {
+      signal.throwIfAborted();
+      const { done, value } = await reader.read();
+      if (done) break;
+      yield value;
+    }
+    signal.throwIfAborted();
+  } finally {
+    signal.removeEventListener('abort', end);
+    end();
+  }
 }
 
 function serverUrl(text: string): URL {

@@ -86,12 +86,13 @@ async function read(
   path: string,
   filters: Filters,
   limit: number,
+  signal?: AbortSignal,
 ): Promise<{ readonly items: readonly Finding[]; readonly errors: NodeErrors }> {
   const items: Finding[] = [];
   const errors = new NodeErrors();
   for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
     const parameters = { ...filters, limit: Math.min(PAGE, limit - items.length), cursor };
-    const page = parseReply(pageSchema, await client.request(withQuery(path, parameters)));
+    const page = parseReply(pageSchema, await client.request(withQuery(path, parameters), { signal }));
     items.push(...page.items);
     errors.add(page.node_errors);
     cursor = page.next_cursor;
@@ -125,7 +126,12 @@ async function follow({ client, path, filters, options, terminal }: Following): 
   let most = options.limit;
   let silent = '';
   while (!interruption.aborted) {
-    const { items, errors } = await read(client, path, { ...filters, since }, most);
+    const round = await read(client, path, { ...filters, since }, most, interruption).catch((error: unknown) => {
+      if (interruption.aborted) return null;
+      throw error;
+    });
+    if (round === null) return;
+    const { items, errors } = round;
     if (most > options.limit && items.length === most)
       terminal.err(`more than ${most} findings were seen in one request; the others are not shown\n`);
     most = MAX_IN_A_ROUND;

@@ -21,10 +21,10 @@ export type Readiness = z.infer<typeof readinessSchema>;
 const POLL_MS = 250;
 
 /** Reads the readiness report. `excluded`: names of checks, separated by commas, that `ready` must ignore. */
-export async function readReadiness(client: Client, excluded?: string): Promise<Readiness> {
+export async function readReadiness(client: Client, excluded?: string, signal?: AbortSignal): Promise<Readiness> {
   const query = excluded === undefined ? '' : `?exclude=${encodeURIComponent(excluded)}`;
   const path = `/ready${query}`;
-  const answer = await client.request(path, { accept: [503] }).catch((error: unknown) => {
+  const answer = await client.request(path, { accept: [503], signal }).catch((error: unknown) => {
     // A 5xx without an error code can come from a proxy in front of a node that restarts.
     const isForeign = error instanceof RefusedError && error.code === undefined && error.status < 500;
     throw isForeign ? client.foreignAnswer(path, error) : error;
@@ -49,13 +49,13 @@ export async function waitUntilReady(
   for (;;) {
     const isLast = performance.now() + POLL_MS >= deadline || signal.aborted;
     try {
-      const report = await readReadiness(client, excluded);
+      const report = await readReadiness(client, excluded, signal);
       if (report.ready || isLast) return report;
     } catch (error) {
       const isFinal =
         error instanceof CliError &&
         (error.code === 'not_weir' || (error instanceof RefusedError && error.status < 500));
-      if (isLast || isFinal || !(error instanceof CliError)) throw error;
+      if (isLast || isFinal || signal.aborted || !(error instanceof CliError)) throw error;
     }
     await pause(POLL_MS, signal);
   }

@@ -54,12 +54,12 @@ function standardOutput(): Sink {
 /**
  * Creates a file with mode 0600. Calls `cancel` and throws if the file already exists or cannot be created.
  */
-async function newFile(path: string, cancel: () => void): Promise<Sink> {
+async function newFile(path: string, cancel: () => Promise<void>): Promise<Sink> {
   let file: FileHandle;
   try {
     file = await open(path, 'wx', 0o600);
   } catch (cause) {
-    cancel();
+    await cancel();
     const exists = (cause as NodeJS.ErrnoException).code === 'EEXIST';
     const why = exists ? 'the file exists already: remove it, or name another file with --output' : reasonOf(cause);
     throw new CliError(`${path} cannot be written: ${why}`, { cause });

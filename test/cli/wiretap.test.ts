@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -8,6 +10,9 @@ import { run } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
+/** Collects garbage all the time, so that an object without a reference is freed at once. */
+const COLLECTING = ['--expose-gc', '--import', 'data:text/javascript,setInterval(gc, 10).unref()'];
+const MANY_LINES = 30;
 const flow = {
   type: 'flow',
   time: '2026-01-31T12:00:00.123Z',
@@ -194,8 +199,8 @@ describe('weir wiretap', () => {
 
   describe('in a separate process', () => {
     const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
-    const started = (url: string) => {
-      const child = spawn(process.execPath, [program, 'wiretap', '--server', url], {
+    const started = (words: readonly string[], url: string) => {
+      const child = spawn(process.execPath, [...COLLECTING, program, ...words, '--server', url], {
         env: { ...process.env, ...TOKEN },
         stdio: ['ignore', 'pipe', 'pipe'],
       });
@@ -208,18 +213,37 @@ describe('weir wiretap', () => {
       return { child, ending };
     };
 
-    it.each(['SIGINT', 'SIGTERM'] as const)('exits with 0 and prints no error on %s', async (signal) => {
-      const { url, reading } = await wiretapThatSends({ frames: [flow], after: 'stay' });
-      const { child, ending } = started(url);
-      await once(child.stdout, 'data');
-      child.kill(signal);
+    it.each(['SIGINT', 'SIGTERM'] as const)(
+      'exits with 0 on %s after messages and garbage collections',
+      async (signal) => {
+        const { url, reading, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
+        const { child, ending } = started(['wiretap'], url);
+        const sending = setInterval(() => send(flow), 20);
+        onTestFinished(() => clearInterval(sending));
+        for (let bytes = 0; bytes < MANY_LINES * (LINES[0]?.length ?? 0); )
+          bytes += ((await once(child.stdout, 'data')) as [Buffer])[0].length;
+        child.kill(signal);
+        expect(await ending).toEqual({ code: 0, signal: null, err: '' });
+        await expect.poll(reading).toBe(0);
+      },
+    );
+
+    it('ends weir findings --follow on SIGTERM while the node does not answer', async () => {
+      const server = createServer(() => child.kill('SIGTERM'));
+      server.listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      onTestFinished(() => {
+        server.closeAllConnections();
+        server.close();
+      });
+      const { port } = server.address() as AddressInfo;
+      const { child, ending } = started(['findings', '--follow'], `http://127.0.0.1:${port}`);
       expect(await ending).toEqual({ code: 0, signal: null, err: '' });
-      await expect.poll(reading).toBe(0);
     });
 
     it('exits with 0 and prints no error if the reader closes the output pipe', async () => {
       const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
-      const { child, ending } = started(url);
+      const { child, ending } = started(['wiretap'], url);
       await once(child.stdout, 'data');
       child.stdout.destroy();
       const writing = setInterval(() => send(flow), 20);

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import type { Management } from '../management.js';
@@ -33,13 +34,14 @@ export function wiretapOfNodes(
   query.delete('scope');
   /** Forwards the messages of a node until the client has gone, or until `removed`. */
   const follow = async (node: string, removed: AbortSignal): Promise<void> => {
-    const signal = AbortSignal.any([ended.signal, removed]);
-    for (let isFirst = true; !signal.aborted; isFirst = false) {
-      const reason = await forward(node, signal, isFirst);
-      if (signal.aborted) break;
-      if (isFirst || reason.hasBegun) say({ type: 'node_gone', node_id: node, reason: reason.text });
-      await pause(RETRY_MS, undefined, { signal }).catch(() => {});
-    }
+    await withJoinedSignal([ended.signal, removed], async (signal) => {
+      for (let isFirst = true; !signal.aborted; isFirst = false) {
+        const reason = await forward(node, signal, isFirst);
+        if (signal.aborted) break;
+        if (isFirst || reason.hasBegun) say({ type: 'node_gone', node_id: node, reason: reason.text });
+        await pause(RETRY_MS, undefined, { signal }).catch(() => {});
+      }
+    });
     if (!ended.signal.aborted) say({ type: 'node_gone', node_id: node, reason: REMOVED });
   };
   const say = (message: object): void => sink.send(Buffer.from(JSON.stringify(message)));

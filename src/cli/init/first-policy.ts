@@ -112,7 +112,7 @@ async function waitForApi(client: Client, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + ANSWERS_WITHIN_MS;
   for (;;) {
     try {
-      await readReadiness(client);
+      await readReadiness(client, undefined, signal);
       return;
     } catch (error) {
       const isLast = performance.now() >= deadline || signal.aborted;

@@ -1,3 +1,4 @@
+import { withJoinedSignal } from '#contracts/joined-signal.js';
 import { redactedBytes } from '../redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
@@ -25,8 +26,8 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
   const ended = new AbortController();
   const chunks: Buffer[] = [];
   let size = 0;
-  const run = async (): Promise<Outcome> => {
-    for await (const chunk of collector.collect(AbortSignal.any([signal, ended.signal]))) {
+  const run = async (joined: AbortSignal): Promise<Outcome> => {
+    for await (const chunk of collector.collect(joined)) {
       if (ended.signal.aborted) return 'timed_out';
       const whole = bufferOf(chunk);
       const bytes = whole.subarray(0, maxBytes - size);
@@ -37,7 +38,7 @@ export async function collect(collector: Collector, signal: AbortSignal): Promis
     return 'complete';
   };
   let error: string | null = null;
-  const running = run().catch((failure: unknown): Outcome => {
+  const running = withJoinedSignal([signal, ended.signal], run).catch((failure: unknown): Outcome => {
     error = sentenceOf(failure);
     return 'failed';
   });

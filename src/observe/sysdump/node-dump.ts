@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import { extract } from 'tar-stream';
 import { z } from 'zod';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
 import type { ManifestEntry } from './manifest.js';
 
 /** The support dump of another node. `open` requests it; the stream is a `.tar.gz`. */
@@ -41,7 +42,6 @@ export async function copyDump(
   whole: AbortSignal,
   put: (path: string, bytes: Buffer) => Promise<void>,
 ): Promise<{ readonly error: string | null; readonly entries: readonly ManifestEntry[] }> {
-  const signal = AbortSignal.any([whole, AbortSignal.timeout(NODE_DUMP_MS)]);
   let entries: readonly ManifestEntry[] | null = null;
   let putFailure: Error | undefined;
   try {
@@ -61,7 +61,10 @@ export async function copyDump(
           });
       }
     })();
-    await Promise.all([open(signal).then((archive) => pipeline(archive, createGunzip(), files, { signal })), reading]);
+    const copying = withJoinedSignal([whole, AbortSignal.timeout(NODE_DUMP_MS)], async (signal) =>
+      pipeline(await open(signal), createGunzip(), files, { signal }),
+    );
+    await Promise.all([copying, reading]);
   } catch (failure) {
     whole.throwIfAborted();
     if (putFailure !== undefined) throw putFailure;

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import type { Sink } from './sink.js';
 
@@ -29,15 +30,17 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
         .digest('hex');
       const timeout = AbortSignal.timeout(timeoutMs);
       try {
-        const answer = await fetch(url, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', 'weir-signature': `t=${seconds},v1=${signature}` },
-          body,
-          redirect: 'manual',
-          signal: AbortSignal.any([signal, timeout]),
+        await withJoinedSignal([signal, timeout], async (ended) => {
+          const answer = await fetch(url, {
+            method: 'POST',
+            headers: { 'content-type': 'application/json', 'weir-signature': `t=${seconds},v1=${signature}` },
+            body,
+            redirect: 'manual',
+            signal: ended,
+          });
+          await answer.body?.cancel();
+          if (!answer.ok) throw new Error(`status ${answer.status}`);
         });
-        await answer.body?.cancel();
-        if (!answer.ok) throw new Error(`status ${answer.status}`);
       } catch (error) {
         const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
         // The path of a webhook URL is often a secret, so the error message contains only the origin.

@@ -1,0 +1,25 @@
+import { getEventListeners } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
+
+describe('joined signal', () => {
+  it.each([0, 1])('aborts with the reason of source %i, and leaves no listener', async (index) => {
+    const sources = [new AbortController(), new AbortController()];
+    const signals = sources.map(({ signal }) => signal);
+    const seen = await withJoinedSignal(signals, async (joined) => {
+      const before = joined.aborted;
+      sources[index]?.abort('reason');
+      return [before, joined.aborted, joined.reason];
+    });
+    expect(seen).toEqual([false, true, 'reason']);
+    expect(signals.flatMap((signal) => getEventListeners(signal, 'abort'))).toEqual([]);
+  });
+
+  it('is aborted from the start if a source is', async () => {
+    const seen = await withJoinedSignal([new AbortController().signal, AbortSignal.abort('early')], async (joined) => [
+      joined.aborted,
+      joined.reason,
+    ]);
+    expect(seen).toEqual([true, 'early']);
+  });
+});
