@@ -1,15 +1,14 @@
 import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, Review } from '#contracts/datapath.js';
-import { type RenamedInterface, renamedSentence } from '#contracts/renamed-interface.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
 /**
  * The result of attaching the BPF programs. `missing`: the configured interface names that no interface has.
- * `renamed`: the attached interfaces that no configured name matches any more.
+ * `renamed`: a sentence for each attached interface that no configured name matches any more.
  */
-export type Attached = Review & { readonly missing: readonly string[]; readonly renamed: readonly RenamedInterface[] };
+export type Attached = Review & { readonly missing: readonly string[]; readonly renamed: readonly string[] };
 
 export type InterfacesInput = {
   /** Whether the configuration has a `dataplane` section. */
@@ -19,7 +18,7 @@ type InterfacesContext = InterfacesInput & {
   readonly missing: readonly string[];
   /** Faults that prevent Weir from policing the configured interfaces as configured. */
   readonly faults: readonly string[];
-  readonly renamed: readonly RenamedInterface[];
+  readonly renamed: readonly string[];
   readonly trouble: Troubles;
   readonly notices: Troubles;
 };
@@ -68,10 +67,10 @@ export const interfacesChart = setup({
         : {},
     ),
     nameFaults: assign(({ context }) => ({
-      trouble: { [part]: [...context.faults, ...renamedSentences(context), ...missingSentences(context)].join('; ') },
+      trouble: { [part]: [...context.faults, ...context.renamed, ...missingSentences(context)].join('; ') },
     })),
     nameRenamed: assign(({ context }) => ({
-      trouble: { [part]: [...renamedSentences(context), ...missingSentences(context)].join('; ') },
+      trouble: { [part]: [...context.renamed, ...missingSentences(context)].join('; ') },
     })),
     nameMissing: assign(({ context }) => ({ trouble: { [part]: context.missing.join(', ') } })),
     noteTrouble: assign((_, params: { trouble: string }) => ({ trouble: { [part]: params.trouble } })),
@@ -183,8 +182,6 @@ export const interfacesChart = setup({
     },
   },
 });
-
-const renamedSentences = ({ renamed }: InterfacesContext): string[] => renamed.map(renamedSentence);
 
 const missingSentences = ({ missing }: InterfacesContext): string[] =>
   missing.length === 0 ? [] : [`no interface has this name: ${missing.join(', ')}`];

@@ -6,6 +6,7 @@ import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#
 import { matchesInterface } from '#contracts/datapath-options.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
+import { renamedSentence } from '#contracts/renamed-interface.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import type { Adopted } from '#statecharts/dataplane.setup.js';
@@ -53,7 +54,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     const noInterface = unmatched.map((pattern) => `no interface has a name like ${pattern} now`);
     for (const warning of warnings) if (!known.includes(warning)) ports?.warned?.(warning);
     known = warnings;
-    return { missing, renamed, faults, warnings: [...warnings, ...noInterface] };
+    return { missing, renamed: renamed.map(renamedSentence), faults, warnings: [...warnings, ...noInterface] };
   };
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async ({ names, renamed }) => {

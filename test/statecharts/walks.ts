@@ -30,7 +30,7 @@ import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } fr
 const ATTACHED = [
   { missing: [], renamed: [], faults: [], warnings: [] },
   { missing: ['wan0'], renamed: [], faults: [], warnings: ['a warning'] },
-  { missing: ['wan0'], renamed: [{ from: 'lan0', to: 'old0' }], faults: [], warnings: [] },
+  { missing: ['wan0'], renamed: ['lan0 is old0 now'], faults: [], warnings: [] },
   { missing: [], renamed: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
 ];
 
