@@ -27,12 +27,12 @@ export type NamespaceCommands = {
    * Runs a command like `run`, but throws if the command fails. Returns the standard output of the command.
    */
   must(command: string, ...args: string[]): Promise<string>;
-  /** The process gets `descriptors` as its descriptors from 3. */
+  /** The process gets `descriptors` as its descriptors from 3. A pipe is in `stdio` of the child. */
   start(
     command: string,
     args: readonly string[],
     env?: NodeJS.ProcessEnv,
-    descriptors?: readonly number[],
+    descriptors?: readonly (number | 'pipe')[],
   ): ChildProcess;
 };
 
