@@ -34,6 +34,15 @@ export default tseslint.config(
   {
     files: ['src/**/*.ts', 'statecharts/**/*.ts'],
     rules: {
+      'no-restricted-properties': [
+        'error',
+        {
+          object: 'z',
+          property: 'coerce',
+          message:
+            '`Number` reads an empty text as 0: read a number of a query with `wholeNumber` (src/api/query-parameters.ts).',
+        },
+      ],
       'no-restricted-syntax': [
         'error',
         {

@@ -3,9 +3,10 @@ import { z } from 'zod';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { FindingsSchema, filterOf, findingsQuery } from './audit.schema.js';
-import { type Coverage, queryOf } from './nodes/ask-nodes.js';
+import type { Coverage } from './nodes/ask-nodes.js';
 import { findingsOfNode, findingsOfNodes, type ShownFindings } from './nodes/findings-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
+import { queryOf } from './query-string.js';
 
 const JSON_LINES = 'application/x-ndjson';
 /**

@@ -7,7 +7,7 @@ import { readNetwork } from '#observe/findings/network-filter.js';
 import { instant } from './answer.schema.js';
 import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
 import { OwnerSchema } from './owner.schema.js';
-import { FEW, few, listOf, oneOrMore } from './query-parameters.js';
+import { FEW, few, listOf, oneOrMore, wholeNumber, wordsOf } from './query-parameters.js';
 
 const count = z.int().min(0);
 const FindingSchema = z
@@ -75,7 +75,6 @@ export const FindingsSchema = z
   .meta({ id: 'Findings' });
 
 const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' };
-const LIMIT = { error: 'Must be a whole number from 1 to 1000.' };
 
 const names = oneOrMore.optional().refine(few, FEW);
 const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.').refine(
@@ -92,10 +91,7 @@ const ids = listOf(
 
 export const findingsQuery = z.strictObject({
   id: ids,
-  finding_type: listOf(
-    (text) => FINDING_TYPES.find((type) => type === text),
-    `Must be one of ${FINDING_TYPES.join(', ')}.`,
-  ).refine(few, FEW),
+  finding_type: wordsOf(FINDING_TYPES).refine(few, FEW),
   source_group: names,
   rule: names,
   policy_id: names,
@@ -103,11 +99,7 @@ export const findingsQuery = z.strictObject({
   dst: networks,
   since: z.iso.datetime(INSTANT).optional().describe('Only findings whose `last_seen` is this time or later.'),
   until: z.iso.datetime(INSTANT).optional(),
-  limit: z.coerce
-    .number(LIMIT)
-    .int(LIMIT)
-    .min(1, LIMIT)
-    .max(1_000, LIMIT)
+  limit: wholeNumber(1, 1_000)
     .optional()
     .describe(
       'The number of findings in a page (default: 100). With `format=jsonl`: the number of lines (default: no limit).',

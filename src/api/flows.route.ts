@@ -15,8 +15,9 @@ import {
   type ShownFlow,
   selects,
 } from './flows.schema.js';
-import { ONE_NODE, queryOf } from './nodes/ask-nodes.js';
+import { ONE_NODE } from './nodes/ask-nodes.js';
 import { flowsOfNodes } from './nodes/flows-of-nodes.js';
+import { queryOf } from './query-string.js';
 
 const PATH = '/api/v1/flows';
 

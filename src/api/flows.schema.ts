@@ -1,12 +1,9 @@
 import { z } from 'zod';
 import type { FlowFilter } from '#contracts/datapath.js';
-import { parseCidr } from '#policy/model/ipv4.js';
-import { parsePorts } from '#policy/model/parse-ports.js';
-import { parseProtocol } from '#policy/model/protocol.js';
 import { instant } from './answer.schema.js';
 import { coverageShape, scope } from './nodes/ask-nodes.js';
 import { OwnerSchema } from './owner.schema.js';
-import { flag, listOf, oneOrMore, pageLimit } from './query-parameters.js';
+import { flag, networks, oneOrMore, pageLimit, ports, protocols, wholeNumber, wordsOf } from './query-parameters.js';
 import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 
 const count = z.int().min(0);
@@ -84,33 +81,20 @@ export const FlowsCutSchema = z
   .meta({ id: 'FlowsCut' });
 export type ShownFlow = z.infer<typeof FlowSchema>;
 
-const addresses = listOf((text) => parseCidr(text)?.prefix, 'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.');
-const ports = listOf((text) => {
-  const parsed = parsePorts(text);
-  return 'range' in parsed ? parsed.range : undefined;
-}, 'Must be a port, or a range such as 8000-8100.');
-const wordOf =
-  <W extends string>(words: readonly W[]) =>
-  (text: string): W | undefined =>
-    words.find((word) => word === text);
-
 const filterParameters = {
-  src: addresses,
-  dst: addresses,
+  src: networks,
+  dst: networks,
   port: ports.describe('The port of either side.'),
   src_port: ports,
   dst_port: ports,
-  proto: listOf((text) => {
-    const protocol = parseProtocol(/^\d{1,3}$/.test(text) ? Number(text) : text);
-    return protocol === 'any' ? undefined : protocol;
-  }, 'Must be tcp, udp, icmp, or a number from 0 to 255.'),
+  proto: protocols,
   group: oneOrMore.optional(),
   rule: oneOrMore.optional(),
-  verdict: listOf(wordOf(FLOW_VERDICTS), `Must be one of ${FLOW_VERDICTS.join(', ')}.`),
-  state: listOf(wordOf(FLOW_STATES), `Must be one of ${FLOW_STATES.join(', ')}.`),
+  verdict: wordsOf(FLOW_VERDICTS),
+  state: wordsOf(FLOW_STATES),
   foreign: flag.optional(),
   current: flag.optional(),
-  min_bytes: z.coerce.number('Must be a number of bytes.').int('Must be a whole number.').min(0).optional(),
+  min_bytes: wholeNumber(0).optional(),
 };
 type FilterQuery = Omit<z.infer<typeof flowsQuery>, 'limit' | 'cursor' | 'scope'>;
 

@@ -2,8 +2,8 @@ import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
 import { HitsSchema, hitsQuery, shownHits, staleCursor } from './hits.schema.js';
-import { queryOf } from './nodes/ask-nodes.js';
 import { hitsOfNodes } from './nodes/hits-of-nodes.js';
+import { queryOf } from './query-string.js';
 
 export const hitsResource: Resource = (api, management) => {
   api.get(

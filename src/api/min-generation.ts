@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { wholeNumberOf } from '#contracts/whole-number.js';
 import type { Api } from './api.js';
 import { ApiError } from './errors.js';
 import type { Management } from './management.js';
@@ -30,7 +31,8 @@ function isRead({ method, routeOptions }: FastifyRequest): boolean {
 function minGenerationOf({ headers }: FastifyRequest): number | null {
   const value = headers[HEADER];
   if (value === undefined) return null;
-  if (typeof value !== 'string' || !/^\d{1,15}$/.test(value))
-    throw new ApiError('invalid_header', 'Weir-Min-Generation must be one whole number');
-  return Number(value);
+  const generation = typeof value === 'string' ? wholeNumberOf(value) : undefined;
+  if (generation === undefined)
+    throw new ApiError('invalid_header', 'Weir-Min-Generation must be one whole number in decimal digits');
+  return generation;
 }

@@ -29,6 +29,11 @@ function problemsOf(issue: z.core.$ZodIssue, schema: z.ZodType, values: unknown,
   const name = String(issue.path[0]);
   const taken = issue.code === 'invalid_union' || issue.code === 'custom';
   const repeated = Array.isArray((values as Record<string, unknown>)[name]) && !taken;
-  const message = repeated ? 'This parameter must be given once only.' : issue.message;
+  const hasNoValue = (values as Record<string, unknown>)[name] === true;
+  const message = hasNoValue
+    ? 'This parameter must have a value.'
+    : repeated
+      ? 'This parameter must be given once only.'
+      : issue.message;
   return [{ pointer: `${mark}${name}`, code: 'invalid_parameter', message }];
 }

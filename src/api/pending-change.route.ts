@@ -4,7 +4,7 @@ import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import type { ChangeView } from './management.js';
-import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
+import { dryRunMember, dryRunQuery, noQuery, wholeNumber } from './query-parameters.js';
 
 const NodeSchema = z.object({
   id: z.string(),
@@ -56,11 +56,7 @@ const ChangeSchema = z
     ],
   });
 const endQuery = dryRunQuery.extend({
-  generation: z.coerce
-    .number('Must be a whole number.')
-    .int('Must be a whole number.')
-    .optional()
-    .describe('Ends the pending change only if it has this generation.'),
+  generation: wholeNumber(1).optional().describe('Ends the pending change only if it has this generation.'),
 });
 const PATH = '/api/v1/policy/pending';
 const ENDS = {

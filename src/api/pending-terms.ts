@@ -1,21 +1,18 @@
-import { z } from 'zod';
 import type { WriteTerms } from '#bus/policy-requests.js';
 import { durationMs } from '#contracts/duration.js';
+import { wholeNumberOf } from '#contracts/whole-number.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
+import { duration, wholeNumber } from './query-parameters.js';
 
 const LOW_MS = 5_000;
 const HIGH_MS = 24 * 3_600_000;
 const DEFAULT_HOLD_MS = 300_000;
-const SHARE = 'Must be a whole number from 1 to 99.';
+const TIME = 'Must be a duration from 5s to 24h, such as 90s or 5m; a number alone is in seconds.';
 
 /** A duration from 5 s to 24 h, in milliseconds. A number without a unit is a number of seconds. */
-const time = z
-  .string()
-  .transform((text) => durationMs(/^\d+$/.test(text) ? `${text}s` : text) ?? Number.NaN)
-  .refine((ms) => ms >= LOW_MS && ms <= HIGH_MS, {
-    error: 'Must be a duration from 5s to 24h, such as 90s or 5m; a number alone is in seconds.',
-  })
-  .meta({ examples: ['5m'] });
+const time = duration(LOW_MS, HIGH_MS, TIME, (text) =>
+  durationMs(wholeNumberOf(text) === undefined ? text : `${text}s`),
+).meta({ examples: ['5m'] });
 
 /** The query parameters that make a policy write a pending change. */
 export const pendingQuery = {
@@ -24,11 +21,7 @@ export const pendingQuery = {
     .describe(
       'The write goes back by itself unless it is confirmed within this time. A node without etcd goes back alone, 15 s later.',
     ),
-  rollout_share: z.coerce
-    .number(SHARE)
-    .int(SHARE)
-    .min(1, SHARE)
-    .max(99, SHARE)
+  rollout_share: wholeNumber(1, 99)
     .optional()
     .describe(
       'In a cluster: this percentage of the nodes enforces the write first, and all nodes after `rollout_hold`. The write goes back if one of the first nodes is not ready, or denies too much.',

@@ -1,25 +1,78 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { durationMs } from '#contracts/duration.js';
+import { wholeNumberOf } from '#contracts/whole-number.js';
+import { parseCidr } from '#policy/model/ipv4.js';
+import { parsePorts } from '#policy/model/parse-ports.js';
+import { parseProtocol } from '#policy/model/protocol.js';
 
-/** A boolean query parameter. A parameter without a value, as in `?dry_run`, is true. */
+/**
+ * A boolean query parameter. A parameter without `=`, as in `?dry_run`, is true. An empty value, as in
+ * `?dry_run=`, is refused.
+ */
 export const flag = z
-  .enum(['', 'true', 'false'], { error: 'Must be true or false.' })
+  .literal([true, 'true', 'false'], { error: 'Must be true or false.' })
   .transform((word) => word !== 'false')
-  .meta({ examples: ['true'] });
+  .meta({ type: 'boolean', enum: [true, false], examples: [true] });
 
-export const oneOrMore = z
+const texts = z
   .union([z.string(), z.array(z.string())])
   .transform((value) => (typeof value === 'string' ? [value] : value));
+
+/** A query parameter with any text; it may be repeated. */
+export const oneOrMore = texts.refine((all) => !all.includes(''), { error: 'Must not be empty.' });
 
 /**
  * A query parameter that may be repeated. `read` converts each text. If `read` returns undefined for a text,
  * the request is refused with the message `fault`.
  */
 export const listOf = <T>(read: (text: string) => T | undefined, fault: string) =>
-  oneOrMore
-    .refine((texts) => texts.every((text) => read(text) !== undefined), { error: fault })
-    .transform((texts) => texts.map((text) => read(text) as T))
+  texts
+    .refine((all) => all.every((text) => text !== '' && read(text) !== undefined), { error: fault })
+    .transform((all) => all.map((text) => read(text) as T))
     .optional();
+
+/** A query parameter with words of a list; it may be repeated. */
+export const wordsOf = <W extends string>(words: readonly W[]) =>
+  listOf((text) => words.find((word) => word === text), `Must be one of ${words.join(', ')}.`);
+
+/** A query parameter with IPv4 networks; it may be repeated. */
+export const networks = listOf(
+  (text) => parseCidr(text)?.prefix,
+  'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
+);
+
+/** A query parameter with ports or ranges of ports; it may be repeated. */
+export const ports = listOf((text) => {
+  const parsed = parsePorts(text);
+  return 'range' in parsed ? parsed.range : undefined;
+}, 'Must be a port, or a range such as 8000-8100.');
+
+/** A query parameter with protocols; it may be repeated. */
+export const protocols = listOf((text) => {
+  const protocol = parseProtocol(wholeNumberOf(text) ?? text);
+  return protocol === 'any' ? undefined : protocol;
+}, 'Must be tcp, udp, icmp, or a number from 0 to 255.');
+
+/** A query parameter with a whole number. This function reads all numbers in queries. */
+export const wholeNumber = (lowest: number, highest = Number.MAX_SAFE_INTEGER) => {
+  const error =
+    highest === Number.MAX_SAFE_INTEGER
+      ? `Must be a whole number${lowest === 0 ? '' : ` from ${lowest}`} in decimal digits.`
+      : `Must be a whole number from ${lowest} to ${highest}.`;
+  return z
+    .string()
+    .transform((text) => wholeNumberOf(text) ?? Number.NaN)
+    .refine((number) => number >= lowest && number <= highest, { error })
+    .meta({ type: 'integer', minimum: lowest, maximum: highest });
+};
+
+/** A query parameter with a duration, in milliseconds. `read` converts the text to milliseconds. */
+export const duration = (lowestMs: number, highestMs: number, error: string, read = durationMs) =>
+  z
+    .string()
+    .transform((text) => read(text) ?? Number.NaN)
+    .refine((ms) => ms >= lowestMs && ms <= highestMs, { error });
 
 /**
  * Limits a repeated query parameter to 64 values. Used for filters whose values the node compares with very
@@ -32,10 +85,7 @@ export const FEW = { error: 'Must be given at most 64 times.' };
  * The query parameter `limit`: the maximum number of items in a page. `usual` is its default, and `highest`
  * its largest value.
  */
-export const pageLimit = (usual: number, highest: number) => {
-  const error = `Must be a whole number from 1 to ${highest}.`;
-  return z.coerce.number(error).int(error).min(1, error).max(highest, error).default(usual);
-};
+export const pageLimit = (usual: number, highest: number) => wholeNumber(1, highest).default(usual);
 
 /**
  * The query schema of routes without query parameters. The schema refuses unknown parameters: a misspelt
@@ -55,7 +105,7 @@ export const dryRunQuery = z.strictObject({
  */
 export const isDryRun = ({ query }: FastifyRequest): boolean => {
   const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };
-  return asked === '' || asked === 'true';
+  return asked === true || asked === 'true';
 };
 /** The member `dry_run` in the response to a dry run. */
 export const dryRunMember = z.literal(true).optional().describe('Present in the response to a dry run.');

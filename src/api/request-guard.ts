@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from './errors.js';
+import { parametersIn } from './query-string.js';
 
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 const SINGLE = new Set(['host', 'authorization', 'content-type', 'if-match', 'if-none-match', 'origin']);
@@ -72,10 +73,9 @@ export function checkOrigin({ method, headers }: FastifyRequest): void {
 
 /** Refuses tokens in the query of a URL, because URLs are stored in logs and browser histories (D36). */
 export function checkQuery(request: FastifyRequest): void {
-  const query = request.raw.url?.split('?', 2)[1];
-  if (query === undefined) return;
-  for (const [name, value] of new URLSearchParams(query)) {
-    if (TOKEN_PARAMETERS.has(name.toLowerCase()) || TOKEN_SHAPE.test(value)) throw new ApiError('token_in_query');
+  for (const [name, value] of parametersIn(request.raw.url ?? '')) {
+    if (TOKEN_PARAMETERS.has(name.toLowerCase()) || TOKEN_SHAPE.test(String(value)))
+      throw new ApiError('token_in_query');
   }
 }
 

@@ -38,6 +38,7 @@ import { performanceModeResource } from './performance-mode.route.js';
 import { policiesResource } from './policies.route.js';
 import { policyResource } from './policy.route.js';
 import { isDryRun } from './query-parameters.js';
+import { parseQuery } from './query-string.js';
 import { readinessResource } from './readiness.route.js';
 import { readBody } from './request-body.js';
 import { checkHeaders, checkHost, checkOrigin, checkQuery, checkTarget, hostSet } from './request-guard.js';
@@ -140,7 +141,7 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    routerOptions: { maxParamLength: 512 },
+    routerOptions: { maxParamLength: 512, querystringParser: parseQuery },
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => {
       void answerError(error, request, reply);

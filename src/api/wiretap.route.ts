@@ -4,9 +4,9 @@ import type { Sink } from '#observe/wiretap/readers.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
-import { queryOf } from './nodes/ask-nodes.js';
 import { wiretapOfNodes } from './nodes/wiretap-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
+import { queryOf } from './query-string.js';
 import { eventStream, type Stream, webSocketStream } from './streams.js';
 import { replayOf, wiretapFilterOf, wiretapQuery } from './wiretap.schema.js';
 

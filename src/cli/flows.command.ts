@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { createClient } from './client.js';
 import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
-import { wholeNumber } from './number.js';
+import { numberUpTo, wholeNumber } from './number.js';
 import { type Output, type Parameter, parseReply, print, remote, withQuery } from './remote.js';
 import { type Style, styleOf } from './style.js';
 import { table } from './table.js';
@@ -60,7 +60,7 @@ type FilterOptions = {
   readonly rule?: string[];
   readonly verdict?: string[];
   readonly state?: string[];
-  readonly minBytes?: string;
+  readonly minBytes?: number;
 };
 
 /** Adds the commands `weir flows list | cut`. */
@@ -122,7 +122,11 @@ function filtered(command: Command): Command {
     .option('--rule <rule...>', 'decided by these rules')
     .option('--verdict <flow-verdict...>', 'allow, audit or redirect')
     .option('--state <flow-state...>', 'in these states, such as tcp_established')
-    .option('--min-bytes <count>', 'with at least this many bytes in both directions together');
+    .option(
+      '--min-bytes <count>',
+      'with at least this many bytes in both directions together',
+      numberUpTo(Number.MAX_SAFE_INTEGER),
+    );
 }
 
 function parametersOf(options: FilterOptions): Record<string, Parameter> {

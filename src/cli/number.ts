@@ -1,10 +1,12 @@
 import { InvalidArgumentError } from 'commander';
 import { durationMs } from '#contracts/duration.js';
+import { wholeNumberOf } from '#contracts/whole-number.js';
 
 /** Parses a flag value that is a whole number, such as a count. */
 export function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,6}$/.test(text)) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');
-  return Number(text);
+  const value = wholeNumberOf(text) ?? 0;
+  if (value < 1 || value > 9_999_999) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');
+  return value;
 }
 
 /**
@@ -12,8 +14,8 @@ export function wholeNumber(text: string): number {
  */
 export function numberUpTo(highest: number): (text: string) => number {
   return (text) => {
-    const value = Number(text);
-    if (!/^\d{1,6}$/.test(text) || value > highest)
+    const value = wholeNumberOf(text);
+    if (value === undefined || value > highest)
       throw new InvalidArgumentError(`It must be a number from 0 to ${highest}.`);
     return value;
   };

@@ -159,10 +159,13 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it.each([[['flows', '--limit', '0']], [['flows', 'cut', '--everything']]])(
-    'exits with 2 for the invalid arguments %j',
-    async (words) => {
-      expect((await run(words, TOKEN)).code).toBe(2);
-    },
-  );
+  it.each([
+    [['flows', '--limit', '0']],
+    [['flows', 'cut', '--everything']],
+    [['flows', 'cut', '--min-bytes', '']],
+    [['flows', 'cut', '--min-bytes', '1e2']],
+    [['flows', 'list', '--min-bytes', '0x10']],
+  ])('exits with 2 for the invalid arguments %j', async (words) => {
+    expect((await run(words, TOKEN)).code).toBe(2);
+  });
 });

@@ -225,7 +225,7 @@ describe('API errors that the command line prints', () => {
       '--all: Not allowed together with flags that select flows.',
     ],
     [
-      ['flows', 'list', '--src-port', 'x', '--min-bytes', 'y'],
+      ['flows', 'list', '--src-port', 'x', '--min-bytes', '5'],
       refused('invalid_query', problem('?src_port', dash), problem('?min_bytes', 'Must be a whole number.')),
       `2 problems:\n  --src-port: ${dash}\n  --min-bytes: Must be a whole number.`,
     ],

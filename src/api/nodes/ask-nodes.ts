@@ -15,10 +15,6 @@ export const coverageShape = {
 /** The query parameter `scope` of reads that concern one node or all nodes. */
 export const scope = z.enum(['node', 'cluster'], { error: 'Must be node or cluster.' }).default('node');
 
-/** Returns the query parameters of a request, as the client sent them. */
-export const queryOf = ({ url = '' }: { readonly url?: string | undefined }): URLSearchParams =>
-  new URLSearchParams(url.split('?')[1] ?? '');
-
 export type Coverage = z.infer<z.ZodObject<typeof coverageShape>>;
 
 /** The coverage of a response that concerns one node. */
