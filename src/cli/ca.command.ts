@@ -32,7 +32,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
     .description('show the subject and the validity of the CA')
     .action(async (options: Output) => {
       const shown = await fetched(options, terminal);
-      print(terminal, options.output, shown, () => textOf(shown));
+      print(terminal, options.output, shown, textOf);
     });
 
   const writing = (command: Command): Command => remote(command).option('--replace', 'replace the existing CA');
@@ -43,7 +43,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
       .catch(throwWithAdvice);
     const { warnings, ...written } = parseReply(writtenSchema, answer);
     for (const { message } of warnings) terminal.err(`warning: ${message}\n`);
-    print(terminal, options.output, written, () => textOf(written));
+    print(terminal, options.output, written, textOf);
   };
   writing(ca.command('generate'))
     .description('generate a CA on the node; its key never leaves the node')

@@ -33,7 +33,7 @@ export function addClusterNodesCommands(cluster: Command, terminal: Terminal): v
     .description('list all nodes that have joined the cluster, and whether they are ready')
     .action(async (options: Output) => {
       const nodes = parseReply(nodesSchema, await createClient(options, terminal).request(NODES));
-      print(terminal, options.output, nodes, () => tableOf(nodes.items));
+      print(terminal, options.output, nodes, (shown) => tableOf(shown.items));
     });
 
   remote(cluster.command('token'))

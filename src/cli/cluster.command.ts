@@ -41,7 +41,7 @@ export function addClusterCommands(program: Command, terminal: Terminal): void {
   const answer = (options: Output, reply: unknown): void => {
     const shown = parseReply(clusterSchema, reply);
     const tried = shown.dry_run === true ? 'This was a dry run: nothing was changed.\n\n' : '';
-    print(terminal, options.output, shown, () => tried + text(shown));
+    print(terminal, options.output, shown, (printed) => tried + text(printed));
   };
 
   remote(cluster.command('status'))
@@ -103,8 +103,7 @@ function unreadableText({ unreadable, unreadable_count: count }: ClusterAnswer):
   if (count === 0) return '';
   const rows = table(
     ['UNREADABLE KEY IN ETCD', 'REASON'],
-    // Any client of etcd can write a key with control characters.
-    unreadable.map(({ key, reason }) => [JSON.stringify(key).slice(1, -1), reason]),
+    unreadable.map(({ key, reason }) => [key, reason]),
   );
   const more = count > unreadable.length ? `and ${count - unreadable.length} more\n` : '';
   return `\n${rows}${more}Nothing uses these values. Write such a key again, or remove it with \`etcdctl del\`.\n`;

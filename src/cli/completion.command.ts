@@ -7,6 +7,7 @@ import { fishCompletion } from './completion/fish.js';
 import { NODE_VALUES, type NodeValue, valuesOf } from './completion/values.js';
 import { zshCompletion } from './completion/zsh.js';
 import type { Terminal } from './terminal.js';
+import { visible } from './visible.js';
 
 const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion } as const;
 type Shell = keyof typeof SCRIPTS;
@@ -33,7 +34,7 @@ export function addCompletionCommands(program: Command, terminal: Terminal): voi
       const asked = { prefix: words.at(-1) ?? '', groups: valuesIn(words, '--group') };
       try {
         const client = createClient(serverIn(words), terminal, TIMEOUT_MS);
-        terminal.out((await valuesOf(kind, client, asked)).map((value) => `${value}\n`).join(''));
+        terminal.out((await valuesOf(kind, client, asked)).map((value) => `${visible(value)}\n`).join(''));
       } catch {
         // Print nothing: an error message would disturb the prompt.
       }

@@ -52,7 +52,7 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
       const client = createClient(options, terminal, TIMEOUT_MS);
       const path = withQuery(PATH, { dry_run: options.dryRun, allow_unpoliced: options.allowUnpoliced });
       const reload = parseReply(reloadSchema, await client.request(path, { method: 'POST' }));
-      print(terminal, options.output, reload, () => text(reload));
+      print(terminal, options.output, reload, text);
     });
 }
 

@@ -8,6 +8,7 @@ import { isEnabled, UNIT } from './init/units.js';
 import { type Form, print, printing } from './remote.js';
 import { table } from './table.js';
 import type { Terminal } from './terminal.js';
+import { visible, visibleIn } from './visible.js';
 
 const UNPOLICED = 3;
 const UNFIT = 3;
@@ -36,7 +37,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
           ? parseConfig(await terminal.input(), 'standard input', environment).config
           : loadConfig(config, environment),
       );
-      print(terminal, output, check, () => checkText(check));
+      print(terminal, output, check, checkText);
       if (check.missing.length > 0 || check.faults.length > 0) end(UNFIT);
     });
 
@@ -47,7 +48,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
     .action(async ({ output, ...options }: Options & { output: Form }) => {
       const { readDataplaneStatus } = await import('#main.js');
       const status = await readDataplaneStatus(placeInSpiteOf(options, terminal));
-      print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(status));
+      print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(visibleIn(status)));
       if (unpolicedIn(status).length > 0) end(UNPOLICED);
     });
 
@@ -59,7 +60,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
       const { detachDataplane } = await import('#main.js');
       const { hooks, maps, guard, bootFile } = await detachDataplane(placeOf(options, terminal));
       for (const { interface: name, direction } of hooks)
-        terminal.out(`removed the program on ${direction} of ${name}\n`);
+        terminal.out(`removed the program on ${direction} of ${visible(name)}\n`);
       for (const folder of maps) terminal.out(`removed ${folder}\n`);
       if (guard) terminal.out('removed the guard\n');
       if (bootFile) terminal.out('emptied the boot file of the guard\n');

@@ -26,10 +26,10 @@ export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
     .action(async ({ name = '', ...options }: Output & { name?: string }) => {
       const answer = parseReply(cacheSchema, await createClient(options, terminal).request('/api/v1/dns-cache'));
       const items = answer.items.filter(({ hostname }) => hostname.includes(name.toLowerCase()));
-      print(terminal, options.output, { items }, () =>
+      print(terminal, options.output, { items }, (shown) =>
         table(
           ['NAME', 'ADDRESSES', 'PATTERNS', 'EXPIRES', 'LAST SEEN'],
-          items.map(({ hostname, ips, patterns, expires_at: expires, last_seen: seen }) => [
+          shown.items.map(({ hostname, ips, patterns, expires_at: expires, last_seen: seen }) => [
             hostname,
             ips.join(' '),
             patterns.join(' '),

@@ -4,6 +4,7 @@ import { CliError, type ExitCode, UnreachableError } from './command-error.js';
 import { serialised } from './remote.js';
 import { styleOf } from './style.js';
 import type { Terminal } from './terminal.js';
+import { visible } from './visible.js';
 
 type ErrorForm = 'table' | 'json' | 'yaml';
 
@@ -76,11 +77,18 @@ function described(error: unknown, terminal: Terminal): Described {
       ...(fix === undefined ? {} : { fix }),
       ...(problems.length === 0 ? {} : { problems }),
     };
-    return { exitCode, text: `weir: ${message}\n${advice}`, document };
+    return { exitCode, text: `weir: ${visibleMessage(message)}\n${advice}`, document };
   }
   if (!isNamed(error)) throw error;
-  return { exitCode: 1, text: `weir: ${error.message}\n`, document: { code: 'failed', message: error.message } };
+  return {
+    exitCode: 1,
+    text: `weir: ${visibleMessage(error.message)}\n`,
+    document: { code: 'failed', message: error.message },
+  };
 }
+
+/** A message may list problems, one a line. */
+const visibleMessage = (message: string): string => message.split('\n').map(visible).join('\n');
 
 /**
  * Returns the first line of a message without its colon. The further lines list the problems, which the JSON

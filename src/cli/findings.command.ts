@@ -67,11 +67,11 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
       if (options.follow !== undefined) return follow({ client, path, filters, options, terminal });
       const { items, errors } = await read(client, path, filters, options.limit);
       errors.report(terminal);
-      print(terminal, options.output, { items, ...errors.coverage }, () => {
+      print(terminal, options.output, { items, ...errors.coverage }, (shown) => {
         const style = styleOf(terminal);
         return table(
           FINDING_TITLES,
-          items.map((item) => findingRow(item, style, relativeTime(item.last_seen))),
+          shown.items.map((item) => findingRow(item, style, relativeTime(item.last_seen))),
         );
       });
     });
@@ -138,7 +138,7 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     const fresh = items.filter((item) => known.get(identityOf(item)) !== item.count).reverse();
     // Print absolute times: the printed lines remain on the screen, where relative times would become wrong.
     for (const item of fresh)
-      terminal.out(streamed(options.output, item, () => table([], [findingRow(item, style, item.last_seen)])));
+      terminal.out(streamed(options.output, item, (shown) => table([], [findingRow(shown, style, shown.last_seen)])));
     if (errors.nodes !== silent) {
       silent = errors.nodes;
       errors.report(terminal);

@@ -86,8 +86,8 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
         cursor = page.next_cursor;
       }
       errors.report(terminal);
-      print(terminal, options.output, { matched, items, ...errors.coverage }, () =>
-        tableOf(items, styleOf(terminal), allNodes === true),
+      print(terminal, options.output, { matched, items, ...errors.coverage }, (shown) =>
+        tableOf(shown.items, styleOf(terminal), allNodes === true),
       );
       if (options.output === 'table' && matched > items.length)
         terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);

@@ -52,7 +52,7 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
       if (whole === undefined) return;
       errors.report(terminal);
       const { next_cursor: _, ...shown } = whole;
-      print(terminal, options.output, { ...shown, ...errors.coverage }, () => tableOf(shown));
+      print(terminal, options.output, { ...shown, ...errors.coverage }, tableOf);
     });
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Terminal } from './terminal.js';
+import { visible } from './visible.js';
 
 /** The nodes without a response, in a response that is made of the responses of several nodes. */
 export const nodeErrorsSchema = z.array(z.object({ node_id: z.string(), error: z.string() })).optional();
@@ -29,7 +30,7 @@ export class NodeErrors {
   }
 
   report(terminal: Terminal): void {
-    for (const [node, error] of this.#errors) terminal.err(`${node} did not respond: ${error}\n`);
+    for (const [node, error] of this.#errors) terminal.err(`${visible(node)} did not respond: ${visible(error)}\n`);
   }
 }
 

@@ -4,6 +4,7 @@ import type { z } from 'zod';
 import type { ServerOptions } from './client.js';
 import { CliError } from './command-error.js';
 import type { Terminal } from './terminal.js';
+import { visibleIn, visibleLines } from './visible.js';
 
 const FORMS = ['table', 'json', 'yaml'] as const;
 export type Form = (typeof FORMS)[number];
@@ -28,9 +29,12 @@ export function printing(command: Command, forms: readonly Form[] = FORMS): Comm
   return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
 }
 
-/** Prints a value in the selected form. `text` formats the value for the form `table`. */
-export function print(terminal: Terminal, form: Form, value: unknown, text: () => string): void {
-  terminal.out(form === 'table' ? text() : serialised(form, value));
+/**
+ * Prints a value in the selected form. `text` formats the value for the form `table`; it receives a copy
+ * without control characters.
+ */
+export function print<T>(terminal: Terminal, form: Form, value: T, text: (shown: T) => string): void {
+  terminal.out(form === 'table' ? visibleLines(text(visibleIn(value))) : serialised(form, value));
 }
 
 export function serialised(form: 'json' | 'yaml', value: unknown): string {

@@ -76,7 +76,7 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
               options.exclude,
             );
       const status = await readStatus(client, readiness);
-      print(terminal, options.output, status, () => statusText(status, styleOf(terminal)));
+      print(terminal, options.output, status, (shown) => statusText(shown, styleOf(terminal)));
       if (!readiness.ready) end(NOT_READY);
     });
 }

@@ -1,4 +1,8 @@
 import { stripVTControlCharacters } from 'node:util';
+import { visibleLines } from './visible.js';
+
+/** A line feed in a cell would begin a row of its own. */
+const visibleCell = (cell: string): string => visibleLines(cell).replaceAll('\n', '\\n');
 
 /** Returns the number of characters that a text shows on the screen, without colour codes. */
 const widthOf = (text: string): number => stripVTControlCharacters(text).length;
@@ -8,7 +12,7 @@ const widthOf = (text: string): number => stripVTControlCharacters(text).length;
  * title row.
  */
 export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
-  const lines = titles.length > 0 ? [titles, ...rows] : rows;
+  const lines = (titles.length > 0 ? [titles, ...rows] : rows).map((line) => line.map(visibleCell));
   const columns = Math.max(0, ...lines.map((line) => line.length));
   const widths = Array.from({ length: columns }, (_, column) =>
     lines.reduce((widest, line) => Math.max(widest, widthOf(line[column] ?? '')), 0),

@@ -50,15 +50,17 @@ export function addTokenCommands(program: Command, terminal: Terminal): void {
     .action(async (options: Output) => {
       const { items } = parseReply(listSchema, await createClient(options, terminal).request(PATH));
       const titles = ['ID', 'SUBJECT', 'ROLE', 'CREATED', 'EXPIRES', 'REVOKED'];
-      const rows = items.map((item) => [
-        item.id,
-        item.subject,
-        item.role,
-        relativeTime(item.created_at),
-        item.expires_at === null ? 'never' : relativeTime(item.expires_at),
-        item.revoked_at === null ? '-' : relativeTime(item.revoked_at),
-      ]);
-      print(terminal, options.output, { items }, () => table(titles, rows));
+      print(terminal, options.output, { items }, (shown) => {
+        const rows = shown.items.map((item) => [
+          item.id,
+          item.subject,
+          item.role,
+          relativeTime(item.created_at),
+          item.expires_at === null ? 'never' : relativeTime(item.expires_at),
+          item.revoked_at === null ? '-' : relativeTime(item.revoked_at),
+        ]);
+        return table(titles, rows);
+      });
     });
 
   remote(token.command('revoke'))

@@ -1,14 +1,16 @@
 import { commandTree } from './command-tree.js';
 import { errorFormOf, printError } from './error-output.js';
 import { processTerminal, type Terminal } from './terminal.js';
+import { visibleLines } from './visible.js';
 
 /** Runs the `weir` command with these arguments. Resolves with the exit code of the command. */
-export async function weir(words: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
+export async function weir(words: readonly string[], given: Terminal = processTerminal): Promise<number> {
+  const terminal = { ...given, err: (text: string) => given.err(visibleLines(text)) };
   let code: number = 0;
   const form = errorFormOf(words);
   const usage = form === 'table' ? (text: string) => terminal.err(text) : () => {};
-  const end = (given: number): void => {
-    code = given;
+  const end = (exitCode: number): void => {
+    code = exitCode;
   };
   try {
     await commandTree(terminal, end, usage).parseAsync([...words], { from: 'user' });

@@ -9,6 +9,7 @@ import { type Output, type Parameter, parseReply, remote, withQuery } from './re
 import { streamed } from './streamed.js';
 import { type Style, styleOf } from './style.js';
 import type { Terminal } from './terminal.js';
+import { visibleIn } from './visible.js';
 import { frameSchema, wiretapLine } from './wiretap-message.js';
 
 type Options = Output & {
@@ -109,7 +110,7 @@ async function show(
     const messages = parseReply(frameSchema, value);
     const values: readonly unknown[] = Array.isArray(value) ? value : [value];
     const lines = messages.map((message, index) =>
-      streamed(options.output, values[index], () => `${wiretapLine(message, style)}\n`),
+      streamed(options.output, values[index], () => `${wiretapLine(visibleIn(message), style)}\n`),
     );
     terminal.out(lines.join(''));
     await terminal.drained();

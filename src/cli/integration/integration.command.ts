@@ -4,6 +4,7 @@ import { relativeTime } from '../relative-time.js';
 import { type Output, parseReply, print, remote } from '../remote.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
+import { visibleIn } from '../visible.js';
 import { addAddCommand } from './add.command.js';
 import { type Integration, listSchema, PATH, throwWithAdvice } from './integration-records.js';
 import { type IntegrationStatus, statusSchema, statusText } from './status-text.js';
@@ -17,10 +18,13 @@ export function addIntegrationCommands(program: Command, terminal: Terminal): vo
     .description('list all integrations')
     .action(async (options: Output) => {
       const items = await listed(createClient(options, terminal));
-      print(terminal, options.output, { items }, () =>
+      print(terminal, options.output, { items }, (shown) =>
         table(
           ['NAME', 'SERVER', 'UPDATED', 'BY'],
-          items.map((item) => [item.name, ...(item.in_cluster ? ['in this cluster', '-', '-'] : writtenOf(item))]),
+          shown.items.map((item) => [
+            item.name,
+            ...(item.in_cluster ? ['in this cluster', '-', '-'] : writtenOf(item)),
+          ]),
         ),
       );
     });
@@ -34,7 +38,7 @@ export function addIntegrationCommands(program: Command, terminal: Terminal): vo
       const items: IntegrationStatus[] = [];
       for (const one of names) items.push(await statusOf(one, client));
       const shown = name === undefined ? { items } : items[0];
-      print(terminal, options.output, shown, () => statusText(items, name !== undefined, terminal));
+      print(terminal, options.output, shown, () => statusText(visibleIn(items), name !== undefined, terminal));
     });
 
   remote(integration.command('remove'))

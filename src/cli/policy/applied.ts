@@ -6,6 +6,7 @@ import { duration } from '../number.js';
 import { type Output, parseReply, print } from '../remote.js';
 import { styleOf } from '../style.js';
 import type { Terminal } from '../terminal.js';
+import { visible } from '../visible.js';
 import { type ClusterOptions, READY } from './cluster-flags.js';
 import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 
@@ -74,7 +75,7 @@ export function tell(
   placed: (warning: Problem) => string,
 ): void {
   if (output === 'table') warn(terminal, applied.warnings, placed);
-  print(terminal, output, applied, () => sentence(applied));
+  print(terminal, output, applied, sentence);
 }
 
 export function warn(
@@ -83,7 +84,8 @@ export function warn(
   placed: (warning: Problem) => string = ({ message }) => message,
 ): void {
   const style = styleOf(terminal);
-  for (const warning of warnings) terminal.err(`${style.warn('warning:')} ${placed(warning)} [${warning.code}]\n`);
+  for (const warning of warnings)
+    terminal.err(`${style.warn('warning:')} ${visible(placed(warning))} [${warning.code}]\n`);
 }
 
 /**

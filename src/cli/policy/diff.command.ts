@@ -34,9 +34,9 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       );
       const same = isSame(difference);
       const compared = stored === null ? null : labelOf(stored);
-      print(terminal, options.output, { compared_with: compared, same, ...difference }, () => {
-        if (same) return `${source.label} has the same content as ${compared ?? 'no policy'}\n`;
-        return differenceText(difference, styleOf(terminal));
+      print(terminal, options.output, { compared_with: compared, same, ...difference }, (shown) => {
+        if (same) return `${source.label} has the same content as ${shown.compared_with ?? 'no policy'}\n`;
+        return differenceText(shown, styleOf(terminal));
       });
       if (!same) end(DIFFERENT);
     });

@@ -99,7 +99,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
           throw isAboutPolicy ? atLines(error, source, source.form === 'singleton' ? '/policy' : '') : error;
         });
       const explained = parseReply(explainedSchema, answer);
-      print(terminal, options.output, explained, () => text(explained, file, styleOf(terminal)));
+      print(terminal, options.output, explained, (shown) => text(shown, file, styleOf(terminal)));
     });
 }
 

@@ -45,10 +45,10 @@ export function addMembersCommand(policy: Command, terminal: Terminal): void {
         total = page.total;
         after = page.next;
       } while (after !== null && items.length < limit);
-      print(terminal, options.output, { items, total }, () =>
+      print(terminal, options.output, { items, total }, (shown) =>
         table(
           ['ADDRESS', 'KIND', 'NAMESPACE', 'NAME', 'INTEGRATION'],
-          items.map(({ address, kind, namespace, name, integration }) => [
+          shown.items.map(({ address, kind, namespace, name, integration }) => [
             address,
             kind,
             namespace ?? '-',

@@ -75,7 +75,7 @@ export function addPendingCommands(policy: Command, terminal: Terminal): void {
     .description('show the policy change that waits for its confirmation, or that is being rolled out')
     .action(async (options: Output) => {
       const answer = parseReply(schema, await createClient(options, terminal).request(PATH));
-      print(terminal, options.output, answer, () => text(answer));
+      print(terminal, options.output, answer, text);
     });
   addEnd(policy, terminal, {
     name: 'confirm',
@@ -104,9 +104,9 @@ function addEnd(policy: Command, terminal: Terminal, { name, description, done }
       const path = withQuery(`${PATH}/${name}`, parameters);
       const reply = await createClient(options, terminal).request(path, { method: 'POST' });
       const answer = parseReply(schema, reply);
-      print(terminal, options.output, answer, () =>
+      print(terminal, options.output, answer, (shown) =>
         dryRun === true
-          ? `This was a dry run: nothing was changed.\n\n${text(answer)}`
+          ? `This was a dry run: nothing was changed.\n\n${text(shown)}`
           : `generation ${answer.ended ?? 0} is ${done}\n`,
       );
     });

@@ -7,6 +7,7 @@ import { type Output, print, remote, serialised } from '../remote.js';
 import { styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
+import { visible } from '../visible.js';
 import { addActivateCommand } from './activate.command.js';
 import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
@@ -42,10 +43,10 @@ function addListCommand(policy: Command, terminal: Terminal): void {
     .action(async (options: Output) => {
       const records = await listPolicies(createClient(options, terminal));
       const style = styleOf(terminal);
-      print(terminal, options.output, { items: records }, () =>
+      print(terminal, options.output, { items: records }, (shown) =>
         table(
           ['NAME', 'MODE', 'ACTIVE', 'REVISION', 'FORM', 'UPDATED', 'BY', 'ID'],
-          records.map((record) => [
+          shown.items.map((record) => [
             record.name ?? '-',
             record.mode,
             record.active ? style.good('active') : '-',
@@ -77,7 +78,7 @@ function addGetCommand(policy: Command, terminal: Terminal): void {
 function heading(stored: Stored): string {
   const { revision, active, updated_at: at, updated_by: author } = stored;
   const state = active ? 'active' : 'not active';
-  return `# ${labelOf(stored)}: revision ${revision}, ${state}, written ${at} by ${author}\n# ETag: ${etagOf(stored)}\n`;
+  return `# ${visible(labelOf(stored))}: revision ${revision}, ${state}, written ${at} by ${visible(author)}\n# ETag: ${etagOf(stored)}\n`;
 }
 
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
@@ -107,7 +108,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       const shown = { id: stored.id, name: stored.name, was_active: stored.active, deleted: !dry, warnings };
       if (options.output === 'table') warn(terminal, warnings);
       print(terminal, options.output, shown, () => {
-        const done = `${labelOf(stored)} ${dry ? 'would be deleted' : 'deleted'}\n`;
+        const done = `${visible(labelOf(stored))} ${dry ? 'would be deleted' : 'deleted'}\n`;
         return stored.active ? `${done}none is active ${dry ? 'then' : 'now'}: policy.fallback decides\n` : done;
       });
     });
