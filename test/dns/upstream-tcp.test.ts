@@ -112,7 +112,9 @@ describe('fallback to TCP after a truncated answer', () => {
     const rig = await startProxy([upstream]);
     const names = Array.from({ length: 130 }, (_, at) => `n${at}.example.com`);
     const answers = names.map((name) => lookUp(rig.at, name));
-    await settled(() => new Set(waiting.map(({ question }) => question.name)).size, 130);
+    // The proxy also probes an upstream that does not answer in time.
+    const waits = (name: string) => waiting.some(({ question }) => question.name === name);
+    await settled(() => names.filter(waits).length, 130);
     expect(upstream.connections.size).toBe(3);
     for (const received of waiting.toReversed()) received.stream?.write(goodFrame(received));
     expect(await Promise.all(answers)).toEqual(names.map((name) => ['NOERROR', `${name} A ${ADDRESS}`]));
