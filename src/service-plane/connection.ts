@@ -369,7 +369,7 @@ export class Connection {
       generation: plane.evaluator.generation,
       decider: step.decider,
       verdict,
-      reason: reason === 'unknown' && hello.kind === 'unreadable' ? hello.fault : reason === 'matched' ? null : reason,
+      reason: reason === 'matched' ? null : reason,
       sni: hello.kind === 'hello' ? hello.sni : null,
       http: null,
     });

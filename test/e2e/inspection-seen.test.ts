@@ -96,11 +96,19 @@ test('a connection that a rule denies in audit mode passes, and causes one findi
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'audit' }]);
 });
 
-test('a rule that denies a server name also denies a connection without a server name, with the reason unknown', async () => {
+test('a rule that denies a server name also denies a connection without a server name, with the reason no_server_name', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] }, { action: 'deny' })]));
   const reader = await reading();
   await rig.dial(443, ['-noservername']);
-  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'unknown' }]);
+  await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'no_server_name' }]);
+});
+
+test('a default that denies a connection without a server name, which an allow rule needs, gives the reason no_server_name', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })], { default_action: 'deny' }));
+  const reader = await reading();
+  await rig.dial(443, ['-noservername']);
+  const byDefault = { ...decided, rule: null, decided_by: 'group_default' };
+  await expectSeen(reader, [{ ...byDefault, type: 'tls', verdict: 'deny', sni: null, reason: 'no_server_name' }]);
 });
 
 test('a denied HTTP request causes one finding without the query string, and an allowed request causes no finding', async () => {
@@ -168,15 +176,16 @@ test('findings, stats and metrics agree on the counts of the decisions of all pr
   expect(shown.toSorted()).toEqual([
     'http_deny null deny null 1',
     'http_deny r0 deny response/headers/deny_present/x-internal 1',
+    'tls_deny null deny no_server_name 1',
     'tls_deny r0 allow null 1',
+    'tls_deny r0 deny no_server_name 1',
     'tls_deny r0 deny null 2',
-    'tls_deny r0 deny unknown 1',
     'tls_deny r0 deny upstream_untrusted:expired 1',
   ]);
   const stats = (await rig.node.request('GET', '/api/v1/stats')).body as Record<string, Record<string, unknown>>;
   expect(stats.tls).toEqual({
     allow: 0,
-    deny: 4,
+    deny: 5,
     audit: 1,
     intercepted: 4,
     connections: expect.any(Number),
@@ -189,7 +198,7 @@ test('findings, stats and metrics agree on the counts of the decisions of all pr
   const lines = text.split('\n').filter((line) => /^weir_(tls|http|service_plane_refused)_/.test(line));
   expect(lines).toEqual([
     'weir_tls_connections_total{verdict="allow"} 0',
-    'weir_tls_connections_total{verdict="deny"} 4',
+    'weir_tls_connections_total{verdict="deny"} 5',
     'weir_tls_connections_total{verdict="audit"} 1',
     'weir_tls_intercepted_total 4',
     'weir_http_requests_total{verdict="allow"} 2',

@@ -3,7 +3,7 @@ import type { RequestFacts } from '#contracts/http-facts.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
-import type { CertificateFacts, ClientHello, HelloFacts, TlsFacts } from '#contracts/tls-facts.js';
+import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
 import { compile } from '#policy/compile/compile.js';
 import { decideConnection, decideRequest, grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
@@ -31,6 +31,14 @@ const facts = (said: HelloFacts, certificate: CertificateFacts = { kind: 'unaske
   hello: said,
   certificate,
 });
+const CERTIFICATE: SeenCertificate = {
+  kind: 'seen',
+  subject: 'CN=x',
+  commonNames: ['x'],
+  dnsNames: [],
+  fingerprint: 'ab'.repeat(32),
+  isTrusted: () => true,
+};
 const NO_TLS: HelloFacts = { kind: 'unreadable', fault: 'not_tls' };
 const tlsRule = (id: string, tls: TlsMatchConfig, more: Partial<Rule> = {}): Rule =>
   rule({ id, protocol: 6, tls: normaliseTls(tls), ...more });
@@ -109,13 +117,47 @@ describe('`decideConnection`', () => {
       'no server name, which the allow rule does not match',
       [tlsRule('tls', sni)],
       facts(hello(null)),
-      'deny policy_default matched',
+      'deny policy_default no_server_name',
+    ],
+    [
+      'no server name, which an allow rule and a deny rule before the default do not match',
+      [
+        tlsRule('tls', { sni: ['good.test'], server_cn: ['x'] }),
+        tlsRule('other', { ech: 'present' }, { action: 'deny' }),
+        rule({ id: 'rest', action: 'deny', mode: 'audit' }),
+      ],
+      facts(hello(null)),
+      'audit rest no_server_name',
+    ],
+    [
+      'no server name, which only the last allow rule does not need',
+      [tlsRule('tls', sni), rule({ id: 'rest' })],
+      facts(hello(null)),
+      'allow rest matched',
+    ],
+    [
+      'an untrusted certificate, which the allow rule does not match, and no server name of a later rule',
+      [tlsRule('tls', { server_cn: ['x'] }), tlsRule('named', sni)],
+      facts(hello(null), { ...CERTIFICATE, isTrusted: () => false }),
+      'deny policy_default certificate_untrusted',
+    ],
+    [
+      'an unreadable certificate, which the allow rule does not match and a deny rule without TLS follows',
+      [tlsRule('tls', { server_cn: ['x'] }), rule({ id: 'rest', action: 'deny' })],
+      facts(hello('a.test'), { kind: 'unreadable' }),
+      'deny rest certificate_unreadable',
+    ],
+    [
+      'an unreadable certificate, which the deny rule matches',
+      [tlsRule('tls', { server_cn: ['x'] }, { action: 'deny' })],
+      facts(hello('a.test'), { kind: 'unreadable' }),
+      'deny tls certificate_unreadable',
     ],
     [
       'no server name, which the deny rule matches',
       [tlsRule('tls', sni, { action: 'deny' }), rule()],
       facts(hello(null)),
-      'deny tls unknown',
+      'deny tls no_server_name',
     ],
     [
       'a matching server name of a ClientHello with ECH',
@@ -133,13 +175,13 @@ describe('`decideConnection`', () => {
       'bytes that are no TLS, which the deny rule with `ech` matches',
       [tlsRule('tls', { ech: 'present' }, { action: 'deny' }), rule()],
       facts(NO_TLS),
-      'deny tls unknown',
+      'deny tls not_tls',
     ],
     [
       'bytes that are no TLS, which the allow rule with `ech` does not match',
       [tlsRule('tls', { ech: 'absent' })],
       facts(NO_TLS),
-      'deny policy_default matched',
+      'deny policy_default not_tls',
     ],
     [
       'bytes that are no TLS, which the allow rule does not match',
@@ -151,9 +193,9 @@ describe('`decideConnection`', () => {
       'bytes that are no TLS, which the deny rule matches',
       [tlsRule('tls', {}, { action: 'deny' }), rule()],
       facts(NO_TLS),
-      'deny tls unknown',
+      'deny tls not_tls',
     ],
-    ['no TLS, allow rule in audit mode', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls unknown'],
+    ['no TLS, allow rule in audit mode', [tlsRule('tls', {}, { mode: 'audit' })], facts(NO_TLS), 'audit tls not_tls'],
     [
       'a deny rule in audit mode',
       [tlsRule('tls', sni, { action: 'deny', mode: 'audit' })],
@@ -185,6 +227,12 @@ describe('`decideConnection`', () => {
       facts(NO_TLS),
       'allow rest matched',
     ],
+    [
+      'bytes that are no TLS, an intercept rule and no other rule',
+      [tlsRule('tls', { mode: 'intercept', http: {} })],
+      facts(NO_TLS),
+      'deny policy_default not_tls',
+    ],
   ])('returns the expected verdict, decider and reason for %s', (_, rules, of, wanted) => {
     expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
   });
@@ -200,4 +248,14 @@ test('`decideRequest` continues with the next step if a request does not match a
     return `${verdict} ${step.decider.kind === 'rule' ? step.decider.rule : step.decider.kind}`;
   };
   expect(['GET', 'DELETE', 'PUT'].map(asked)).toEqual(['allow get', 'audit delete', 'deny policy_default']);
+});
+
+test('`decideRequest` gives the default that denies a request the cause for which an allow rule is undecidable', () => {
+  const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
+  const steps = stepsOf(tlsRule('get', get), tlsRule('certificate', { server_cn: ['x'] }));
+  const put: RequestFacts = { method: 'PUT', host: 'a.test', path: '/', query: null, headers: [] };
+  const reasonFor = (certificate: CertificateFacts) =>
+    decideRequest(steps, 0, facts(hello('a.test'), certificate), put).reason;
+  expect(reasonFor({ ...CERTIFICATE, isTrusted: () => false })).toBe('certificate_untrusted');
+  expect(reasonFor({ ...CERTIFICATE, commonNames: ['y'] })).toBe('matched');
 });

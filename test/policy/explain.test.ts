@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
+import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
@@ -270,6 +271,20 @@ describe('`explain`', () => {
     const { walk, reason } = explain(all, { packet: packet(), connection: get(path), node: NODE });
     expect(JSON.stringify(walk)).toContain(sentence);
     expect(special === null || reason.includes(special)).toBe(true);
+  });
+
+  test.each<[ConnectionFacts, TlsMatchConfig, string]>([
+    [{}, { sni: ['a.test'] }, 'the client sends no server name'],
+    [{ tls: { hello: 'not_tls' } }, { sni: ['a.test'] }, 'the client does not send TLS'],
+    [{ tls: { hello: 'not_tls' } }, HTTP, 'the client does not send TLS'],
+    [{ tls: { server_cn: 'a', trusted: false } }, { server_cn: 'a' }, 'the certificate of the server is not trusted'],
+  ])('says in the reason and at the allow rule why TLS matchers cannot be decided for %j', (question, tls, cause) => {
+    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls })], { id: 'office' })]);
+    const { walk, reason } = explain(all, { packet: packet(), connection: question, node: NODE });
+    expect(walk[0]?.why).toBe(`its TLS matchers cannot be decided, and an allow then does not match: ${cause}`);
+    expect(reason).toContain(`${cause}: an allow rule then does not match, and a deny rule does`);
+    const deny = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls, action: 'deny' })])]);
+    expect(explain(deny, { packet: packet(), connection: question, node: NODE }).reason).toContain(`denied; ${cause}`);
   });
 
   const lan = { policed: ['lan0', 'wan0'], by: { interface: 'lan0' } } as const;

@@ -25,7 +25,7 @@ import { SourceIndex } from '#policy/model/source-index.js';
 import { classify } from './classify.js';
 import { decidingMatcher, matchRequest } from './http-block.js';
 import { mismatch } from './mismatch.js';
-import { matchTlsBlock } from './tls-block.js';
+import { matchTlsBlock, type UndecidableCause } from './tls-block.js';
 
 /**
  * A rule or default that matches the addresses and ports of a connection. The steps of a connection are
@@ -40,11 +40,12 @@ export type Step = {
 };
 
 /**
- * Why a step decided the connection. `matched`: the matchers of the step matched. `unknown`: the matchers are
- * undecidable. `hidden`: the server certificate is hidden. The other reasons name the form of the path of a
+ * Why a step decided the connection. `matched`: the matchers of the step matched. `hidden`: the server
+ * certificate is hidden. An `UndecidableCause`: the matchers of the step are undecidable, or the step denied
+ * and the matchers of an earlier allow rule are undecidable. The other reasons name the form of the path of a
  * denied request that decided: an allow rule did not match it, or a deny rule matched it (D24).
  */
-type Reason = 'matched' | 'unknown' | 'hidden' | 'path_normalised' | 'path_decoded' | 'path_unreadable';
+type Reason = 'matched' | 'hidden' | UndecidableCause | 'path_normalised' | 'path_decoded' | 'path_unreadable';
 
 export type Decided = {
   readonly kind: 'decided';
@@ -132,16 +133,13 @@ function closedEverywhere(resolution: SelectorResolution): SelectorResolution {
 
 /** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */
 export function decideConnection(steps: readonly Step[], facts: TlsFacts): ConnectionDecision {
+  let undecided: UndecidableCause | null = null;
   for (const [index, step] of steps.entries()) {
-    if (step.tls == null) return decided(step);
-    if (step.tls.mode === 'intercept') {
-      if (facts.hello.kind === 'hello') return { kind: 'intercept', from: index };
-      const decision = unknown(step, facts);
-      if (decision !== null) return decision;
-      continue;
-    }
+    if (step.tls?.mode === 'intercept' && facts.hello.kind === 'hello') return { kind: 'intercept', from: index };
     const decision = decideByMetadata(step, facts);
-    if (decision !== null) return decision;
+    if (decision.kind === 'decided') return withCause(decision, undecided);
+    if (decision.kind === 'needs_certificate') return decision;
+    undecided ??= decision.undecided;
   }
   throw new Error('a walk ends with what decides');
 }
@@ -151,23 +149,20 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
  * `from`. The server certificate must be known; a step that needs an unknown certificate is skipped.
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
+  let undecided: UndecidableCause | null = null;
   for (let index = from; index < steps.length; index++) {
     const step = itemAt(steps, index);
-    if (step.tls == null) return withPath(decided(step), steps.slice(from, index), request);
-    if (step.tls.mode === 'intercept') {
-      if (matchRequest(step.tls.http?.request, request, step.action) === 'yes')
-        return withPath(decided(step), steps.slice(from, index + 1), request);
-      continue;
-    }
-    const decision = decideByMetadata(step, facts);
-    if (decision?.kind === 'decided') return decision;
+    const decision = step.tls?.mode === 'intercept' ? decideByRequest(step, request) : decideByMetadata(step, facts);
+    if (decision.kind === 'decided')
+      return withCause(withPath(decision, steps.slice(from, index + 1), request), undecided);
+    if (decision.kind === 'passed') undecided ??= decision.undecided;
   }
   throw new Error('a walk ends with what decides');
 }
 
 /** Adds the form of the path to the reason of a denial, if a form other than the path as sent decided. */
 function withPath(decision: Decided, reached: readonly Step[], request: RequestFacts): Decided {
-  if (decision.verdict === 'allow') return decision;
+  if (decision.verdict === 'allow' || decision.reason !== 'matched') return decision;
   for (const step of reached) {
     const isDecider = step === decision.step;
     if (step.tls?.mode !== 'intercept' || (step.action === 'deny' && !isDecider)) continue;
@@ -177,34 +172,50 @@ function withPath(decision: Decided, reached: readonly Step[], request: RequestF
   return decision;
 }
 
-function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | null {
+/** Adds to the reason of a denial why the first undecidable allow rule before it is undecidable. */
+function withCause(decision: Decided, undecided: UndecidableCause | null): Decided {
+  if (decision.verdict === 'allow' || decision.reason !== 'matched' || undecided === null) return decision;
+  return { ...decision, reason: undecided };
+}
+
+/** The step does not decide. `undecided`: why its matchers are undecidable; null if they do not match. */
+type Passed = { readonly kind: 'passed'; readonly undecided: UndecidableCause | null };
+
+const NO_MATCH: Passed = { kind: 'passed', undecided: null };
+
+function decideByRequest(step: Step, request: RequestFacts): Decided | Passed {
+  return matchRequest(step.tls?.http?.request, request, step.action) === 'yes' ? decided(step) : NO_MATCH;
+}
+
+function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kind: 'needs_certificate' } | Passed {
   if (step.tls == null) return decided(step);
-  switch (matchTlsBlock(step.tls, facts)) {
+  const match = matchTlsBlock(step.tls, facts);
+  switch (match) {
     case 'yes':
       return decided(step);
     case 'no':
-      return null;
-    case 'unknown':
-      return unknown(step, facts);
+      return NO_MATCH;
     case 'hidden': {
       const action = step.tls.tls13_uninspectable === 'allow' ? 'allow' : 'deny';
       return { kind: 'decided', step, verdict: outcome(action, step.mode).verdict, reason: 'hidden' };
     }
     case 'needs_certificate':
       return { kind: 'needs_certificate' };
+    default:
+      return decideUndecidable(step, match, facts);
   }
 }
 
 /**
  * Decides by a rule whose matchers are undecidable. A deny rule matches, and an allow rule does not match
  * (D19a). If the ClientHello is unreadable, an allow rule under audit passes the connection, whatever later
- * rules decide (D4). Null: the evaluation continues with the next step.
+ * rules decide (D4).
  */
-function unknown(step: Step, { hello }: TlsFacts): Decided | null {
-  if (step.action === 'deny') return { ...decided(step), reason: 'unknown' };
+function decideUndecidable(step: Step, cause: UndecidableCause, { hello }: TlsFacts): Decided | Passed {
+  if (step.action === 'deny') return { ...decided(step), reason: cause };
   if (step.mode === 'audit' && hello.kind === 'unreadable')
-    return { kind: 'decided', step, verdict: 'audit', reason: 'unknown' };
-  return null;
+    return { kind: 'decided', step, verdict: 'audit', reason: cause };
+  return { kind: 'passed', undecided: cause };
 }
 
 function decided(step: Step): Decided {

@@ -1,26 +1,33 @@
 import type { TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
-import type { ClientHello, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
+import type { ClientHello, HelloFault, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
 import { hostnameListTest } from '#policy/model/hostname.js';
 import { compileRegex, type RegexOptions } from '#policy/model/regex.js';
 import { isNameList } from '#policy/model/tls.js';
 
 /**
- * The result of matching the TLS matchers of a rule against a connection (D22a). `unknown`: undecidable.
- * `hidden`: all visible properties match, but the certificate is hidden. `needs_certificate`: all known
- * properties match, and the certificate was not requested yet.
+ * The result of matching the TLS matchers of a rule against a connection (D22a). `hidden`: all visible
+ * properties match, but the certificate is hidden. `needs_certificate`: all known properties match, and the
+ * certificate was not requested yet. Any other result: the matchers are undecidable, and this is the cause.
  */
-export type TlsBlockMatch = 'yes' | 'no' | 'unknown' | 'hidden' | 'needs_certificate';
+export type TlsBlockMatch = Match | 'hidden' | 'needs_certificate';
+
+/**
+ * Why TLS matchers are undecidable. `no_server_name`: the ClientHello has no SNI. `certificate_unreadable`:
+ * the certificate cannot be read. `certificate_untrusted`: the certificate has the names of the rule, and its
+ * chain leads to no trusted certificate.
+ */
+export type UndecidableCause = HelloFault | 'no_server_name' | 'certificate_unreadable' | 'certificate_untrusted';
 
 /**
  * Matches the properties of a connection against normalised TLS matchers. If one matcher fails, the result is
  * `no`, even if other matchers are undecidable. The names in a certificate are reliable if its chain is
  * trusted. They are also reliable if the rule pins the fingerprint of the certificate and has no trust
- * anchors. If unreliable names match, the result is `unknown`.
+ * anchors. If unreliable names match, the result is `certificate_untrusted`.
  *
  * @throws Error for an invalid regular expression; validation rejects such expressions.
  */
 export function matchTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFacts): TlsBlockMatch {
-  if (hello.kind === 'unreadable') return 'unknown';
+  if (hello.kind === 'unreadable') return hello.fault;
   const block = compiledOf(tls);
   const visible = both(matchEch(block, hello), matchSni(block, hello));
   if (visible === 'no' || !block.looksAtCertificate) return visible;
@@ -28,15 +35,15 @@ export function matchTlsBlock(tls: TlsMatchConfig, { hello, certificate }: TlsFa
     case 'seen':
       return both(visible, matchCertificate(block, certificate));
     case 'unreadable':
-      return 'unknown';
+      return both(visible, 'certificate_unreadable');
     case 'hidden':
-      return visible === 'yes' ? 'hidden' : 'unknown';
+      return visible === 'yes' ? 'hidden' : visible;
     case 'unasked':
-      return visible === 'yes' ? 'needs_certificate' : 'unknown';
+      return visible === 'yes' ? 'needs_certificate' : visible;
   }
 }
 
-type Match = 'yes' | 'no' | 'unknown';
+type Match = 'yes' | 'no' | UndecidableCause;
 type NameTest = (name: string) => boolean;
 
 type TlsBlock = {
@@ -53,7 +60,7 @@ type TlsBlock = {
 
 function both(one: Match, other: Match): Match {
   if (one === 'no' || other === 'no') return 'no';
-  return one === 'unknown' ? one : other;
+  return one === 'yes' ? other : one;
 }
 
 function matchEch({ ech }: TlsBlock, hello: ClientHello): Match {
@@ -62,7 +69,7 @@ function matchEch({ ech }: TlsBlock, hello: ClientHello): Match {
 
 function matchSni({ sni }: TlsBlock, hello: ClientHello): Match {
   if (sni === null) return 'yes';
-  if (hello.sni === null) return 'unknown';
+  if (hello.sni === null) return 'no_server_name';
   return sni(hello.sni) ? 'yes' : 'no';
 }
 
@@ -75,7 +82,7 @@ function matchCertificate(block: TlsBlock, certificate: SeenCertificate): Match 
   if (cn !== null && !commonNames.some(cn)) return 'no';
   if (anchors === null && (fingerprints !== null || !looksAtNames)) return 'yes';
   if (certificate.isTrusted(anchors)) return 'yes';
-  return looksAtNames ? 'unknown' : 'no';
+  return looksAtNames ? 'certificate_untrusted' : 'no';
 }
 
 /**

@@ -12,6 +12,7 @@ import {
   type Step,
   StepFinder,
 } from '#policy/evaluate/connection-steps.js';
+import type { UndecidableCause } from '#policy/evaluate/tls-block.js';
 import { canonicalName } from '#policy/model/hostname.js';
 
 /**
@@ -108,17 +109,41 @@ function explained(steps: readonly Step[], decided: Decided, question: Connectio
   );
   const response = step.tls?.http?.response;
   if (step.action === 'allow' && response !== undefined) unknown.add('http.response');
-  return { step, verdict, special: SPECIAL[reason], unknown: [...unknown] };
+  return { step, verdict, special: specialOf(reason), unknown: [...unknown] };
 }
 
-const SPECIAL = {
-  matched: null,
-  unknown: 'the facts for its TLS matchers are not known, and a deny matches unknown facts',
-  hidden: 'the certificate is hidden, so its tls13_uninspectable decides',
-  path_normalised: 'the path in its normalised form decides',
-  path_decoded: 'the path in its decoded form decides',
-  path_unreadable: 'no form of the path is reliable, and an allow does not match it',
-} as const;
+function specialOf(reason: Decided['reason']): string | null {
+  switch (reason) {
+    case 'matched':
+      return null;
+    case 'hidden':
+      return 'the certificate is hidden, so its tls13_uninspectable decides';
+    case 'path_normalised':
+      return 'the path in its normalised form decides';
+    case 'path_decoded':
+      return 'the path in its decoded form decides';
+    case 'path_unreadable':
+      return 'no form of the path is reliable, and an allow does not match it';
+    default:
+      return `${causeText(reason)}: an allow rule then does not match, and a deny rule does`;
+  }
+}
+
+/** Returns a clause that explains why TLS matchers are undecidable. */
+export function causeText(cause: UndecidableCause): string {
+  switch (cause) {
+    case 'no_server_name':
+      return 'the client sends no server name';
+    case 'certificate_unreadable':
+      return 'the certificate of the server cannot be read';
+    case 'certificate_untrusted':
+      return 'the certificate of the server is not trusted';
+    case 'not_tls':
+      return 'the client does not send TLS';
+    default:
+      return 'the ClientHello cannot be read';
+  }
+}
 
 function missingOf(tls: TlsMatchConfig, { sni, tls: seen, http }: ConnectionFacts): string[] {
   const certificate = (['server_dn', 'server_san', 'server_cn', 'fingerprint_sha256'] as const).filter((name) => {

@@ -13,7 +13,7 @@ import { matchesHostname } from '#policy/model/hostname.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { RankOwner } from '#policy/model/rank.js';
 import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/rule-scope.js';
-import { type ConnectionFacts, explainConnection, factsOf, requestOf } from './explain-connection.js';
+import { type ConnectionFacts, causeText, explainConnection, factsOf, requestOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
 import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
@@ -200,7 +200,8 @@ function rankOwnerOf({ groups }: Policy, decider: Decider): RankOwner {
  * rule match.
  */
 function tlsSentence(tls: TlsMatchConfig, action: Action, question: ConnectionFacts): string {
-  if (tls.mode === 'intercept') {
+  const facts = factsOf(question);
+  if (tls.mode === 'intercept' && facts.hello.kind === 'hello') {
     const decisive = decidingMatcher(tls.http?.request, requestOf(question), action);
     if (decisive === null) return 'its HTTP matchers match the request';
     const { matcher, view } = decisive;
@@ -209,9 +210,18 @@ function tlsSentence(tls: TlsMatchConfig, action: Action, question: ConnectionFa
     const form = view === null || view === 'raw' ? 'the request' : `the ${view} form of the path`;
     return `its matcher request.${matcher} does not match ${form}`;
   }
-  return matchTlsBlock(tls, factsOf(question)) === 'no'
-    ? 'its TLS matchers do not match the connection'
-    : 'the facts for its TLS matchers are not known, and an allow does not match unknown facts';
+  const match = matchTlsBlock(tls, facts);
+  switch (match) {
+    case 'yes':
+      return 'its TLS matchers match the connection';
+    case 'no':
+      return 'its TLS matchers do not match the connection';
+    case 'hidden':
+    case 'needs_certificate':
+      return 'its TLS matchers need a certificate that is not visible';
+    default:
+      return `its TLS matchers cannot be decided, and an allow then does not match: ${causeText(match)}`;
+  }
 }
 
 /**
