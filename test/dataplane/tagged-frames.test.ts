@@ -6,6 +6,7 @@ import { isCutOff, vlanFaults } from '#dataplane/review/tagged-frames.js';
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({
   ...{ ifindex, name, kind, master: 0, lower: 0, mac: new Uint8Array(6) },
   ...{ isUp: true, isLoopback: false, callsIptables: false, filtersVlans: false },
+  ...{ isEthernet: true, alternativeNames: [], xdpPrograms: [] },
   ...more,
 });
 const vlan = (ifindex: number, name: string, lower: number, more: Partial<Link> = {}): Link =>

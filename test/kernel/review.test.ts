@@ -5,12 +5,15 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listLinks } from '#dataplane/attach/netlink-interfaces.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { hookPrograms } from '#dataplane/machine/machine-network.js';
 import { reviewNat } from '#dataplane/review/nat.js';
+import { unnamedWarnings } from '#dataplane/review/unpoliced-interfaces.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
-import { compileRefusedJudge } from './variants.js';
+import { compileRefusedJudge, compileXdp } from './variants.js';
 
 const BOTH = ['lan0', 'wan0'];
 const INSIDE = ['lan0'];
@@ -58,6 +61,27 @@ describe('the check of a machine before the start of a node', () => {
     expect(check({})).toEqual({ missing: [], faults: [], warnings: [] });
     expect(existsSync(topology.pinPath) ? readdirSync(topology.pinPath) : []).toEqual([]);
     expect(execFileSync('ip', ['-j', '-d', 'link', 'show', 'lan0'], { encoding: 'utf8' })).not.toContain('prog');
+  });
+
+  test('names the interface of which a configured name is only an alternative name', () => {
+    sh('ip link property add dev lan0 altname inside0 altname inside1');
+    const instead = (name: string) =>
+      `${name} is an alternative name of lan0: put lan0 into dataplane.interfaces instead`;
+    expect(check({ interfaces: ['inside1', 'wan0'] }).faults).toEqual([
+      'no interface has this name: inside1',
+      instead('inside1'),
+    ]);
+    expect(review(['lan0', 'inside0', 'wan0']).faults).toEqual([instead('inside0')]);
+    expect(review(['inside*', 'wan0'])).toMatchObject({
+      faults: [],
+      warnings: [
+        'lan0 is not policed: only its alternative name inside0 matches dataplane.interfaces, which must contain lan0',
+        'the node forwards packets from lan0 without a policy: dataplane.interfaces does not contain it',
+      ],
+    });
+    expect(review(['inside*', 'lan*', 'wan0'])).toEqual({ faults: [], warnings: [] });
+    sh('ip link property del dev lan0 altname inside0 altname inside1');
+    expect(review(['inside1', 'wan0']).faults).toEqual([]);
   });
 
   test.runIf(hasNetfilterPrograms())('names the program that the kernel refuses, and reviews nothing then', () => {
@@ -230,6 +254,33 @@ describe('the review of a node warns about an interface that forwards and is not
     expect(review(BOTH).warnings).toEqual([]);
   });
 
+  test('and tells that an interface without Ethernet, such as a tunnel with the default route, cannot be policed', () => {
+    const reason = 'the datapath supports only Ethernet';
+    sh('ip tuntap add tun7 mode tun; ip link set tun7 up; ip route add default dev tun7');
+    expect(review(BOTH).warnings).toEqual([`the node forwards packets from tun7 without a policy: ${reason}`]);
+    sh('ip link del tun7; ip link set other1 up; ip route add default dev other1 table 78');
+    expect(review(BOTH).warnings).toEqual([warning('other1')]);
+    sh('ip route del default dev other1 table 78; ip link set other1 down');
+    expect(review(BOTH).warnings).toEqual([]);
+  });
+
+  test('and names the VRF of a port', () => {
+    ip('link set other1 up');
+    ip('addr add 10.79.2.1/24 dev other1');
+    const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
+    const [found] = listLinks().filter(({ name }) => name === 'other1');
+    if (found === undefined) throw new Error('other1 is missing');
+    // The kernel may lack support for this type.
+    const links = [
+      { ...found, master: 9_000 },
+      { ...found, ifindex: 9_000, name: 'blue', kind: 'vrf' },
+    ];
+    expect(unnamedWarnings(policed, links)).toEqual([warning('blue')]);
+    expect(unnamedWarnings([{ name: 'blue', ifindex: 9_000 }], links)).toEqual([]);
+    ip('addr flush dev other1');
+    ip('link set other1 down');
+  });
+
   test('and names only the first five such interfaces, followed by the number of the others', () => {
     for (let number = 1; number < 9; number++) {
       ip(`link add more${number} type veth peer name far${number}`);
@@ -238,4 +289,21 @@ describe('the review of a node warns about an interface that forwards and is not
     }
     expect(review(BOTH).warnings).toEqual([warning('more1, more2, more3, more4, more5 and 3 more')]);
   });
+});
+
+test('the review of a node warns about an XDP program below a policed interface, which the support dump lists', () => {
+  const { path, remove } = compileXdp();
+  const xdp = () => hookPrograms().filter(({ by }) => by === 'xdp');
+  sh(`ip link set lan0 xdpgeneric obj ${path} sec xdp; ip link add link lan0 name macro0 type macvlan`);
+  const [found] = xdp();
+  expect(found).toMatchObject({ interface: 'lan0', direction: 'ingress', program: { name: 'pass' } });
+  const id = found?.program?.id;
+  const expected = `XDP program ${id} on lan0 sees packets before the datapath: those that it redirects or sends back pass without a policy`;
+  expect(review(BOTH).warnings).toContain(expected);
+  expect(review(['macro0']).warnings).toContain(expected);
+  expect(review(['wan0']).warnings).not.toContain(expected);
+  sh('ip link del macro0; ip link set lan0 xdpgeneric off');
+  expect(review(BOTH).warnings).not.toContain(expected);
+  expect(xdp()).toEqual([]);
+  remove();
 });

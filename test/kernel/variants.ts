@@ -56,6 +56,16 @@ export function compileRefusedJudge(): { readonly path: string; remove(): void }
   return { path, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
+/** Returns a BPF object with the XDP program `pass`, which passes each packet. */
+export function compileXdp(): { readonly path: string; remove(): void } {
+  const folder = mkdtempSync(join(tmpdir(), PREFIX));
+  writeFileSync(join(folder, 'weir.bpf.c'), '__attribute__((section("xdp"))) int pass(void *frame) { return 2; }\n');
+  return {
+    path: compile(folder, join(folder, 'xdp.o')),
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
 /** Returns a function that edits a copy of one source file, compiles it, and returns the object's path. */
 function variantsIn(folder: string) {
   return (name: string, file: string, edit: (source: string) => string): string => {

@@ -1,11 +1,25 @@
-import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
+import { attributeList, attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
 import type { Interface } from './interfaces.js';
 
 const RTM_NEWLINK = 16;
 const RTM_GETLINK = 18;
 // Size and field offsets of `struct ifinfomsg`, in bytes.
-const IFINFOMSG = { size: 16, index: 4, flags: 8 } as const;
-const IFLA = { address: 1, name: 3, link: 5, master: 10, linkInfo: 18, extendedMask: 29, linkNamespace: 37 } as const;
+const IFINFOMSG = { size: 16, type: 2, index: 4, flags: 8 } as const;
+const IFLA = {
+  address: 1,
+  name: 3,
+  link: 5,
+  master: 10,
+  linkInfo: 18,
+  extendedMask: 29,
+  linkNamespace: 37,
+  xdp: 43,
+  propertyList: 52,
+  alternativeName: 53,
+} as const;
+/** Ids of XDP programs: of the only mode in use, or of each mode if there are several. */
+const IFLA_XDP_IDS = [4, 5, 6, 7];
+const ARPHRD_ETHER = 1;
 const IFLA_INFO = { kind: 1, data: 2 } as const;
 const IFLA_BR = { vlanFiltering: 7, callIptables: 36 } as const;
 const IFF = { up: 1, loopback: 8 } as const;
@@ -25,6 +39,12 @@ export type Link = Interface & {
   readonly mac: Uint8Array;
   readonly isUp: boolean;
   readonly isLoopback: boolean;
+  /** Whether frames of this interface have an Ethernet header. */
+  readonly isEthernet: boolean;
+  /** The names that `ip link property add` gave the interface in addition. */
+  readonly alternativeNames: readonly string[];
+  /** The ids of the XDP programs of the interface. */
+  readonly xdpPrograms: readonly number[];
   /** Whether this is a bridge with the option `nf_call_iptables`. A sysctl sets it for all bridges. */
   readonly callsIptables: boolean;
   /** Whether this is a bridge with the option `vlan_filtering`. */
@@ -54,6 +74,11 @@ export function listLinks(): Link[] {
         mac: attributes.get(IFLA.address)?.slice() ?? new Uint8Array(),
         isUp: (flags & IFF.up) !== 0,
         isLoopback: (flags & IFF.loopback) !== 0,
+        isEthernet: message.getUint16(IFINFOMSG.type, true) === ARPHRD_ETHER,
+        alternativeNames: attributeList(viewOf(attributes.get(IFLA.propertyList) ?? new Uint8Array()), 0)
+          .filter(([type]) => type === IFLA.alternativeName)
+          .map(([, name]) => textIn(name)),
+        xdpPrograms: xdpProgramsIn(nested(attributes.get(IFLA.xdp))),
         callsIptables: bridge?.get(IFLA_BR.callIptables)?.[0] === 1,
         filtersVlans: bridge?.get(IFLA_BR.vlanFiltering)?.[0] === 1,
       };
@@ -65,6 +90,10 @@ export function listLinks(): Link[] {
 
 function nested(bytes: Uint8Array = new Uint8Array()): Map<number, Uint8Array> {
   return attributesIn(viewOf(bytes), 0);
+}
+
+function xdpProgramsIn(attributes: ReadonlyMap<number, Uint8Array>): number[] {
+  return [...new Set(IFLA_XDP_IDS.map((type) => numberIn(attributes.get(type))))].filter((id) => id !== 0);
 }
 
 function numberIn(bytes: Uint8Array | undefined): number {

@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listLinks } from '#dataplane/attach/netlink-interfaces.js';
 import { Programs, programsOn } from '#dataplane/attach/weir-hooks.js';
 import { type BaseChain, baseChains } from '#dataplane/guard/nftables.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
@@ -38,19 +38,25 @@ export function chains(): readonly BaseChain[] {
 export type HookPrograms = {
   readonly interface: string;
   readonly direction: Direction;
-  readonly by: 'tcx' | 'clsact';
+  readonly by: 'tcx' | 'clsact' | 'xdp';
   readonly program: ProgramInfo | null;
 };
 
 /**
- * Returns the BPF programs on the ingress and egress hooks of every interface. Of programs attached by TCX,
- * it returns all, including those of third parties. Of programs attached by clsact, it returns only those of
- * Weir.
+ * Returns the BPF programs on the ingress and egress hooks of every interface. Of programs attached by TCX
+ * and of XDP programs, it returns all, including those of third parties. Of programs attached by clsact, it
+ * returns only those of Weir.
  */
 export function hookPrograms(): HookPrograms[] {
   const programs = new Programs();
-  return listInterfaces().flatMap(({ name, ifindex }) =>
-    DIRECTIONS.flatMap((direction) =>
+  return listLinks().flatMap(({ name, ifindex, xdpPrograms }) => [
+    ...xdpPrograms.map((id) => ({
+      interface: name,
+      direction: 'ingress' as const,
+      by: 'xdp' as const,
+      program: programs.info(id) ?? null,
+    })),
+    ...DIRECTIONS.flatMap((direction) =>
       programsOn(ifindex, direction).map(({ by, id }) => ({
         interface: name,
         direction,
@@ -58,7 +64,7 @@ export function hookPrograms(): HookPrograms[] {
         program: programs.info(id) ?? null,
       })),
     ),
-  );
+  ]);
 }
 
 const SETTINGS = [

@@ -9,11 +9,13 @@ import type { Guard } from '#dataplane/guard/nftables-guard.js';
 import { interfaceAddresses } from '#dataplane/routes/addresses.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { hasRoute } from '#dataplane/routes/routes.js';
+import { alternativeNameFaults, alternativeNameWarnings } from './alternative-names.js';
 import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
 import { flowtableFaults } from './flowtables.js';
 import { type NatSupport, reviewNat } from './nat.js';
 import { vlanFaults } from './tagged-frames.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
+import { xdpWarnings } from './xdp-programs.js';
 
 /**
  * The input of `review`. `thirdPartyHooks` returns the hooks of the kernel that forwarded packets pass; an
@@ -39,6 +41,7 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }:
   const bridged = policedPorts(policed, links);
   const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
+    ...alternativeNameFaults(hooks.names, policed, links),
     ...portFaults(policed, links, thirdPartyHooks(), guard.guardsBridges() ? bridged : []),
     ...vlanFaults(policed, links),
     ...routingBridgeFaults(bridged, forwardsAny),
@@ -47,7 +50,12 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }:
     ...flowtableFaults(policed),
     ...(diverts ? diversionFaults(options.markMask, [...hooks.names, ...policed.map(({ name }) => name)]) : []),
   ];
-  const warnings = [...unnamedWarnings(policed, links), ...bridgeWarnings(bridged, links, diverts)];
+  const warnings = [
+    ...alternativeNameWarnings(hooks.names, policed, links),
+    ...unnamedWarnings(policed, links),
+    ...xdpWarnings(policed, links),
+    ...bridgeWarnings(bridged, links, diverts),
+  ];
   return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };
 }
 

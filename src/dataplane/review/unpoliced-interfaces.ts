@@ -7,24 +7,37 @@ import { listed } from './listed-names.js';
 import { isCutOff } from './tagged-frames.js';
 
 /**
- * Returns a list with at most one warning. The warning names the interfaces that Weir does not police
- * although the node forwards their IPv4 packets (D17b).
+ * Returns at most one warning for Ethernet interfaces, and one for others. They name the interfaces that Weir
+ * does not police although the node forwards their IPv4 packets (D17b). A port of a VRF forwards by itself,
+ * and is policed by the name of the VRF.
  */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
+  const isPoliced = (index: number): boolean => policed.some(({ ifindex }) => ifindex === index);
+  const vrfs = new Map(links.flatMap(({ kind, ifindex, name }) => (kind === 'vrf' ? [[ifindex, name] as const] : [])));
   const candidates = links.filter(
     (link) =>
       link.isUp &&
       !link.isLoopback &&
-      link.master === 0 &&
-      !policed.some(({ ifindex }) => ifindex === link.ifindex) &&
+      (link.master === 0 || vrfs.has(link.master)) &&
+      !isPoliced(link.ifindex) &&
+      !isPoliced(link.master) &&
       !isCutOff(link, policed) &&
       forwards(link.name),
   );
   if (candidates.length === 0) return [];
   const addressed = interfaceAddresses();
-  const names = candidates.filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex)).map(({ name }) => name);
+  const forwarding = candidates.filter(({ ifindex }) => addressed.has(ifindex) || hasRoute(ifindex));
+  const names = forwarding.filter(({ isEthernet }) => isEthernet).map(({ name, master }) => vrfs.get(master) ?? name);
+  const others = forwarding.filter(({ isEthernet }) => !isEthernet).map(({ name }) => name);
+  return [
+    ...sentences(names, 'dataplane.interfaces does not contain it'),
+    ...sentences(others, 'the datapath supports only Ethernet'),
+  ];
+}
+
+function sentences(names: readonly string[], reason: string): string[] {
   if (names.length === 0) return [];
-  return [`the node forwards packets from ${listed(names)} without a policy: dataplane.interfaces does not contain it`];
+  return [`the node forwards packets from ${listed([...new Set(names)])} without a policy: ${reason}`];
 }
 
 function forwards(name: string): boolean {
