@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { closeFd, detachLink, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
@@ -41,6 +41,16 @@ export class Pins {
     // alone. Rename such pins to the present form.
     for (const name of readdirSync(this.links)) {
       if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
+    }
+  }
+
+  /** Returns whether there are names, and this process may read them. */
+  hasReadableNames(): boolean {
+    try {
+      accessSync(this.names, constants.R_OK);
+      return true;
+    } catch {
+      return false;
     }
   }
 

@@ -111,13 +111,14 @@ export class LocalDatapath {
   check(): MachineCheck {
     const missing = this.probe();
     if (missing.length > 0) return { missing, faults: [], warnings: [] };
-    const { objectOptions, forwarding, hooks } = this.#kernel;
+    const { objectOptions, forwarding, hooks, pins } = this.#kernel;
     const refused = refusalOf(objectOptions, forwarding.translates());
     if (refused !== null) {
       const sentence = `The kernel refuses the programs of the datapath: ${refused}.`;
       return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
     }
-    hooks.load();
+    // `weir init` runs the check as the user of the unit, which gets pins of root when the unit starts.
+    if (pins.hasReadableNames()) hooks.load();
     const { faults, warnings } = this.review();
     const { all, policed } = hooks.interfaces();
     const renamed = renamedAmong(policed);
