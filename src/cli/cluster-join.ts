@@ -1,4 +1,5 @@
-import { chmod, chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmodSync, chownSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { readFile, realpath } from 'node:fs/promises';
 import { request } from 'node:https';
 import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
@@ -7,10 +8,16 @@ import { z } from 'zod';
 import { type JoinToken, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PinnedAgent } from '#cluster/peers/pinned-agent.js';
 import { parseYaml } from '#config/yaml-text.js';
+import { replaceDurably } from '#files/replaced-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
+import { readingProblem } from './file-warnings.js';
+import { nodeUser } from './node-user.js';
+import type { SystemUser } from './system-user.js';
 
 const TIMEOUT_MS = 10_000;
+/** More than the files of a cluster usually have, so that a full disk fails before the token is used. */
+const PROBE_BYTES = 128 * 1024;
 const text = z.string();
 const accessSchema = z.object({
   prefix: text,
@@ -31,15 +38,15 @@ export type Join = {
 
 /**
  * Makes a node of this machine a node of a cluster. Receives the credentials of etcd with a join token, and
- * stores them in the folder `cluster` beside the configuration file. Adds the section `cluster` to the file.
- * Returns the folder. Throws a `CliError`, and then has not changed the configuration file.
+ * stores them in the folder `cluster` beside the configuration file, for the user as whom the node runs. Adds
+ * the section `cluster` to the file. Returns the folder. Throws a `CliError`, and then has not changed the
+ * configuration file, so that the command can be repeated.
  */
 export async function joinCluster({ token, config, listen, advertise }: Join): Promise<string> {
   const read = readJoinToken(token.trim());
   if (read === null)
     throw new CliError('this is not a join token', { fix: '`weir cluster token` on a node of the cluster prints one' });
   const file = await realpath(config).catch((cause: unknown) => unreadable(config, cause));
-  const owner = await stat(file);
   const document = parseYaml(await readFile(file, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
   if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents)))
     throw new CliError(`${config} is not a configuration in YAML`);
@@ -48,41 +55,60 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
       fix: 'remove the section if the node must join another cluster',
     });
   const folder = join(dirname(file), 'cluster');
-  // A token can be used once: first make sure that the files can be written.
-  const write = writerFor(owner);
-  try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    await chown(folder, owner.uid, owner.gid);
-    await rm(await write(join(folder, 'probe'), '', 0o600));
-    await write(file, document.toString(), owner.mode & 0o777);
-  } catch (cause) {
-    throw new CliError(`the files of the cluster cannot be written: ${reasonOf(cause)}`, { cause });
-  }
+  const user = nodeUser(config);
+  const write: Write = (name, content) => {
+    const path = join(folder, name);
+    replaceDurably(path, content, { mode: 0o600, uid: user.uid, gid: user.gids[0] ?? user.uid });
+    return path;
+  };
+  // A token can be used once: first make sure that the files can be written, and that the node can read them.
+  tryToWrite(file, document.toString(), folder, user, write);
   const access = await accessWith(read);
-  const files = await storeSecrets((name, content) => write(join(folder, name), content, 0o600), access);
-  document.set('cluster', {
-    etcd: { endpoints: access.endpoints, ...files.etcd },
-    peer: { listen, advertise },
-    prefix: access.prefix,
-    ...files.seal,
-  });
-  await write(file, document.toString(), owner.mode & 0o777);
+  try {
+    const files = storeSecrets(write, access);
+    document.set('cluster', {
+      etcd: { endpoints: access.endpoints, ...files.etcd },
+      peer: { listen, advertise },
+      prefix: access.prefix,
+      ...files.seal,
+    });
+    rewrite(file, document.toString());
+  } catch (cause) {
+    throw new CliError(`the files of the cluster cannot be written: ${reasonOf(cause)}; the join token is used up`, {
+      cause,
+      fix: `remove the cause, print a new token with \`weir cluster token\` on a node of the cluster, and run this command again with it`,
+    });
+  }
   return folder;
 }
 
-type Write = (path: string, content: string, mode: number) => Promise<string>;
+/** Writes a secret for the node. Returns its path. */
+type Write = (name: string, content: string) => string;
 
-/** Returns a function that replaces a file as a whole. The file belongs to the owner of the configuration. */
-function writerFor({ uid, gid }: { readonly uid: number; readonly gid: number }): Write {
-  return async (path, content, mode) => {
-    const next = `${path}.new`;
-    await rm(next, { force: true });
-    await writeFile(next, content, { mode, flag: 'wx' });
-    await chmod(next, mode);
-    await chown(next, uid, gid);
-    await rename(next, path);
-    return path;
-  };
+function tryToWrite(file: string, text: string, folder: string, user: SystemUser, write: Write): void {
+  let probe: string;
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    chmodSync(folder, 0o700);
+    chownSync(folder, user.uid, user.gids[0] ?? user.uid);
+    probe = write('probe', ' '.repeat(PROBE_BYTES));
+    rewrite(file, text);
+  } catch (cause) {
+    const isForbidden = (cause as NodeJS.ErrnoException).code === 'EPERM' && process.getuid?.() !== 0;
+    throw new CliError(`the files of the cluster cannot be written for the user ${user.name}: ${reasonOf(cause)}`, {
+      cause,
+      fix: isForbidden ? 'run the command with sudo' : undefined,
+    });
+  }
+  const problem = readingProblem(file, user) ?? readingProblem(probe, user);
+  rmSync(probe);
+  if (problem !== null) throw new CliError(`${problem.message}, and the node runs as this user`, { fix: problem.fix });
+}
+
+/** Replaces the configuration file, and keeps its owner, group and mode. */
+function rewrite(file: string, text: string): void {
+  const { uid, gid, mode } = statSync(file);
+  replaceDurably(file, text, { mode: mode & 0o777, uid, gid });
 }
 
 function unreadable(config: string, cause: unknown): never {
@@ -119,30 +145,39 @@ async function accessWith({ address, fingerprint, secret }: JoinToken): Promise<
     throw new CliError('the join token has expired, or was used before', {
       fix: '`weir cluster token` prints a new one',
     });
-  const access = answer.status === 200 ? accessSchema.safeParse(JSON.parse(answer.body)) : null;
-  if (access?.success !== true)
+  const access = answer.status === 200 ? accessSchema.safeParse(jsonOf(answer.body)) : null;
+  if (access?.success === false)
+    throw new CliError(`the node at ${address} answered the join token without the credentials of a cluster`, {
+      fix: 'check the versions of both nodes, and join again with a new token of `weir cluster token`',
+    });
+  if (access === null)
     throw new CliError(`the node at ${address} refused the join token with the status ${answer.status}`);
   return access.data;
 }
 
+function jsonOf(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return null;
+  }
+}
+
 /** Stores the secrets of the cluster. Returns the settings that name the files. */
-async function storeSecrets(
-  write: (name: string, content: string) => Promise<string>,
-  { tls, user, seal_key: sealKey }: Access,
-) {
+function storeSecrets(write: Write, { tls, user, seal_key: sealKey }: Access) {
   return {
     etcd: {
       ...(tls === null
         ? {}
         : {
             tls: {
-              ca: await write('etcd-ca.pem', tls.ca),
-              cert: await write('etcd.pem', tls.cert),
-              key: await write('etcd.key', tls.key),
+              ca: write('etcd-ca.pem', tls.ca),
+              cert: write('etcd.pem', tls.cert),
+              key: write('etcd.key', tls.key),
             },
           }),
-      ...(user === null ? {} : { user: user.name, password_file: await write('etcd.password', `${user.password}\n`) }),
+      ...(user === null ? {} : { user: user.name, password_file: write('etcd.password', `${user.password}\n`) }),
     },
-    seal: sealKey === null ? {} : { seal_key_file: await write('seal.key', sealKey) },
+    seal: sealKey === null ? {} : { seal_key_file: write('seal.key', sealKey) },
   };
 }

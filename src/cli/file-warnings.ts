@@ -1,11 +1,10 @@
 import type { Config } from '#config/config.js';
 import { namedFiles } from '#config/named-files.js';
 import { asWord } from './completion/candidates.js';
-import { mayRead } from './init/init-checks.js';
-import { groupName, type SystemUser, systemUser, userName } from './system-user.js';
-import { type Obstacle, obstacleTo } from './unreadable-file.js';
+import { unitUser } from './node-user.js';
+import { groupName, type SystemUser, userName } from './system-user.js';
+import { mayRead, type Obstacle, obstacleTo } from './unreadable-file.js';
 
-const SERVICE_USER = 'weir';
 /** The folders that `ProtectHome` of weir.service hides from the node. */
 const HIDDEN = ['/root', '/home', '/run/user'];
 /** The node refuses this key if other users than the owner can read it. */
@@ -17,18 +16,32 @@ const OWN_ONLY = 'cluster.seal_key_file';
  * then not look into the folders.
  */
 export function fileWarnings(file: string, config: Config): string[] {
-  const user = process.getuid?.() === 0 ? systemUser(SERVICE_USER) : undefined;
+  const user = process.getuid?.() === 0 ? unitUser() : undefined;
   if (user === undefined) return [];
   return [{ key: '', path: file }, ...namedFiles(config)].flatMap(({ key, path }) => {
     const hidden = HIDDEN.find((folder) => path.startsWith(`${folder}/`));
     // A configuration there is a draft, and not that of the unit.
     if (hidden !== undefined)
       return key === '' ? [] : [`${key}: weir.service hides ${hidden} from the node: move ${path} to /etc/weir`];
-    const obstacle = obstacleTo(path, user);
-    // An access control list can permit what owner, group and mode do not.
-    if (obstacle === null || mayRead(user.name, path)) return [];
-    return [`${key === '' ? '' : `${key}: `}${sentence(path, user, obstacle)}: ${mend(key, user, obstacle)}`];
+    const problem = readingProblem(path, user, key);
+    return problem === null ? [] : [`${key === '' ? '' : `${key}: `}${problem.message}: ${problem.fix}`];
   });
+}
+
+/**
+ * Returns why a user cannot read a file, and the command that gives it the permission; null if it can, or if
+ * it may enter all folders on the way to a file that does not exist. `key`: the key of the configuration that
+ * names the file.
+ */
+export function readingProblem(
+  path: string,
+  user: SystemUser,
+  key = '',
+): { readonly message: string; readonly fix: string } | null {
+  const obstacle = obstacleTo(path, user);
+  // An access control list can permit what owner, group and mode do not.
+  if (obstacle === null || mayRead(user, path)) return null;
+  return { message: sentence(path, user, obstacle), fix: mend(key, user, obstacle) };
 }
 
 function sentence(file: string, { name }: SystemUser, { path, lacks, stats }: Obstacle): string {
@@ -49,5 +62,5 @@ function mend(key: string, { name, uid, gids }: SystemUser, { path, lacks, stats
   const isShared = stats.gid !== 0 && (stats.mode & (lacks === 'read' ? 0o040 : 0o010)) !== 0;
   // Another group in its place would take the file from the members of this group.
   if (isShared) return `usermod --append --groups ${groupName(stats.gid)} ${name}; then restart weir.service`;
-  return `chgrp ${name} ${file} && chmod g+${bit} ${file}`;
+  return `chgrp ${groupName(gids[0] ?? uid)} ${file} && chmod g+${bit} ${file}`;
 }

@@ -8,10 +8,21 @@ const FIRST_PERSON = 1_000;
 
 /** Returns the system user of this name in /etc/passwd; undefined if there is none. */
 export function systemUser(name: string): SystemUser | undefined {
-  const [, , uid, gid] = lines('/etc/passwd').find(([login]) => login === name) ?? [];
-  if (uid === undefined || gid === undefined || Number(uid) >= FIRST_PERSON) return undefined;
-  const others = lines('/etc/group').filter(([, , , members]) => members?.split(',').includes(name));
-  return { name, uid: Number(uid), gids: [Number(gid), ...others.map(([, , id]) => Number(id))] };
+  const user = userNamed(name);
+  return user !== undefined && user.uid < FIRST_PERSON ? user : undefined;
+}
+
+/**
+ * Returns the user of this name or uid in /etc/passwd; undefined if there is none. Its first group is
+ * `group`, if given and present, and else its group in /etc/passwd.
+ */
+export function userNamed(name: string, group?: string): SystemUser | undefined {
+  const [login, , uid, gid] = lines('/etc/passwd').find(([login, , uid]) => login === name || uid === name) ?? [];
+  if (login === undefined || uid === undefined || gid === undefined) return undefined;
+  const groups = lines('/etc/group');
+  const [, , first = gid] = groups.find(([title, , id]) => title === group || id === group) ?? [];
+  const others = groups.filter(([, , , members]) => members?.split(',').includes(login)).map(([, , id]) => id);
+  return { name: login, uid: Number(uid), gids: [...new Set([first, gid, ...others].map(Number))] };
 }
 
 /** Returns the name of a user; its uid as text if it has no name. */

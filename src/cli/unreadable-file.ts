@@ -1,4 +1,5 @@
-import { lstatSync, readlinkSync, type Stats } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, lstatSync, readlinkSync, type Stats } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { SystemUser } from './system-user.js';
 
@@ -40,6 +41,17 @@ export function obstacleTo(file: string, user: SystemUser): Obstacle | null {
     rest = others;
     path = join(path, next);
   }
+}
+
+/**
+ * Returns whether the kernel lets a user read a file, also by an access control list. For a file that does
+ * not exist: whether the user may enter the nearest folder that does.
+ */
+export function mayRead({ uid, gids }: SystemUser, path: string): boolean {
+  let reached = resolve(path);
+  while (!existsSync(reached)) reached = dirname(reached);
+  const ids = ['--reuid', `${uid}`, '--regid', `${gids[0] ?? uid}`, '--groups', gids.join()];
+  return spawnSync('setpriv', [...ids, 'test', reached === resolve(path) ? '-r' : '-x', reached]).status === 0;
 }
 
 const partsOf = (path: string): string[] => path.split('/').filter((part) => part !== '');

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { createTopology, type Topology } from '#cli/topology.js';
+import { issuingNode } from '#test/cluster/issuing-node.js';
+import { enterNamespace } from '#test/kernel/namespace.js';
 
 const DROP_IN = '/etc/systemd/system/nftables.service.d/00-weir.conf';
 const weir = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
@@ -196,7 +198,56 @@ describe('weir init on a machine with systemd', () => {
     await run('chmod', '644', '/etc/weir/weir.yaml');
     expect([code, stderr]).toEqual([
       1,
-      'weir: The user weir cannot read /etc/weir/weir.yaml: chgrp weir /etc/weir/weir.yaml && chmod g+r /etc/weir/weir.yaml\n',
+      'weir: the user weir cannot read /etc/weir/weir.yaml (owner root:root, mode 0600): chgrp weir /etc/weir/weir.yaml && chmod g+r /etc/weir/weir.yaml\n',
     ]);
+  });
+
+  it('refuses a new configuration in a folder that the user of the unit may not enter', async () => {
+    await run('sh', '-c', 'mv /etc/weir /etc/weir.kept && mkdir -m 700 /etc/weir');
+    const { code, stderr } = await init();
+    await run('sh', '-c', 'rmdir /etc/weir && mv /etc/weir.kept /etc/weir');
+    expect([code, stderr]).toEqual([
+      1,
+      'weir: the user weir cannot read /etc/weir/weir.yaml, because it may not enter /etc/weir (owner root:root, mode 0700): chgrp weir /etc/weir && chmod g+x /etc/weir\n',
+    ]);
+  });
+});
+
+describe('the files that commands of root write for the node', () => {
+  const ofUser = (...words: string[]) =>
+    run('setpriv', '--reuid', 'weir', '--regid', 'weir', '--clear-groups', ...words);
+  const unreadable = async (): Promise<string> => (await ofUser('find', '/etc/weir', '!', '-readable')).stdout;
+  const joining = async () => {
+    const leave = enterNamespace(topology.node.name);
+    onTestFinished(leave);
+    const { token } = await issuingNode();
+    return command('cluster', 'join', token, '--config', '/etc/weir/weir.yaml', '--advertise', '127.0.0.1:7443');
+  };
+
+  it('belong to the user of the unit: the configuration of `weir init`, and the credentials of `weir cluster join`', async () => {
+    await run('sh', '-c', 'rm /etc/weir/*');
+    const made = await command('init', '--interfaces', 'lan0,wan0', '--no-start');
+    expect([made.code, made.stderr]).toEqual([0, '']);
+    expect(await unreadable()).toBe('');
+    expect((await ofUser('cat', '/etc/weir/weir.yaml')).stdout).toBe(await read('/etc/weir/weir.yaml'));
+
+    const joined = await joining();
+    expect([joined.code, joined.stderr]).toEqual([0, '']);
+    expect(await unreadable()).toBe('');
+    const owners = (await run('stat', '-c', '%U:%G %a %n', '/etc/weir/weir.yaml', '/etc/weir/cluster/seal.key')).stdout;
+    expect(owners).toBe('root:weir 640 /etc/weir/weir.yaml\nweir:weir 600 /etc/weir/cluster/seal.key\n');
+    expect(await command('config', 'check', '/etc/weir/weir.yaml')).toMatchObject({ code: 0, stderr: '' });
+    expect(await ofUser(process.execPath, weir, 'config', 'check', '/etc/weir/weir.yaml')).toMatchObject({ code: 0 });
+  });
+
+  it('belong to the user and the group that a drop-in gives the unit', async () => {
+    await run('sh', '-c', 'echo other:x:4343: >>/etc/group; echo other:x:4343:4343::/:/bin/false >>/etc/passwd');
+    await write('/run/privileges', privileges(CAPABILITIES).replace('User=weir\nGroup=', 'User=other\nGroup=other'));
+    await run('sh', '-c', 'rm -r /etc/weir/*');
+    expect(await command('init', '--interfaces', 'lan0,wan0', '--no-start')).toMatchObject({ code: 0, stderr: '' });
+    expect(await joining()).toMatchObject({ code: 0, stderr: '' });
+    const owners = (await run('stat', '-c', '%U:%G %a', '/etc/weir/weir.yaml', '/etc/weir/cluster/etcd.key')).stdout;
+    expect(owners).toBe('root:other 640\nother:other 600\n');
+    await write('/run/privileges', privileges(CAPABILITIES));
   });
 });

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -44,17 +43,3 @@ const matches = (pattern: string, name: string): boolean =>
 const isBridgePort = (name: string): boolean => existsSync(join('/sys/class/net', name, 'brport'));
 
 const forwards = (name: string): boolean => readFileSync(join(SETTINGS, name, 'forwarding'), 'utf8').trim() === '1';
-
-/** Returns whether a user may read a file. False if there is no such user. */
-export function mayRead(user: string, path: string): boolean {
-  const words = ['--reuid', user, '--regid', user, '--init-groups', 'test', '-r', path];
-  return spawnSync('setpriv', words).status === 0;
-}
-
-/** Returns the id of a group in /etc/group; undefined if there is no such group. */
-export function groupId(name: string): number | undefined {
-  const line = readFileSync('/etc/group', 'utf8')
-    .split('\n')
-    .find((text) => text.startsWith(`${name}:`));
-  return line === undefined ? undefined : Number(line.split(':')[2]);
-}

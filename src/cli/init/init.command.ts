@@ -3,6 +3,8 @@ import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
+import { readingProblem } from '#cli/file-warnings.js';
+import { unitUser, unitUserName } from '#cli/node-user.js';
 import type { Source } from '#cli/policy/policy-source.js';
 import { notIpv4, readStatus, type Status, statusText } from '#cli/status.command.js';
 import { styleOf } from '#cli/style.js';
@@ -12,7 +14,7 @@ import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
-import { groupId, interfaceProblems, mayRead, uncovered } from './init-checks.js';
+import { interfaceProblems, uncovered } from './init-checks.js';
 import {
   configText,
   type InitSettings,
@@ -37,7 +39,6 @@ import {
 } from './units.js';
 
 const DEFAULT_CONFIG = '/etc/weir/weir.yaml';
-const GROUP = 'weir';
 const READY_WITHIN_MS = 60_000;
 
 type Options = {
@@ -103,8 +104,9 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         for (const { path, text } of drafts) terminal.out(`# ${path}\n${text}\n`);
         return;
       }
+      const [group = 0] = unitUser()?.gids ?? [];
       for (const draft of drafts) {
-        replaceFile(draft.path, draft.text, groupId(GROUP) ?? 0);
+        replaceFile(draft.path, draft.text, group);
         terminal.out(`wrote ${draft.path}\n`);
       }
       if (!starts) return terminal.out(byHand(settings, options.start));
@@ -128,6 +130,8 @@ async function check(
   const { missingForDataplane } = await import('#main.js');
   const dropped = uncovered(existing?.config.dataplane?.interfaces ?? [], interfaces);
   const isOther = config !== DEFAULT_CONFIG || dataDir !== undefined;
+  const user = unitUser();
+  const unreadable = starts && user !== undefined ? readingProblem(config, user) : null;
   const problems = [
     ...(force !== true && existing !== null
       ? [
@@ -142,12 +146,10 @@ async function check(
     ...interfaceProblems(interfaces),
     ...(await missingForDataplane()).map(({ sentence }) => sentence),
     ...(starts && !unitExists() ? [`There is no unit ${UNIT}: install the package, or give --no-start.`] : []),
-    ...(starts && groupId(GROUP) === undefined
-      ? [`There is no user ${GROUP}, as whom the unit runs: useradd --system ${GROUP}.`]
+    ...(starts && user === undefined
+      ? [`There is no user ${unitUserName()}, as whom the unit runs: useradd --system ${unitUserName()}.`]
       : []),
-    ...(starts && existing !== null && !mayRead(GROUP, config)
-      ? [`The user ${GROUP} cannot read ${config}: chgrp ${GROUP} ${config} && chmod g+r ${config}.`]
-      : []),
+    ...(unreadable === null ? [] : [`${unreadable.message}: ${unreadable.fix}.`]),
     ...(starts && isOther
       ? [
           `${UNIT} reads ${DEFAULT_CONFIG} and keeps its data in /var/lib/weir: give --no-start, and change the units as docs/boot.md shows.`,
