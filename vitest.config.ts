@@ -1,6 +1,9 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
 
+/** The longest wait of a test for a state, in ms. */
+const HANGING_MS = 60_000;
+
 const root = fileURLToPath(new URL('.', import.meta.url));
 /**
  * Tests import the built code, which Node loads directly. Vitest compiles only the test files and their
@@ -12,6 +15,10 @@ export const builtCode = {
     execArgv: ['--conditions=development', '--enable-source-maps'],
     pool: 'forks' as const,
     maxWorkers: 2,
+    // These limits only end a test that hangs. A test states bounds of a behaviour by a ProgressClock.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: HANGING_MS } },
     server: { deps: { external: [/\/dist\//] } },
   },
 } satisfies UserWorkspaceConfig;
@@ -54,8 +61,6 @@ export default defineConfig({
           name: 'shared',
           maxWorkers: WAITING_WORKERS,
           include: shared,
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
           isolate: false,
           sequence: { groupOrder: 0 },
         },
@@ -68,8 +73,6 @@ export default defineConfig({
           maxWorkers: WAITING_WORKERS,
           include: ['test/**/*.test.ts'],
           exclude: [...machine, ...timed, ...shared],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
           sequence: { groupOrder: 0 },
         },
       },
@@ -81,8 +84,6 @@ export default defineConfig({
           maxWorkers: WAITING_WORKERS,
           include: machine,
           exclude: timed,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
           sequence: { groupOrder: 1 },
         },
       },
@@ -92,8 +93,6 @@ export default defineConfig({
           ...builtCode.test,
           name: 'timed',
           include: timed,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
           sequence: { groupOrder: 2 },
         },
       },

@@ -11,7 +11,5 @@ export default defineConfig({
     ...builtCode.test,
     globalSetup: ['test/build.ts'],
     include: ['test/**/*.faults.ts'],
-    testTimeout: 300_000,
-    hookTimeout: 120_000,
   },
 });

@@ -20,7 +20,5 @@ export default defineConfig({
     include: ['test/e2e/*.{test,installed}.ts'],
     exclude: Object.keys(leftOut),
     maxWorkers: 3,
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
   },
 });

@@ -8,8 +8,6 @@ export default defineConfig({
     ...builtCode.test,
     globalSetup: ['test/build.ts'],
     include: ['test/kubelet/**/*.kubelet.ts'],
-    testTimeout: 180_000,
-    hookTimeout: 180_000,
     maxWorkers: 1,
     fileParallelism: false,
   },

@@ -8,8 +8,6 @@ export default defineConfig({
     ...builtCode.test,
     globalSetup: ['test/build.ts'],
     include: ['test/trials/**/*.trial.ts'],
-    testTimeout: 300_000,
-    hookTimeout: 120_000,
     maxWorkers: 1,
     fileParallelism: false,
   },

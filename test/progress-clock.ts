@@ -29,6 +29,11 @@ export class ProgressClock {
     return waited;
   }
 
+  /** Whether the stopwatch shows more than `ms`. Reads no file before that time of the wall clock. */
+  isOver(ms: number): boolean {
+    return performance.now() - this.#from > ms && this.ms() > ms;
+  }
+
   /** Waits until the stopwatch shows `ms`. */
   async reaches(ms: number): Promise<void> {
     for (let left = ms - this.ms(); left > 0; left = ms - this.ms()) await pause(Math.max(20, left));

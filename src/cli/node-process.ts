@@ -163,7 +163,7 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
         },
       };
     },
-    ready: async ({ except = [], timeoutMs = 30_000 } = {}) => {
+    ready: async ({ except = [], timeoutMs = 60_000 } = {}) => {
       const deadline = performance.now() + timeoutMs;
       let last = 'no answer';
       while (performance.now() < deadline) {

@@ -33,10 +33,10 @@ const nodeAt = (index: number): ClusterNode => {
 
 /** Waits until all nodes have the policy of the last write in force. */
 async function allHave(address: string, withinMs = 5_000): Promise<void> {
-  for (const until = Date.now() + withinMs; ; await pause(20)) {
+  for (const clock = new ProgressClock(); ; await pause(20)) {
     const read = await Promise.all(nodes.map((node) => node.request('GET', '/api/v1/policy')));
     if (read.every(({ text }) => text.includes(`"${address}"`))) return;
-    if (Date.now() > until)
+    if (clock.isOver(withinMs))
       throw new Error(`not all nodes have ${address}: ${read.map(({ text }) => text).join('\n')}`);
   }
 }

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { ProgressClock } from '#test/progress-clock.js';
 
 const CLIENT_PORT = 2379;
 const PEER_PORT = 2380;
@@ -256,12 +257,12 @@ export class EtcdCluster {
 
   /** Waits until every member that runs responds. */
   async healthy(): Promise<void> {
-    for (const until = Date.now() + 20_000; ; ) {
+    for (const clock = new ProgressClock(); ; ) {
       try {
         this.etcdctl('endpoint', 'health', '--command-timeout=1s');
         return;
       } catch (failure) {
-        if (Date.now() > until)
+        if (clock.isOver(20_000))
           throw new Error(`etcd does not start: ${readFileSync(this.#log, 'utf8').slice(-2_000)}`, {
             cause: failure,
           });

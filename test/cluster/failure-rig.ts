@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { EtcdCluster } from './etcd-cluster.js';
 import { ClusterNode, created, type Reply } from './node-cluster.js';
 
@@ -92,10 +93,10 @@ export class FailureRig {
 
   /** Waits until all nodes have the policy in force. */
   async allHave(address: string, withinMs = 5_000): Promise<void> {
-    for (const until = Date.now() + withinMs; ; await pause(20)) {
+    for (const clock = new ProgressClock(); ; await pause(20)) {
       const read = await Promise.all(this.nodes.map(textAt));
       if (read.every((text) => text.includes(`"${address}"`))) return;
-      if (Date.now() > until) throw new Error(`not all nodes have ${address}: ${read.join('\n')}`);
+      if (clock.isOver(withinMs)) throw new Error(`not all nodes have ${address}: ${read.join('\n')}`);
     }
   }
 

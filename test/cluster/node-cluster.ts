@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { ProgressClock } from '#test/progress-clock.js';
 import { built } from '#threads/built-file.js';
 import type { EtcdCluster } from './etcd-cluster.js';
 
@@ -113,11 +114,11 @@ export class ClusterNode {
 
   /** Waits until the API responds. */
   async serves(): Promise<void> {
-    for (const until = Date.now() + 20_000; ; await pause(50)) {
+    for (const clock = new ProgressClock(); ; await pause(50)) {
       try {
         if ((await fetch(`${this.url}/health`)).ok) break;
       } catch (failure) {
-        if (Date.now() > until || this.#process?.exitCode !== null)
+        if (clock.isOver(20_000) || this.#process?.exitCode !== null)
           throw new Error(`${this.id} does not start: ${readFileSync(this.logFile, 'utf8').slice(-2_000)}`, {
             cause: failure,
           });
@@ -168,19 +169,20 @@ export class ClusterNode {
 
   /** Waits until a check has a state. */
   async until(name: string, state: string, withinMs = 10_000): Promise<Check> {
-    for (const until = Date.now() + withinMs; ; await pause(20)) {
+    for (const clock = new ProgressClock(); ; await pause(20)) {
       const found = await this.check(name);
       if (found.state === state) return found;
-      if (Date.now() > until) throw new Error(`${this.id}: ${name} is ${found.state}, not ${state}: ${found.detail}`);
+      if (clock.isOver(withinMs))
+        throw new Error(`${this.id}: ${name} is ${found.state}, not ${state}: ${found.detail}`);
     }
   }
 
   /** Waits until a check passes. */
   async passes(name: string, withinMs = 15_000): Promise<void> {
-    for (const until = Date.now() + withinMs; ; await pause(20)) {
+    for (const clock = new ProgressClock(); ; await pause(20)) {
       const found = await this.check(name);
       if (found.ok) return;
-      if (Date.now() > until) throw new Error(`${this.id}: ${name} is ${found.state}: ${found.detail}`);
+      if (clock.isOver(withinMs)) throw new Error(`${this.id}: ${name} is ${found.state}: ${found.detail}`);
     }
   }
 

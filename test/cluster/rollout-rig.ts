@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { ADDRESSES } from '#cli/topology.js';
 import { ProbedPlaces } from '#test/chaos/probed-places.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { EtcdCluster } from './etcd-cluster.js';
 import { policyOf } from './failure-rig.js';
 import { type ClusterNode, type Reply, startNodes } from './node-cluster.js';
@@ -67,11 +68,11 @@ export class RolloutRig {
 
   /** Waits until these nodes enforce one generation, and returns it. */
   async agree(atLeast: number, withinMs: number, ids: readonly string[] = NODES): Promise<number> {
-    for (const until = Date.now() + withinMs; ; await pause(50)) {
+    for (const clock = new ProgressClock(); ; await pause(50)) {
       const found = await this.generations(ids);
       const [first = 0, ...others] = Object.values(found);
       if (first >= atLeast && others.every((generation) => generation === first)) return first;
-      if (Date.now() > until) throw new Error(`the nodes enforce ${JSON.stringify(found)}`);
+      if (clock.isOver(withinMs)) throw new Error(`the nodes enforce ${JSON.stringify(found)}`);
     }
   }
 

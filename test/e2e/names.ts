@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { ADDRESSES } from '#cli/topology.js';
 import type { NodeRig } from './rig.js';
 
-const UPSTREAM_READY_MS = 10_000;
+const UPSTREAM_READY_MS = 60_000;
 
 /** The configuration section `dns` of a node whose upstream is the resolver that `startUpstream` starts. */
 export const DNS_SECTION = {

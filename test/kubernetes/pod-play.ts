@@ -56,7 +56,7 @@ export const sorted = (pods: Iterable<SeenPod>): readonly SeenPod[] =>
 export const FAULTS = ['none', 'cut', 'cut after bytes', 'compaction', 'SIGSTOP', 'SIGKILL'] as const;
 type PlayFault = (typeof FAULTS)[number];
 const SCOPES: readonly WatchScope[] = [scope('pods'), scope('pods', 'shop'), scope('pods', null, 'n2')];
-export const AGREE_MS = 30_000;
+export const AGREE_MS = 120_000;
 
 /** A client of the server. `agree` waits until it has the pods of kubectl; `what` names the round. */
 export type PodWatch = {

@@ -31,7 +31,7 @@ export class Recording<Kept extends { readonly uid: string }> {
   }
 
   /** Waits for a message, also among those that came before. */
-  async until(isMeant: (message: Message<Kept>) => boolean, withinMs = 10_000): Promise<Message<Kept>> {
+  async until(isMeant: (message: Message<Kept>) => boolean, withinMs = 60_000): Promise<Message<Kept>> {
     return firstValueFrom(this.#replay.pipe(filter(isMeant), timeout(withinMs)));
   }
 
