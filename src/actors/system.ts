@@ -326,7 +326,10 @@ export function createSystem(ports: SystemPorts): System {
     pendingChange: changes,
     explain: (question, subject) =>
       explainPolicy(
-        { ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
+        {
+          ...{ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
+          unforwardedReason: (name) => dns?.unforwardedReason(name) ?? null,
+        },
         question,
         subject,
       ),

@@ -34,6 +34,12 @@ export type ExplainNode = {
   readonly translation: DestinationTranslation | null;
 };
 
+/**
+ * Why the DNS proxy answers a lookup itself, before the policy. `canary_name`: `dns.canary_names` contains
+ * the name, and the answer is NXDOMAIN. `resolver_arpa`: the answer has no records.
+ */
+export type UnforwardedReason = 'canary_name' | 'resolver_arpa';
+
 /** The interface on which packets from a source arrive, according to the routes of the node. */
 export type Arrival = {
   /** Names of the interfaces of the node that Weir polices. */

@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config-reload.js';
 import type { Lookups } from '#contracts/dns-lookups.js';
 import type { DnsStats } from '#contracts/dns-stats.js';
+import type { UnforwardedReason } from '#contracts/explain-facts.js';
 import type { KnownName } from '#contracts/known-name.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenLookups } from '#contracts/seen-lookup.js';
@@ -39,6 +40,8 @@ export type DnsProxy = {
   stats(): Promise<DnsStats>;
   /** Returns the names that have a grant in force, with the granted addresses. */
   names(): Promise<readonly KnownName[]>;
+  /** See `UnforwardedNames.reasonFor`. */
+  unforwardedReason(name: string): UnforwardedReason | null;
   watch(listener: (change: DnsChange) => void): () => void;
   /**
    * Calls the listener with batches of the lookups that the proxy decided; equal lookups are merged. Returns

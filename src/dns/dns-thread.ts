@@ -10,6 +10,7 @@ import type { DnsRequests, DnsWorkerData, FromDnsThread, ToDnsThread } from './d
 import type { DnsOptions } from './dns-options.js';
 import type { DnsChange, DnsProxy } from './dns-proxy.js';
 import { socketsOf } from './dns-sockets.js';
+import { UnforwardedNames } from './unforwarded-names.js';
 
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
@@ -90,6 +91,9 @@ class DnsThread implements DnsProxy {
 
   stats = async (): ReturnType<DnsProxy['stats']> => this.#opened().request('stats', []);
   names = async (): ReturnType<DnsProxy['names']> => this.#opened().request('names', []);
+
+  unforwardedReason: DnsProxy['unforwardedReason'] = (name) =>
+    new UnforwardedNames(this.options.canaryNames).reasonFor(name);
 
   watch(listener: (change: DnsChange) => void): () => void {
     this.#watchers.add(listener);

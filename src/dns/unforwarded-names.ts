@@ -1,3 +1,4 @@
+import type { UnforwardedReason } from '#contracts/explain-facts.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { EXTENDED_ERROR, RCODE } from './wire/dns-numbers.js';
 import { isWithin, keyOf, type NameKey, nameOf } from './wire/name.js';
@@ -9,7 +10,7 @@ const RESOLVER_ARPA = keyOf(nameOf(['resolver', 'arpa']));
  * `DnsStats.refused`.
  */
 export type UnforwardedAnswer = {
-  readonly reason: 'canary_name' | 'resolver_arpa';
+  readonly reason: UnforwardedReason;
   readonly rcode: number;
   readonly extendedError?: { readonly code: number; readonly text: string };
 };
@@ -47,6 +48,16 @@ export class UnforwardedNames {
   answerTo(name: NameKey): UnforwardedAnswer | null {
     if (isWithin(name, RESOLVER_ARPA)) return NO_DESIGNATED_RESOLVER;
     return this.#exact.has(name) || this.#isBelowParent(name) ? CANARY : null;
+  }
+
+  /**
+   * Returns why the proxy answers a query for `name` itself; null if it forwards the query. `name` is valid
+   * and in lower case, without a final dot. The root is an empty text.
+   */
+  reasonFor(name: string): UnforwardedReason | null {
+    // All these names are ASCII. The wire form of another name can be too long.
+    if (name === '' || /[^\0-\x7f]/.test(name)) return null;
+    return this.answerTo(keyOf(nameOf(name.split('.'))))?.reason ?? null;
   }
 
   #isBelowParent(name: NameKey): boolean {

@@ -1,6 +1,6 @@
 import type { Refusal } from '#bus/policy-requests.js';
 import type { OwnerName } from '#contracts/address-owner.js';
-import type { ExplainNode } from '#contracts/explain-facts.js';
+import type { ExplainNode, UnforwardedReason } from '#contracts/explain-facts.js';
 import type { ListedMembership } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
@@ -34,6 +34,8 @@ export type ExplainPorts = {
    * draft.
    */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
+  /** See `DnsProxy.unforwardedReason`. Null if the node has no DNS proxy. */
+  readonly unforwardedReason: (name: string) => UnforwardedReason | null;
   /** Returns the selector resolution, and the set of selectors of a source. */
   readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
   readonly ownerOf: (address: number) => OwnerName | null;
@@ -86,7 +88,10 @@ export async function explainPolicy(
       const own = AbortSignal.timeout(budgetMs);
       signal = own;
       const explain = async (asked: ExplainQuery): Promise<Explanation | Refusal> => {
-        const placed = 'packet' in asked ? await withNode(ports, asked, policy !== undefined) : asked;
+        const placed =
+          'packet' in asked
+            ? await withNode(ports, asked, policy !== undefined)
+            : { ...asked, unforwarded: ports.unforwardedReason(asked.query) };
         const addresses = addressesOf(placed);
         const query = { ...placed, owners: addresses.map((address) => ({ address, owner: ports.ownerOf(address) })) };
         const [source] = addresses;

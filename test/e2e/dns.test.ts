@@ -38,6 +38,19 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig?.remove());
 
+test('explain predicts the answer to names that the proxy answers before the policy', async () => {
+  const rows = [
+    ['use-application-dns.net', 'NXDOMAIN', 'dns.canary_names'],
+    ['_dns.resolver.arpa', 'NOERROR', 'resolver.arpa'],
+  ] as const;
+  for (const [name, status, setting] of rows) {
+    expect(await ask(name)).toMatchObject({ status, answers: [] });
+    const question = { policy: { default_policy: 'allow' }, src: ADDRESSES.client, query: name };
+    const { body } = await rig.node.request('POST', '/api/v1/policy/explain', question);
+    expect(body).toMatchObject({ effective_action: 'deny', reason: expect.stringContaining(setting), walk: [] });
+  }
+});
+
 describe('an allowed name', () => {
   test('is reachable on the port of the rule, and not on another port, as soon as a client has queried the name', async () => {
     expect(await explained(443)).toEqual(['deny', []]);

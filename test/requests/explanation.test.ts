@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/membership.js';
 import type { PolicyConfig } from '#contracts/policy-document.js';
 import type { Packet } from '#contracts/policy-model.js';
+import { UnforwardedNames } from '#dns/unforwarded-names.js';
 import type { PacketQuery } from '#policy/explain/explain.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { createPolicyThread, type PolicyThread } from '#policy-thread/policy-thread.js';
@@ -26,6 +27,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     active: explainLane(open(), 30_000),
     drafts: explainLane(open(), draftBudgetMs),
     node: async () => NO_NODE,
+    unforwardedReason: () => null,
     membership: () => NOTHING_LISTED,
     ownerOf: () => null,
     enforcedInstead: async () => 17,
@@ -121,6 +123,28 @@ describe('`explainPolicy`', () => {
     const again = { ...asked, drafts: explainLane(asked.drafts.thread, 30_000) };
     expect(await explainPolicy(again, { policy: {}, query }, 'eve')).toMatchObject({ decision: 'deny' });
   });
+});
+
+test('`explainPolicy` denies lookups that the DNS proxy answers itself, also for a draft that allows them', async () => {
+  const proxied = new UnforwardedNames(
+    ['use-application-dns.net', '*.canary.test'].map((text) => ({
+      kind: text.startsWith('*') ? 'suffix' : 'exact',
+      labels: text.replace('*.', '').split('.'),
+      text,
+    })),
+  );
+  const asked = { ...(await ports(30_000)), unforwardedReason: (name: string) => proxied.reasonFor(name) };
+  const answerTo = (name: string, policy?: PolicyConfig) =>
+    explainPolicy(asked, { ...(policy === undefined ? {} : { policy }), query: { source: 1, query: name } }, 'ada');
+  const denied = { decision: 'deny', effective_action: 'deny', mode: 'enforce', source_group: null, walk: [] };
+  const canary = 'dns.canary_names contains this name: the DNS proxy answers it with NXDOMAIN before the policy';
+  const allowing: PolicyConfig = { default_policy: 'allow' };
+  for (const name of ['use-application-dns.net', 'a.b.canary.test'])
+    expect(await answerTo(name, allowing)).toMatchObject({ ...denied, reason: expect.stringContaining(canary) });
+  for (const name of ['resolver.arpa', '_dns.resolver.arpa'])
+    expect(await answerTo(name)).toMatchObject({ ...denied, reason: expect.stringContaining('without records') });
+  for (const name of ['canary.test', 'xresolver.arpa', '', 'b\u00fc'.repeat(30)])
+    expect(await answerTo(name, allowing)).toMatchObject({ decision: 'allow', walk: [{ matched: true }] });
 });
 
 test('`explainPolicy` names the owners of source and destination', async () => {

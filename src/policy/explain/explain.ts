@@ -1,5 +1,5 @@
 import { type OwnerChange, type OwnerName, ownerText } from '#contracts/address-owner.js';
-import type { ExplainNode } from '#contracts/explain-facts.js';
+import type { ExplainNode, UnforwardedReason } from '#contracts/explain-facts.js';
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Action, Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
@@ -16,7 +16,7 @@ import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/
 import { type ConnectionFacts, causeText, explainConnection, factsOf, requestOf } from './explain-connection.js';
 import { explainTranslated } from './explain-translated.js';
 import { protocolText } from './listing.js';
-import { decideByNode, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
+import { decideByNode, decideUnforwarded, NO_NODE, type NodeDecision, nodeEffects } from './node-effects.js';
 
 /**
  * The subject of an explain request: a packet or a DNS lookup. `hostname`: the explanation assumes that the
@@ -43,7 +43,12 @@ export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
        */
       readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
     }
-  | { readonly source: number; readonly query: string }
+  | {
+      readonly source: number;
+      readonly query: string;
+      /** Why the DNS proxy of the node answers the lookup itself. Null or omitted: the policy decides it. */
+      readonly unforwarded?: UnforwardedReason | null;
+    }
 );
 
 export type PacketQuery = Extract<ExplainQuery, { packet: Packet }>;
@@ -126,12 +131,14 @@ export function explain(
       return selected({ ...(found === null ? explainPacket(context, asked) : withoutWalk(found)), owners });
     });
   }
+  const owners = { source: ownerOf(query.source), destination: null };
+  if (query.unforwarded != null) return { ...withoutWalk(decideUnforwarded(query.unforwarded)), owners };
   const { place, verdict } = evaluateLookup(policy, query.source, query.query, membership);
   const decision = explanation(context, place, verdict, query.source, (rule) => {
     const found = lookupMismatch(rule, query.query);
     return found === undefined ? 'it decides lookups of this name' : lookupSentence(found, rule, query.query);
   });
-  return selected({ ...decision, owners: { source: ownerOf(query.source), destination: null } });
+  return selected({ ...decision, owners });
 }
 
 /** Names the source by the integration of the selector: two integrations can know the same object. */

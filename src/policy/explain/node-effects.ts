@@ -1,4 +1,4 @@
-import type { ExplainNode, OpenFlow } from '#contracts/explain-facts.js';
+import type { ExplainNode, OpenFlow, UnforwardedReason } from '#contracts/explain-facts.js';
 import { IPPROTO, type Mode, type Packet } from '#contracts/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
@@ -73,6 +73,22 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
   }
   if (node.policesNode || !(isOf(source) || isOf(destination))) return null;
   return nodeDecision('allow', 'packets from and to the node are not policed because dataplane.police_local is false');
+}
+
+/** Returns the decision about a lookup that the DNS proxy answers itself. */
+export function decideUnforwarded(reason: UnforwardedReason): NodeDecision {
+  switch (reason) {
+    case 'canary_name':
+      return nodeDecision(
+        'deny',
+        'dns.canary_names contains this name: the DNS proxy answers it with NXDOMAIN before the policy, in every mode',
+      );
+    case 'resolver_arpa':
+      return nodeDecision(
+        'deny',
+        'the DNS proxy answers resolver.arpa and the names below it without records before the policy, in every mode',
+      );
+  }
 }
 
 /**
