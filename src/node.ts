@@ -13,6 +13,7 @@ import { RunningConfig } from '#config/running-config.js';
 import type { MemberList } from '#contracts/membership.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
+import { accessWarnings } from '#kubernetes/access-check.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { releaseMemory } from '#libc/memory-release.js';
 import { addressShared } from '#observe/findings/address-shared.js';
@@ -170,6 +171,8 @@ export async function runNode(
       inCluster: config.kubernetes.inCluster,
       kubernetes: {
         source: createKubernetesSource(config.kubernetes),
+        accessWarnings: ({ api_server_url: url, ca_cert_pem: caPem, service_account_token: token }) =>
+          accessWarnings(url, { caPem, token }),
         record: members,
         trouble: (message, failure) => log.error({ err: failure }, message),
       },

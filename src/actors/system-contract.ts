@@ -18,7 +18,7 @@ import type { PolicyThread } from '#policy-thread/policy-thread.js';
 import type { PolicySurroundings } from '#policy-thread/policy-work.js';
 import type { ClusterRequests } from '#requests/cluster-requests.js';
 import type { ExplainQuestion } from '#requests/explanation.js';
-import type { Integrations } from '#requests/integrations.js';
+import type { Integrations, IntegrationsPorts } from '#requests/integrations.js';
 import type { KubernetesParts } from '#requests/kubernetes-requests.js';
 import type { Traffic } from '#requests/live-traffic.js';
 import type { NodeLookups } from '#requests/node-lookups.js';
@@ -37,6 +37,7 @@ import type { ServicePlanePorts } from './service-plane.actor.js';
 /** The Kubernetes thread and its surroundings, on a node that can have integrations. */
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
+  readonly accessWarnings: IntegrationsPorts['accessWarnings'];
   /** The members of the node. DNS proxy and service plane read it when their threads start. */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;

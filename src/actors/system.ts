@@ -362,15 +362,16 @@ export function createSystem(ports: SystemPorts): System {
       },
       lastReload: () => lastReload,
     },
-    integrations: integrationsOver(
-      store.integrations,
-      () => {
+    integrations: integrationsOver({
+      store: store.integrations,
+      inUse: () => {
         const context = snapshotOf('policy')?.context as PolicyContext | undefined;
         return context?.inForce?.integrations ?? null;
       },
-      async () => isWriting() || changes.isPending(),
+      isChangePending: async () => isWriting() || changes.isPending(),
       inCluster,
-    ),
+      accessWarnings: ports.kubernetes?.accessWarnings ?? (async () => []),
+    }),
     cluster: clusterRequestsOver({
       cluster,
       nodeId: ports.nodeId ?? '',

@@ -67,6 +67,14 @@ export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): 
   throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }
 
+/**
+ * Whether the client of a request may change the node. A dry run of another client has no effect outside of
+ * its response: it opens no connection and starts no watch.
+ */
+export function mayAct({ caller }: FastifyRequest): boolean {
+  return caller?.role === 'admin';
+}
+
 /** Returns the token's subject, which is recorded as the author of a write. */
 export function authorOf({ caller }: FastifyRequest): string {
   if (caller === null) throw new ApiError('unauthenticated');

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { authorOf } from './authentication.js';
+import { authorOf, mayAct } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
 import type { IntegrationView, Management, StoredIntegrationView } from './management.js';
@@ -94,7 +94,8 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         operationId: 'createIntegration',
         tags: ['integrations'],
         summary: 'Add an integration',
-        description: 'A dry run returns 200 without the header `Location`.',
+        description:
+          'A dry run returns 200 without the header `Location`. For an admin, the node tries the connection, at most 5 s, and warns if it fails.',
         querystring: dryRunQuery,
         body: IntegrationCreateSchema,
         response: {
@@ -123,6 +124,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         author: authorOf(request),
         expectedRevision: 0,
         dryRun,
+        tryAccess: mayAct(request),
       });
       if (written.kind === 'refused') throw written.code === 'precondition_failed' ? taken() : refused(written);
       if (dryRun)
@@ -163,6 +165,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         operationId: 'putIntegration',
         tags: ['integrations'],
         summary: 'Create or replace an integration',
+        description: 'For an admin, the node tries the connection, at most 5 s, and warns if it fails.',
         params: z.object({ name: nameSchema }),
         querystring: dryRunQuery,
         body: IntegrationReplaceSchema,
@@ -195,6 +198,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
         author: authorOf(request),
         ...expectedRevision(preconditions, before?.revision ?? 0),
         dryRun,
+        tryAccess: mayAct(request),
       });
       if (written.kind === 'refused') throw refused(written);
       if (dryRun)

@@ -341,6 +341,8 @@ type IntegrationWrite = {
   readonly expectedRevision?: number;
   /** If true, the write returns its result but stores nothing. */
   readonly dryRun?: boolean;
+  /** Whether the write tries the connection to the API server, and warns if it fails. */
+  readonly tryAccess: boolean;
 };
 type IntegrationWritten = {
   readonly kind: 'written';

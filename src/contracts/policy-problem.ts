@@ -104,6 +104,11 @@ export const WARNING_CODES = {
     'The name constraints of the intercept CA permit only some names: clients reject certificates for other names.',
   token_expires: 'The token of an integration expires within a day.',
   token_expired: 'The token of an integration has expired: the API server refuses it.',
+  connection_failed:
+    'This node cannot reach the API server of an integration, or no Kubernetes API server answers there.',
+  server_untrusted: 'The CA of an integration did not sign the certificate of its API server for this host.',
+  token_refused: 'The API server of an integration refuses its token.',
+  access_forbidden: 'The account of an integration may not list pods, nodes or namespaces of the cluster.',
   unconfirmed: 'The write goes back by itself unless it is confirmed in time.',
   rolling_out: 'Only some nodes of the cluster enforce the write at first.',
   nodes_behind: 'Some nodes of the cluster did not report in time, and put the policy in force later.',

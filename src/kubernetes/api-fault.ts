@@ -2,15 +2,24 @@ import { reasonOf } from '#files/system-failure.js';
 
 /**
  * The kinds of failure of a request.
+ * - `untrusted`: the CA of the integration did not sign the certificate of the server for this host.
  * - `unauthorized`, `forbidden`: the server refused the token (401), or the access (403).
  * - `silent`: the server sent no response until a deadline.
  * - `quiet`: a watch sent nothing for too long. The server may have failed, or there may be no change.
  * - `expired`: the version or the `continue` token is too old (410), or the watch cannot be trusted. Only a
  *   new list helps.
  * - `too_large`: the response exceeds its bound.
- * - `failed`: any other failure, for example a refused connection, an untrusted certificate, 429 or 500.
+ * - `failed`: any other failure, for example a refused connection, 429 or 500.
  */
-export type FaultKind = 'unauthorized' | 'forbidden' | 'silent' | 'quiet' | 'expired' | 'too_large' | 'failed';
+export type FaultKind =
+  | 'untrusted'
+  | 'unauthorized'
+  | 'forbidden'
+  | 'silent'
+  | 'quiet'
+  | 'expired'
+  | 'too_large'
+  | 'failed';
 
 /** A failed request to a Kubernetes API server. The message is one line without control characters. */
 export class ApiFault extends Error {

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
+import { TLSSocket } from 'node:tls';
 import { ApiFault, faultOf, faultOfStatus } from './api-fault.js';
 import { StoppingAgent } from './stopping-agent.js';
 
@@ -214,7 +215,8 @@ export class ApiSession {
       });
       sent.on('error', (failure) => {
         clearTimeout(deadline);
-        reject(failure);
+        const isUntrusted = sent.socket instanceof TLSSocket && sent.socket.authorizationError !== null;
+        reject(isUntrusted ? new ApiFault('untrusted', failure.message) : failure);
       });
       sent.end();
     });

@@ -24,6 +24,8 @@ type IntegrationWrite = {
   readonly expectedRevision?: number;
   /** Whether to return the result of the write without storing anything. */
   readonly dryRun?: boolean;
+  /** Whether to try the connection to the API server, and to warn if it fails. */
+  readonly tryAccess: boolean;
 };
 type IntegrationWritten = {
   readonly kind: 'written';
@@ -40,18 +42,28 @@ export type Integrations = {
   remove(removal: IntegrationRemoval): Promise<{ readonly kind: 'deleted' } | Refusal>;
 };
 
-/**
- * Returns the functions that read and write integrations. `inUse` returns the names of the integrations in
- * the active policy, or null while the active policy is not loaded. An integration in the active policy
- * cannot be removed. `inCluster` is the setting `kubernetes.in_cluster.name`: a stored integration with this
- * name is not shown.
- */
-export function integrationsOver(
-  store: IntegrationStore,
-  inUse: () => readonly string[] | null,
-  isChangePending: () => Promise<boolean>,
-  inCluster: string | null,
-): Integrations {
+export type IntegrationsPorts = {
+  readonly store: IntegrationStore;
+  /**
+   * Returns the names of the integrations in the active policy, or null while the active policy is not
+   * loaded. An integration in the active policy cannot be removed.
+   */
+  readonly inUse: () => readonly string[] | null;
+  readonly isChangePending: () => Promise<boolean>;
+  /** The setting `kubernetes.in_cluster.name`: a stored integration with this name is not shown. */
+  readonly inCluster: string | null;
+  /** Tries the connection to the API server. Takes some seconds at most. */
+  readonly accessWarnings: (integration: Integration) => Promise<readonly Warning[]>;
+};
+
+/** Returns the functions that read and write integrations. */
+export function integrationsOver({
+  store,
+  inUse,
+  isChangePending,
+  inCluster,
+  accessWarnings,
+}: IntegrationsPorts): Integrations {
   return {
     list: async () => {
       const stored = (await store.list()).filter(({ name }) => name !== inCluster).map(viewOf);
@@ -63,20 +75,24 @@ export function integrationsOver(
       const record = await store.get(name);
       return record === null ? null : viewOf(record);
     },
-    write: ({ integration, author, expectedRevision, dryRun }) =>
+    write: ({ integration, author, expectedRevision, dryRun, tryAccess }) =>
       orRefusal(async () => {
         if (integration.name === inCluster) return readOnly(inCluster);
-        const warnings = expiryWarnings(integration.service_account_token, Date.now());
+        const allWarnings = async () => [
+          ...expiryWarnings(integration.service_account_token, Date.now()),
+          ...(tryAccess ? await accessWarnings(integration) : []),
+        ];
         if (dryRun) {
           const before = await store.get(integration.name);
           const at = new Date().toISOString();
           const revision = (before?.revision ?? 0) + 1;
           const stamps = { revision, created_at: before?.created_at ?? at, updated_at: at, updated_by: author };
           const view = viewOf({ ...integration, ...stamps });
-          return { kind: 'written', created: before === null, integration: view, warnings };
+          return { kind: 'written', created: before === null, integration: view, warnings: await allWarnings() };
         }
         const record = await store.put(integration, author, expectedRevision);
-        return { kind: 'written', created: record.revision === 1, integration: viewOf(record), warnings };
+        const created = record.revision === 1;
+        return { kind: 'written', created, integration: viewOf(record), warnings: await allWarnings() };
       }),
     remove: ({ name, expectedRevision, dryRun }) =>
       orRefusal(async () => {

@@ -89,7 +89,14 @@ async function started({ releaseMs, ...ports }: { readonly inCluster?: string; r
   await store.integrations.put(INTEGRATION, 'alice');
   await store.kubernetesObjects.write([{ key: 'prod/pods/1', value: '{}' }]);
   const { source, named, send, reflect, fail } = fakeSource();
-  const kubernetes = { source, record: new MemberRecord(), trouble: () => {}, ...(releaseMs && { releaseMs }) };
+  const accessWarnings = async () => [];
+  const kubernetes = {
+    source,
+    accessWarnings,
+    record: new MemberRecord(),
+    trouble: () => {},
+    ...(releaseMs && { releaseMs }),
+  };
   const running = await startSystem({ store, kubernetes, ...ports });
   await running.until('dataplane_running', 'enforcing');
   return { ...running, store, source, named, send, reflect, fail };

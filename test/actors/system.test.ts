@@ -176,12 +176,19 @@ describe('Kubernetes integrations', () => {
 
   test('are returned by `list`, `read` and `write` without their service account token', async () => {
     const { system } = await startSystem();
-    const outcome = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0 });
+    const outcome = await system.integrations.write({
+      integration,
+      author: 'alice',
+      tryAccess: true,
+      expectedRevision: 0,
+    });
     expect(outcome).toMatchObject({ kind: 'written', created: true });
     expect(
       JSON.stringify([outcome, await system.integrations.list(), await system.integrations.read('prod')]),
     ).not.toContain('secret');
-    expect(await system.integrations.write({ integration, author: 'alice', expectedRevision: 0 })).toMatchObject({
+    expect(
+      await system.integrations.write({ integration, author: 'alice', tryAccess: true, expectedRevision: 0 }),
+    ).toMatchObject({
       kind: 'refused',
       code: 'precondition_failed',
     });
@@ -189,11 +196,17 @@ describe('Kubernetes integrations', () => {
 
   test('are not changed by a dry run, and a dry run returns the answer of the real write', async () => {
     const { system } = await startSystem();
-    const dry = await system.integrations.write({ integration, author: 'alice', expectedRevision: 0, dryRun: true });
+    const dry = await system.integrations.write({
+      integration,
+      author: 'alice',
+      tryAccess: true,
+      expectedRevision: 0,
+      dryRun: true,
+    });
     expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });
     expect([JSON.stringify(dry).includes('secret'), await system.integrations.list()]).toEqual([false, []]);
-    await system.integrations.write({ integration, author: 'alice' });
-    const again = await system.integrations.write({ integration, author: 'rita', dryRun: true });
+    await system.integrations.write({ integration, author: 'alice', tryAccess: true });
+    const again = await system.integrations.write({ integration, author: 'rita', tryAccess: true, dryRun: true });
     expect(again).toMatchObject({ created: false, integration: { revision: 2, updated_by: 'rita' } });
     expect(await system.integrations.remove({ name: 'prod', dryRun: true })).toEqual({ kind: 'deleted' });
     expect(await system.integrations.remove({ name: 'other', dryRun: true })).toMatchObject({ code: 'not_found' });
@@ -203,7 +216,7 @@ describe('Kubernetes integrations', () => {
   test('fail the check `policy_ready` while the pod selectors of the active policy are not resolved to addresses', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
-    await system.integrations.write({ integration, author: 'alice' });
+    await system.integrations.write({ integration, author: 'alice', tryAccess: true });
     await system.policies.write(write({ mode: 'enforce', policy }));
     await until('policy_ready', 'unresolved');
     const check = system.readiness().checks.find(({ name }) => name === 'policy_ready');
@@ -215,7 +228,7 @@ describe('Kubernetes integrations', () => {
   test('cannot be deleted while the active policy names the integration', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
-    await system.integrations.write({ integration, author: 'alice' });
+    await system.integrations.write({ integration, author: 'alice', tryAccess: true });
     expect((await system.policies.write(write({ mode: 'enforce', policy }))).kind).toBe('written');
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
     expect(await system.integrations.remove({ name: 'prod', dryRun: true })).toMatchObject({

@@ -212,7 +212,9 @@ describe('routes of Kubernetes integrations', () => {
   test('return the warnings of a write, and 503 for the status on a node that does not watch Kubernetes', async () => {
     const warnings = [{ pointer: '/service_account_token', code: 'token_expires', message: 'Soon.' }] as const;
     const { integrations } = fakeManagement();
+    const tried: boolean[] = [];
     const write: typeof integrations.write = async (wanted) => {
+      tried.push(wanted.tryAccess);
       const written = await integrations.write(wanted);
       return written.kind === 'refused' ? written : { ...written, warnings };
     };
@@ -221,6 +223,10 @@ describe('routes of Kubernetes integrations', () => {
     const { ask } = await rig({}, { ...node, kubernetes: { ...node.kubernetes, status } });
     for (const query of ['', '?dry_run=true'])
       expect((await ask('PUT', `${PATH}/prod${query}`, { body: integration })).json().warnings).toEqual(warnings);
+    const ofReader = { body: integration, token: TOKENS.readonly };
+    expect((await ask('PUT', `${PATH}/prod?dry_run=true`, ofReader)).statusCode).toBe(200);
+    // A reader must not make the node open connections.
+    expect(tried).toEqual([true, true, false]);
     expect((await ask('GET', `${PATH}/prod/status`)).json().type).toBe('urn:weir:error:feature_unavailable');
   });
 

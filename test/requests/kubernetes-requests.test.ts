@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { createActor, fromEventObservable } from 'xstate';
 import { INTEGRATION_STATES } from '#contracts/integration-status.js';
 import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes-source.js';
+import type { Warning } from '#contracts/policy-problem.js';
 import { selectorOf } from '#policy/model/selector.js';
 import { stateOf } from '#requests/integration-status.js';
 import { integrationsOver } from '#requests/integrations.js';
@@ -49,6 +50,16 @@ function integration() {
   return { actor, enter };
 }
 
+const CONNECTION_FAILED: Warning = { pointer: '/api_server_url', code: 'connection_failed', message: 'No route.' };
+const over = (store: IntegrationStore, inCluster: string | null) =>
+  integrationsOver({
+    store,
+    inUse: () => [],
+    isChangePending: async () => false,
+    inCluster,
+    accessWarnings: async () => [CONNECTION_FAILED],
+  });
+
 const GROUP = { id: 'web', sources: { ips: ['10.0.0.7'], kubernetes: [SOURCE, SOURCE] } };
 const group =
   (body: object, active = true) =>
@@ -62,23 +73,14 @@ function requests(
   const { facts = async () => FACTS, objectCounts = async () => FACTS.objects, ...rest } = parts;
   const { membersOf = async () => ({ total: 0, members: [] }), ...others } = rest;
   const store = storeOf(records);
-  return kubernetesRequestsOver(
-    integrationsOver(
-      store,
-      () => [],
-      async () => false,
-      'local',
-    ),
-    readGroup,
-    {
-      source: { facts, objectCounts, membersOf },
-      store,
-      snapshotOf: () => undefined,
-      members: () => null,
-      now: () => new Date(NOW),
-      ...others,
-    },
-  );
+  return kubernetesRequestsOver(over(store, 'local'), readGroup, {
+    source: { facts, objectCounts, membersOf },
+    store,
+    snapshotOf: () => undefined,
+    members: () => null,
+    now: () => new Date(NOW),
+    ...others,
+  });
 }
 
 describe('status of an integration', () => {
@@ -137,16 +139,7 @@ describe('status of an integration', () => {
       code: 'feature_unavailable',
       detail: 'the Kubernetes thread does not respond: the thread died',
     });
-    const without = kubernetesRequestsOver(
-      integrationsOver(
-        storeOf([]),
-        () => [],
-        async () => false,
-        null,
-      ),
-      group(GROUP),
-      null,
-    );
+    const without = kubernetesRequestsOver(over(storeOf([]), null), group(GROUP), null);
     expect(await without.status('prod')).toMatchObject({ code: 'feature_unavailable' });
     expect(await without.members({ policy: 'p', group: 'web', after: null, limit: 1 })).toMatchObject({
       code: 'feature_unavailable',
@@ -204,12 +197,7 @@ describe('members of a source group', () => {
 describe('integrations', () => {
   it('list the one of the configuration in place of a stored one with its name', async () => {
     const store = storeOf([stored('a'), stored('local'), stored('z')]);
-    const integrations = integrationsOver(
-      store,
-      () => [],
-      async () => false,
-      'local',
-    );
+    const integrations = over(store, 'local');
     const listed = await integrations.list();
     expect(listed.map(({ name, in_cluster }) => [name, in_cluster])).toEqual([
       ['a', false],
@@ -221,29 +209,23 @@ describe('integrations', () => {
   });
 
   it('refuse to write or remove the one of the configuration', async () => {
-    const integrations = integrationsOver(
-      storeOf([stored('local')]),
-      () => [],
-      async () => false,
-      'local',
-    );
-    const written = await integrations.write({ integration: stored('local'), author: 'alice' });
+    const integrations = over(storeOf([stored('local')]), 'local');
+    const written = await integrations.write({ integration: stored('local'), author: 'alice', tryAccess: true });
     const removed = await integrations.remove({ name: 'local' });
     for (const outcome of [written, removed]) expect(outcome).toMatchObject({ code: 'integration_read_only' });
   });
 
-  it('warn about the token of a write and of a dry run', async () => {
-    const integrations = integrationsOver(
-      storeOf([]),
-      () => [],
-      async () => false,
-      null,
-    );
+  it('warn about the token and the connection of a write and of a dry run', async () => {
+    const integrations = over(storeOf([]), null);
     const write = { integration: stored('prod', tokenUntil(Date.now() + 3_600_000)), author: 'alice' };
-    for (const dryRun of [false, true])
-      expect(await integrations.write({ ...write, dryRun })).toMatchObject({
-        warnings: [{ code: 'token_expires', pointer: '/service_account_token' }],
-      });
+    const expires = { code: 'token_expires', pointer: '/service_account_token' };
+    for (const dryRun of [false, true]) {
+      const written = await integrations.write({ ...write, dryRun, tryAccess: true });
+      expect(written).toMatchObject({ kind: 'written', warnings: [expires, CONNECTION_FAILED] });
+    }
+    expect(await integrations.write({ ...write, dryRun: true, tryAccess: false })).toMatchObject({
+      warnings: [expires],
+    });
   });
 });
 
