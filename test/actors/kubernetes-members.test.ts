@@ -114,7 +114,10 @@ describe('the members of selectors in a running node', () => {
     await send({ replaces: changeOf([]), stored: [] });
     const written = await system.policies.write(write(POLICY));
     expect(written).toMatchObject({ kind: 'written', generation: 1 });
-    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual(['selector_unresolved']);
+    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual([
+      'selector_any_namespace',
+      'selector_unresolved',
+    ]);
     expect(source.log.slice(2)).toEqual(['membership 1 2000']);
     expect(named.at(-1)?.map(({ key }) => key)).toEqual([KEY]);
     await until('policy_ready', 'unresolved');
@@ -318,7 +321,7 @@ describe('the members of selectors in a running node', () => {
     };
     await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
     const written = await system.policies.write(write(POLICY));
-    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual([]);
+    expect('warnings' in written && written.warnings.map(({ code }) => code)).toEqual(['selector_any_namespace']);
     await until('policy_ready', 'active');
   });
 
