@@ -243,7 +243,7 @@ module.exports = {
           '^src/contracts/(backoff|duration)[.]ts$',
           '^src/files/',
           '^src/main[.]ts$',
-          '^src/api/error-table[.]ts$',
+          '^src/api/(error-table|instant[.]schema)[.]ts$',
         ],
         ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$', '^src/libc/proc-sockets[.]ts$'],
         ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],

@@ -5,6 +5,7 @@ import { shownFinding } from '#observe/findings/finding-json.js';
 import { readCursor } from '#observe/findings/index-keys.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
 import { instant } from './answer.schema.js';
+import { instantSchema } from './instant.schema.js';
 import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
 import { OwnerSchema } from './owner.schema.js';
 import { FEW, few, listOf, oneOrMore, wholeNumber, wordsOf } from './query-parameters.js';
@@ -74,8 +75,6 @@ export const FindingsSchema = z
   })
   .meta({ id: 'Findings' });
 
-const INSTANT = { error: 'Must be a time in UTC such as 2026-01-31T12:00:00Z.' };
-
 const names = oneOrMore.optional().refine(few, FEW);
 const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.').refine(
   few,
@@ -97,8 +96,8 @@ export const findingsQuery = z.strictObject({
   policy_id: names,
   src: networks,
   dst: networks,
-  since: z.iso.datetime(INSTANT).optional().describe('Only findings whose `last_seen` is this time or later.'),
-  until: z.iso.datetime(INSTANT).optional(),
+  since: instantSchema.optional().describe('Only findings whose `last_seen` is this time or later.'),
+  until: instantSchema.optional(),
   limit: wholeNumber(1, 1_000)
     .optional()
     .describe(

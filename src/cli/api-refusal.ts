@@ -100,7 +100,9 @@ export function refusalOf(status: number, text: string): RefusedError {
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
   const code = parsed.type?.split(':').at(-1);
   const problems = (parsed.problems ?? []).map(inFlags);
-  return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code));
+  // A wrong value of a flag is wrong usage, no matter whether the command or the node finds it.
+  const isUsage = status === 400 && problems.length > 0 && problems.every(({ pointer }) => pointer.startsWith('--'));
+  return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code), isUsage ? 2 : 1);
 }
 
 /** Replaces the name of a query parameter or body member in an API problem with the flag that sets it. */

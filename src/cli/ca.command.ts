@@ -58,7 +58,7 @@ export function addCaCommands(program: Command, terminal: Terminal): void {
 
   remote(ca.command('cert'))
     .description('print the certificate of the CA, to install on clients')
-    .option('-o, --file <file>', 'write it to a file')
+    .option('-f, --file <file>', 'write it to a file')
     .action(async ({ file, ...options }: Output & { readonly file?: string }) => {
       const { cert_pem } = await fetched(options, terminal);
       if (file === undefined) print(terminal, options.output, { cert_pem }, () => cert_pem);

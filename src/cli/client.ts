@@ -195,10 +195,12 @@ async function* chunksOf({ body }: Response, signal: AbortSignal): AsyncGenerato
 function serverUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new CliError(`${text} is not the URL of a server, such as ${DEFAULT_SERVER}`);
+    throw new CliError(`${text} is not the URL of a server, such as ${DEFAULT_SERVER}`, { exitCode: 2 });
   }
   if (url.protocol === 'http:' && !isLoopback(url.hostname.replace(/^\[|\]$/g, ''))) {
-    throw new CliError(`${text} would send the token without encryption: use https, or a server on this machine`);
+    throw new CliError(`${text} would send the token without encryption: use https, or a server on this machine`, {
+      exitCode: 2,
+    });
   }
   return url;
 }

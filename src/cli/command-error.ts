@@ -52,7 +52,8 @@ export class RefusedError extends CliError {
     code: string | undefined,
     problems: readonly Problem[],
     fix: string | undefined,
+    exitCode: ExitCode = 1,
   ) {
-    super(message, { fix, code, problems });
+    super(message, { fix, code, problems, exitCode });
   }
 }

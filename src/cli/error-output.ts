@@ -32,7 +32,7 @@ export function errorFormOf(words: readonly string[]): ErrorForm {
   if (words.includes('sysdump')) return 'table';
   let form: ErrorForm = 'table';
   words.forEach((word, index) => {
-    const value = word === '--output' ? words[index + 1] : /^--output=(.*)$/.exec(word)?.[1];
+    const value = /^(?:-o|--output)$/.test(word) ? words[index + 1] : /^(?:-o|--output=)(.*)$/.exec(word)?.[1];
     if (value === 'json' || value === 'yaml') form = value;
   });
   return form;

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
+import { instantSchema } from '#api/instant.schema.js';
 import { durationMs } from '#contracts/duration.js';
 import { type Client, createClient } from './client.js';
 import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
@@ -159,8 +160,8 @@ async function follow({ client, path, filters, options, terminal }: Following): 
 function instant(text: string): string {
   const ms = durationMs(text);
   if (ms !== undefined) return new Date(Date.now() - ms).toISOString();
-  const at = Date.parse(text);
-  if (Number.isNaN(at))
-    throw new InvalidArgumentError('It must be a time such as 2026-01-31T12:00:00Z, or a duration such as 10m.');
-  return new Date(at).toISOString();
+  const at = instantSchema.safeParse(text);
+  if (!at.success)
+    throw new InvalidArgumentError('It must be a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m.');
+  return new Date(at.data).toISOString();
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { createClient } from './client.js';
+import { type Client, createClient } from './client.js';
+import { CliError } from './command-error.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
 import { relativeTime } from './relative-time.js';
 import { type Output, parseReply, print, remote, withQuery } from './remote.js';
@@ -51,9 +52,34 @@ export function addHitsCommand(program: Command, terminal: Terminal): void {
       }
       if (whole === undefined) return;
       errors.report(terminal);
+      await checkNames(client, { group, rule }, whole.items);
       const { next_cursor: _, ...shown } = whole;
       print(terminal, options.output, { ...shown, ...errors.coverage }, tableOf);
     });
+}
+
+/** Throws if the active policy does not contain a group or rule that the user named. */
+async function checkNames(
+  client: Client,
+  { group = [], rule = [] }: { readonly group: string[] | undefined; readonly rule: string[] | undefined },
+  items: Hits['items'],
+): Promise<void> {
+  const lacks = (shown: Hits['items']) => ({
+    group: group.find((name) => !shown.some((item) => item.source_group === name)),
+    rule: rule.find((name) => !shown.some((item) => item.rule === name)),
+  });
+  const absent = lacks(items);
+  if (absent.group === undefined && absent.rule === undefined) return;
+  const all: Hits['items'] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const page: Hits = parseReply(hitsSchema, await client.request(withQuery('/api/v1/policy/hits', { cursor })));
+    all.push(...page.items);
+    cursor = page.next_cursor;
+  }
+  const unknown = lacks(all);
+  const [kind, name] = unknown.group === undefined ? ['rule', unknown.rule] : ['source group', unknown.group];
+  if (name === undefined) return;
+  throw new CliError(`the active policy has no ${kind} ${name}`, { fix: '`weir hits` lists all groups and rules' });
 }
 
 function tableOf({ since, items }: Pick<Hits, 'since' | 'items'>): string {

@@ -26,7 +26,7 @@ export function reaching(command: Command): Command {
 /** Adds the flag `--output`, which selects the output form. The first of `forms` is the default. */
 export function printing(command: Command, forms: readonly Form[] = FORMS): Command {
   const [first = 'table'] = forms;
-  return command.addOption(new Option('--output <form>', 'how to print').choices(forms).default(first));
+  return command.addOption(new Option('-o, --output <form>', 'how to print').choices(forms).default(first));
 }
 
 /**

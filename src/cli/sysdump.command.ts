@@ -13,7 +13,7 @@ const PATH = '/api/v1/support/sysdump/cluster';
 export function addSysdumpCommand(program: Command, terminal: Terminal): void {
   reaching(program.command('sysdump'))
     .description('collect a support dump of the node: its configuration, state and logs, without secrets')
-    .option('--output <file>', '`-` for standard output (default: named by node and time, in this folder)')
+    .option('-o, --output <file>', '`-` for standard output (default: named by node and time, in this folder)')
     .action(async ({ output, ...options }: ServerOptions & { readonly output?: string }) => {
       const { fileName, chunks, cancel } = await createClient(options, terminal).download(PATH);
       const target = output ?? fileName ?? 'weir-sysdump.tar.gz';

@@ -76,13 +76,13 @@ describe('weir ca', () => {
     expect([code, err, asked]).toEqual([1, 'weir: /nowhere/ca.pem cannot be read: no such file or directory\n', []]);
   });
 
-  test('cert prints the certificate of the CA, or writes the certificate to the file that -o names', async () => {
+  test('cert prints the certificate of the CA, or writes the certificate to the file that -f names', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: CA });
     expect((await run(['ca', 'cert', '--server', url], ENVIRONMENT)).out).toBe(CERTIFICATE);
     const file = join(temporaryFolder(), 'ca.pem');
-    expect((await run(['ca', 'cert', '--server', url, '-o', file], ENVIRONMENT)).out).toBe('');
+    expect((await run(['ca', 'cert', '--server', url, '-f', file], ENVIRONMENT)).out).toBe('');
     expect(readFileSync(file, 'utf8')).toBe(CERTIFICATE);
-    const nowhere = await run(['ca', 'cert', '--server', url, '-o', '/nowhere/ca.pem'], ENVIRONMENT);
+    const nowhere = await run(['ca', 'cert', '--server', url, '-f', '/nowhere/ca.pem'], ENVIRONMENT);
     expect([nowhere.code, existsSync('/nowhere/ca.pem')]).toEqual([1, false]);
   });
 

@@ -126,6 +126,21 @@ describe('weir findings', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/audit/findings/local?limit=100']);
   });
 
+  it.each(['10', '2026-01-31T12:00:00', '2026-01-31', 'Jan 31 2026'])(
+    'refuses the time %s as wrong usage',
+    async (time) => {
+      const { code, err } = await run(['findings', '--since', time, '-o', 'json'], TOKEN);
+      expect([code, (JSON.parse(err) as { error: { code: string } }).error.code]).toEqual([2, 'usage']);
+    },
+  );
+
+  it('exits with 2 if the node refuses the value of a flag', async () => {
+    const problems = [{ pointer: '?src', code: 'invalid_value', message: 'Must be a network.' }];
+    const body = { type: 'urn:weir:error:invalid_query', error: 'The query is not valid.', problems };
+    const { url } = await serverThatAnswers({ status: 400, body });
+    expect(await run(['findings', '--src', 'x', '--server', url], TOKEN)).toMatchObject({ code: 2 });
+  });
+
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
   it('with --follow prints a finding again only if the count or the last time of the finding changed; the newest finding comes last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };

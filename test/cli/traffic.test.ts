@@ -79,11 +79,30 @@ lan       (default)  12       1200   3 min ago
 
   it('sends the filters --group, --rule and --unused to the node, and prints the response without the cursor with --output json', async () => {
     const { url, asked } = await serverThatAnswers(ok(hits([used], null)));
-    const words = ['hits', '--group', 'a', 'b', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
+    const words = ['hits', '--group', 'lan', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
     const { code, out } = await run(words, TOKEN);
     const { next_cursor: _, ...told } = hits([used], null);
     expect([code, JSON.parse(out)]).toEqual([0, { ...told, partial: false, node_errors: [] }]);
-    expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits?group=a&group=b&rule=web&unused=true']);
+    expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits?group=lan&rule=web&unused=true']);
+  });
+});
+
+describe('weir hits with a name that the active policy lacks', () => {
+  it.each([
+    ['--group', 'TYPO', 'the active policy has no source group TYPO'],
+    ['--rule', 'TYPO', 'the active policy has no rule TYPO'],
+  ])('exits with 1 for %s', async (flag, name, message) => {
+    const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
+    const { code, out, err } = await run(['hits', flag, name, '--server', url], TOKEN);
+    expect([code, out, err.split('\n')[0]]).toEqual([1, '', `weir: ${message}`]);
+  });
+
+  it('prints an empty table if the name exists and only the filter finds nothing', async () => {
+    const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
+    expect(await run(['hits', '--group', 'lan', '--unused', '--server', url], TOKEN)).toMatchObject({
+      code: 0,
+      err: '',
+    });
   });
 });
 
