@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { etagOf } from '#contracts/policy-record.js';
-import { envelopeGroupSchema, groupSchema, storedGroupSchema } from '#policy/document/policy-schema.js';
+import { pathGroupSchema, storedGroupSchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
@@ -70,7 +70,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
           `If-Match compares the ETag of the policy; If-None-Match \`*\` writes only a group that does not exist yet. ${POINTERS}`,
         params: path,
         querystring: policyWriteQuery,
-        body: z.union([groupSchema, envelopeGroupSchema]),
+        body: pathGroupSchema,
         response: {
           200: z.union([WrittenGroupSchema, DryGroupSchema]),
           201: WrittenGroupSchema,

@@ -353,6 +353,16 @@ export const envelopeGroupSchema = z.strictObject({ id: idSchema, ...groupFields
   examples: [groupExample],
 });
 
+/** The body of a write of one group, whose id is in the path. */
+export const pathGroupSchema = z
+  .strictObject({ id: idSchema.optional(), mode: modeSchema.optional(), ...groupFields })
+  .meta({
+    id: 'SourceGroupWrite',
+    description:
+      'A source group whose id is in the path. It has a mode in the singleton form, and none in the envelope form.',
+    examples: [{ sources: groupExample.sources, default_action: 'deny' }],
+  });
+
 export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema.optional(), ...groupFields }).meta({
   id: 'StoredSourceGroupConfig',
   description: 'A source group as it was written. It has a mode if its policy was written in the singleton form.',
