@@ -79,7 +79,7 @@ function text(cluster: ClusterAnswer): string {
     [
       ['cluster', cluster.cluster_id ?? 'not created; run `weir cluster init` on one node'],
       ['node', cluster.node_id],
-      ['etcd', cluster.connected ? `connected, revision ${cluster.revision ?? 0}` : 'not connected'],
+      ['etcd', etcdText(cluster)],
       ['leader', cluster.leader ?? 'none'],
       ['generation', String(cluster.generation)],
     ],
@@ -97,6 +97,12 @@ function text(cluster: ClusterAnswer): string {
     ]),
   );
   return `${facts}\n${members}${unreadable}`;
+}
+
+/** A node watches etcd only once the cluster is created. Until then, the members show that it reads etcd. */
+function etcdText({ connected, cluster_id: id, revision, members }: ClusterAnswer): string {
+  if (connected) return `connected, revision ${revision ?? 0}`;
+  return id === null && members !== null ? 'reachable' : 'not connected';
 }
 
 function unreadableText({ unreadable, unreadable_count: count }: ClusterAnswer): string {

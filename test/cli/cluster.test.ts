@@ -31,6 +31,15 @@ it('weir cluster init and recover with --dry-run ask for a dry run, and say that
   ]);
 });
 
+it.each([
+  ['reachable', []],
+  ['not connected', null],
+])('weir cluster status shows etcd as %s before the cluster is created', async (state, members) => {
+  const { url } = await serverThatAnswers({ status: 200, body: { ...CLUSTER, connected: false, members } });
+  const { out } = await run(['cluster', 'status', '--server', url], TOKEN);
+  expect(out).toMatch(new RegExp(`^etcd +${state}$`, 'm'));
+});
+
 it('weir cluster nodes shows a node whose clock differs', async () => {
   const node = (id: string, offset: number | null, failing: readonly string[] = []) => ({
     ...{ node_id: id, address: '10.0.0.1:7443', version: '1.0.0', joined_at: '2026-01-31T12:00:00.000Z' },
