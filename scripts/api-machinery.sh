@@ -6,6 +6,7 @@
 #
 # Sid has one version at a time, which changes. So the tests take the version that was built, and are left out
 # if a later version cannot be built with this source.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 
 name=api-machinery

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs all benchmarks, or only those whose names are the arguments. Prints a table for each benchmark, and
 # writes the results as JSON to bench/results/.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup.sh --bench

@@ -2,6 +2,7 @@
 # Boots Linux 6.1 of Debian 12 with systemd in a virtual machine, twice with one data disk. Shows that
 # nothing is forwarded before the first policy is in force. The virtual machine reads the files of this
 # machine, and keeps its writes in memory. QEMU emulates the CPU, so a boot takes about a minute.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

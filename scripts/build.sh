@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds TypeScript to dist/ and the datapath to dist/bpf/. Each part is built only if its sources are newer
 # than the last build.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

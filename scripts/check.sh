@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks format, types, lint, architecture rules, language and unused exports. Runs all checks even if one
 # fails, and then exits with 1.
+source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Formats the C sources as .clang-format requires. With --check, changes nothing, and fails if a file is not
 # formatted so.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

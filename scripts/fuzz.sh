@@ -7,6 +7,7 @@
 #              --seed N, --target NAME.
 #   http       compares Weir's HTTP parsers with the parser of Node on mutated connections. `http N` tests N
 #              connections, and `http Ns` runs for N seconds. WEIR_SEED=SEED repeats an earlier run.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=dataplane

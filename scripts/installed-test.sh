@@ -5,6 +5,7 @@
 # and processes are in namespaces of its own. WEIR_DEB names a package to test instead of one of these
 # sources, and WEIR_IMAGE_BASE a folder that keeps the Debian system for a later run.
 # Usage: installed-test.sh [ARGUMENT OF VITEST...]
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" != inside ]; then

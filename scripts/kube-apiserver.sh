@@ -2,6 +2,7 @@
 # Builds a Kubernetes API server (kube-apiserver 1.20.2) from Debian's source package, once, into a cache
 # folder, with Debian's kubectl beside it. Tests start the server with etcd and without a kubelet. The build
 # takes some minutes, 1.3 GiB of memory and 5 GB of disk. Options: see `build_once` in debian-build.sh.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 
 name=kube-apiserver

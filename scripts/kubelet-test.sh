@@ -3,6 +3,7 @@
 # scheduler, kubelet, containerd, runc and a bridge with pods. Needs root and cgroup v1. Leaves nothing
 # behind: processes, mounts, networks and pins are in namespaces of its own.
 #   scripts/kubelet-test.sh [IMAGE.tar]  tests this image; else builds it from this tree
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

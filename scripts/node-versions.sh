@@ -7,6 +7,7 @@
 #   --clone         runs no tests, but follows the README in a clean clone of HEAD (scripts/clean-clone.sh),
 #                   on the newest versions of 20, 22 and 24, or with --all on all versions
 # Other arguments are paths of the tests to run.
+source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

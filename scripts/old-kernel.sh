@@ -2,6 +2,7 @@
 # Runs tests on the oldest supported kernel, Linux 6.1 of Debian 12, in a virtual machine. The virtual machine
 # reads the files of this machine, and keeps its writes in memory. Arguments are test files. QEMU emulates the
 # CPU, so a test file takes minutes. WEIR_KERNEL=6.12 selects that kernel of Debian in place of 6.1.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

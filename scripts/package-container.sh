@@ -4,6 +4,7 @@
 # It does not show how Debian's kernel and a whole boot behave, which package-test.sh does. Prints
 # `N passed, N failed` as its last line.
 #   scripts/package-container.sh [A.deb B.deb]  tests these packages; else builds both from this tree
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,6 +3,7 @@
 # and its systemd, as an operator does. The virtual machine has no network: it installs what the package
 # depends on from a folder. QEMU emulates the CPU, so each boot takes some minutes.
 #   scripts/package-test.sh [A.deb B.deb]  tests these packages; else builds both from this tree
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup.sh --package-test

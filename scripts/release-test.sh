@@ -3,6 +3,7 @@
 # enforces a policy with the Debian package and the image on real packets. Prints `N passed, N failed` as its
 # last line. Needs root, and the packages of Debian 13. Leaves nothing behind: its mounts, network namespaces
 # and processes are in namespaces of its own.
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" != inside ]; then

@@ -8,6 +8,7 @@
 #   SHA256SUMS, and SHA256SUMS.minisig if WEIR_SIGNING_KEY is the file of a minisign key
 # The same commit gives the same bytes. WEIR_VERSION replaces the version of package.json.
 # Usage: scripts/release.sh [FOLDER [npm | deb | image]...]
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C TZ=UTC

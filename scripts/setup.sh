@@ -7,6 +7,7 @@
 #   --release     also installs packages that only scripts/release.sh and scripts/release-test.sh need
 #   --old-kernel  also installs packages that only scripts/old-kernel.sh needs
 #   --package-test  also installs packages that only scripts/package-test.sh and package-container.sh need
+source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

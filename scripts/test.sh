@@ -2,6 +2,7 @@
 # Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
 # for each failed test. Arguments go to vitest, for example the path of a test, or `--config FILE` for another
 # suite.
+source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."
 report=$(mktemp)
