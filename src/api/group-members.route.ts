@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix, parseAddress } from '#policy/model/ipv4.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { refused } from './error-answer.js';
@@ -17,10 +17,16 @@ const MemberSchema = z
     description: 'An address, and the object that owns it.',
     examples: [{ address: '10.244.1.7', integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' }],
   });
+const NetworkSchema = z.object({ cidr: z.string(), ...ownerShape }).meta({
+  id: 'GroupNetwork',
+  description: 'A network of pods that a selector of `podCIDRs` selects, and the node that has it.',
+  examples: [{ cidr: '10.244.1.0/24', integration: 'prod', kind: 'node', namespace: null, name: 'worker-1' }],
+});
 const GroupMembersSchema = z
   .object({
     items: z.array(MemberSchema).describe('Sorted by address.'),
-    total: z.int().min(0).describe('The number of all members, also of those on other pages.'),
+    networks: z.array(NetworkSchema).describe('Sorted by address. Empty if the request has `after`.'),
+    total: z.int().min(0).describe('The number of all addresses, also of those on other pages.'),
     next: z.ipv4().nullable().describe('The value of `after` for the next page; null on the last page.'),
   })
   .meta({ id: 'GroupMembers' });
@@ -32,9 +38,9 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
       schema: {
         operationId: 'getSourceGroupMembers',
         tags: ['policies'],
-        summary: 'List the addresses that the Kubernetes selectors of a source group select on this node',
+        summary: 'List the addresses and networks that the Kubernetes selectors of a source group select on this node',
         description:
-          'Only groups of the active policy have members. Addresses of `cidrs` and `ips`, and the `podCIDRs` of nodes, are no members.',
+          'Only groups of the active policy have members. Addresses of `cidrs` and `ips` are no members. The `podCIDRs` of nodes are in `networks`.',
         params: z.object({
           id: z.string().min(1, NOT_EMPTY).describe('Identifier of the policy.'),
           group_id: z.string().min(1, NOT_EMPTY).describe('Id of the source group, percent-encoded.'),
@@ -74,6 +80,10 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
       return {
         items: found.members.map(({ address, owner: { integration, kind, namespace, name } }) => ({
           address: formatAddress(address),
+          ...{ integration, kind, namespace, name },
+        })),
+        networks: found.networks.map(({ prefix, owner: { integration, kind, namespace, name } }) => ({
+          cidr: formatPrefix(prefix),
           ...{ integration, kind, namespace, name },
         })),
         total: found.total,

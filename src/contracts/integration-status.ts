@@ -1,5 +1,5 @@
 import type { OwnerName } from './address-owner.js';
-import type { IntegrationFacts } from './kubernetes-source.js';
+import type { IntegrationFacts, OwnedNetwork } from './kubernetes-source.js';
 import type { KubernetesSource } from './policy-document.js';
 
 /**
@@ -37,8 +37,10 @@ export type IntegrationStatus = {
   readonly stale: boolean;
 };
 
-/** The addresses that the selectors of a source group select. */
+/** The addresses and networks that the selectors of a source group select. */
 export type GroupMembers = {
+  /** The networks of pods that the selectors select, on the first page only. */
+  readonly networks: readonly OwnedNetwork[];
   readonly total: number;
   /** Sorted by address. */
   readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];

@@ -74,8 +74,13 @@ export type IntegrationFacts = {
   readonly warnings: readonly { readonly code: string; readonly message: string }[];
 };
 
+/** A network of pods that a selector of `podCIDRs` selects, and the node that has it. */
+export type OwnedNetwork = { readonly prefix: Prefix; readonly owner: OwnerName };
+
 export type MemberPage = {
-  /** The number of all members, also of those before and after the page. */
+  /** The networks that the selectors select, by ascending address. Empty if the page follows an address. */
+  readonly networks: readonly OwnedNetwork[];
+  /** The number of all addresses, also of those before and after the page. */
   readonly total: number;
   readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
 };
@@ -120,7 +125,7 @@ export type KubernetesSource = {
    */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;
-  /** Returns the members of selectors by ascending address, after the address `after`. */
+  /** Returns the members of selectors by ascending address, after the address `after`, and their networks. */
   membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
   close(): Promise<void>;
 };

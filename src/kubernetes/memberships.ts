@@ -1,3 +1,4 @@
+import type { OwnedNetwork } from '#contracts/kubernetes-source.js';
 import type {
   ListedMembership,
   MemberList,
@@ -14,9 +15,9 @@ import type { AddressFacts } from './claimable.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, sharedWarnings, warningsOf } from './membership-warnings.js';
 import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
-import { type AddressOwner, OwnerNames } from './owner-names.js';
+import { type AddressOwner, OwnerNames, ownerNameOf } from './owner-names.js';
 import { SelectorIndex } from './selector-index.js';
-import { isResolvable, resolutionOf } from './selector-resolution.js';
+import { isResolvable, resolutionOf, selectedNodes } from './selector-resolution.js';
 import { type CountedSet, SelectorSets } from './selector-sets.js';
 import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
@@ -249,6 +250,16 @@ export class Memberships implements Members {
   /** The addresses that a selector selects. */
   *membersOf(key: string): Generator<number> {
     for (const [address, { keys }] of this.#members) if (keys.includes(key)) yield address;
+  }
+
+  /** The networks of pods that a selector selects, with the nodes that have them. */
+  networksOf(key: string): readonly OwnedNetwork[] {
+    const selector = this.#selectors.find((each) => each.key === key);
+    if (selector?.resource !== 'nodes' || !this.#resolution.networks.has(key)) return [];
+    const { integration } = selector;
+    return selectedNodes(selector, this.#integration(integration).objects).flatMap((object) =>
+      object.podNetworks.map((prefix) => ({ prefix, owner: ownerNameOf({ integration, object }) })),
+    );
   }
 
   /** Returns at most `most` of the addresses that different objects own in two or more integrations. */

@@ -17,7 +17,7 @@ export class OwnerNames {
       if (this.#names.delete(address)) this.#changed.add(address);
       return;
     }
-    const after = nameOf(owner);
+    const after = ownerNameOf(owner);
     if (before !== undefined && isSame(before, after)) return;
     this.#names.set(address, after);
     this.#changed.add(address);
@@ -35,7 +35,7 @@ export class OwnerNames {
   }
 }
 
-function nameOf({ integration, object }: AddressOwner): OwnerName {
+export function ownerNameOf({ integration, object }: AddressOwner): OwnerName {
   const { name } = object;
   return object.resource === 'pods'
     ? { integration, kind: 'pod', namespace: object.namespace, name }

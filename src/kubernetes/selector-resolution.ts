@@ -2,7 +2,7 @@ import type { SelectorResolution } from '#contracts/membership.js';
 import type { Prefix } from '#contracts/policy-model.js';
 import { containsPrefix } from '#policy/model/ipv4.js';
 import type { IntegrationObjects } from './integration-objects.js';
-import type { ResourceName } from './objects.js';
+import type { NodeRecord, ResourceName } from './objects.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 import type { WatchScope } from './watch-scopes.js';
 
@@ -76,8 +76,11 @@ function isOfAllNamespaces({ resource, namespace }: WatchScope): boolean {
 }
 
 function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix[] {
-  const nodes = [...objects.nodes].filter((node) => isSelected(selector, node, undefined));
-  return sortedPrefixes(nodes.flatMap((node) => node.podNetworks));
+  return sortedPrefixes(selectedNodes(selector, objects).flatMap((node) => node.podNetworks));
+}
+
+export function selectedNodes(selector: NodeSelector, { nodes }: IntegrationObjects): readonly NodeRecord[] {
+  return [...nodes].filter((node) => isSelected(selector, node, undefined));
 }
 
 /** Sorts prefixes, and leaves out those that another prefix contains. */

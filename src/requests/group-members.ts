@@ -33,7 +33,7 @@ export function groupMembersOver({ readGroup, membersOf }: GroupMembersPorts) {
       return refusal('policy_not_active', 'only the source groups of the active policy have members');
     const { sources } = JSON.parse(Buffer.from(found.body).toString()) as Pick<SourceGroupConfig, 'sources'>;
     const keys = new Set((sources.kubernetes ?? []).map((source) => selectorOf(source).key));
-    if (keys.size === 0) return { total: 0, members: [], next: null };
+    if (keys.size === 0) return { networks: [], total: 0, members: [], next: null };
     let page: MemberPage;
     try {
       // One member more than the limit shows whether another page follows.
@@ -43,6 +43,6 @@ export function groupMembersOver({ readGroup, membersOf }: GroupMembersPorts) {
     }
     const members = page.members.slice(0, limit);
     const next = page.members.length > limit ? (members.at(-1)?.address ?? null) : null;
-    return { total: page.total, members, next };
+    return { networks: page.networks, total: page.total, members, next };
   };
 }

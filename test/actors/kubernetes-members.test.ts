@@ -74,7 +74,7 @@ function fakeSource() {
     release: () => void source.log.push('release'),
     facts: async () => ({ objects: { pods: 0, nodes: 0, namespaces: 0 }, selectors: [], warnings: [] }),
     objectCounts: async () => ({ pods: 0, nodes: 0, namespaces: 0 }),
-    membersOf: async () => ({ total: 0, members: [] }),
+    membersOf: async () => ({ networks: [], total: 0, members: [] }),
     close: async () => {},
   };
   const send = (of: Partial<MembersMessage>) => listener?.members(message(of));

@@ -139,7 +139,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
-    members: { total: 0, members: [], next: null },
+    members: { networks: [], total: 0, members: [], next: null },
     findings: [{ items: [], next: null }],
     names: { kind: 'refused', code: 'feature_unavailable', detail: 'no name is looked up on this node' },
   };

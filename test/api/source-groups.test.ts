@@ -128,14 +128,21 @@ test('a write of a source group requires the role admin, and a group id in the p
   expect(node.changes).toEqual([]);
 });
 
-test('GET of the members of a source group returns a page of addresses and the objects that own them', async () => {
+test('GET of the members of a source group returns a page of addresses and networks, and the objects that own them', async () => {
   const { ask, node } = await rig();
   const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-1' } as const;
-  node.reads.members = { total: 7, members: [{ address: 0x0af4_0107, owner }], next: 0x0af4_0107 };
+  const ofNode = { integration: 'prod', kind: 'node', namespace: null, name: 'n7' } as const;
+  const networks = [{ prefix: { address: 0x0af4_0700, length: 24 }, owner: ofNode }];
+  node.reads.members = { networks, total: 7, members: [{ address: 0x0af4_0107, owner }], next: 0x0af4_0107 };
   const answer = await ask('GET', `${PATH}/members?limit=1&after=10.244.1.6`, { token: TOKENS.readonly });
   expect([answer.statusCode, answer.json()]).toEqual([
     200,
-    { items: [{ address: '10.244.1.7', ...owner }], total: 7, next: '10.244.1.7' },
+    {
+      items: [{ address: '10.244.1.7', ...owner }],
+      networks: [{ cidr: '10.244.7.0/24', ...ofNode }],
+      total: 7,
+      next: '10.244.1.7',
+    },
   ]);
   await ask('GET', `${PATH}/members`);
   expect(node.reads.asked).toEqual([

@@ -301,18 +301,21 @@ describe('weir policy members', () => {
     ...{ created_at: AT, updated_at: AT, updated_by: 'admin' },
   };
 
+  const network = { cidr: '10.244.7.0/24', integration: 'prod', kind: 'node', namespace: null, name: 'n7' };
+
   test('reads all pages of a group of the active policy, up to the limit', async () => {
     const pages = [
       { status: 200, body: { items: [{ ...record, id: 'p-0', active: false }, record] } },
-      { status: 200, body: { items: [member('10.244.1.1')], total: 3, next: '10.244.1.1' } },
-      { status: 200, body: { items: [member('10.244.1.2')], total: 3, next: '10.244.1.2' } },
+      { status: 200, body: { items: [member('10.244.1.1')], networks: [network], total: 3, next: '10.244.1.1' } },
+      { status: 200, body: { items: [member('10.244.1.2')], networks: [], total: 3, next: '10.244.1.2' } },
     ] as const;
     const { url, asked } = await serverThatAnswers(...pages);
     expect(await run(['policy', 'members', 'we b', '--limit', '2', '--server', url], ENVIRONMENT)).toEqual({
       code: 0,
-      out: `ADDRESS     KIND  NAMESPACE  NAME   INTEGRATION
-10.244.1.1  pod   shop       web-1  prod
-10.244.1.2  pod   shop       web-2  prod
+      out: `ADDRESS        KIND  NAMESPACE  NAME   INTEGRATION
+10.244.7.0/24  node  -          n7     prod
+10.244.1.1     pod   shop       web-1  prod
+10.244.1.2     pod   shop       web-2  prod
 `,
       err: '2 of 3 addresses; --limit shows more\n',
     });

@@ -342,6 +342,25 @@ describe('the selector resolution', () => {
     node('n2', { podNetworks: [network('10.0.0.0/24')] }),
   ];
 
+  test('lists the pod networks of the nodes that selectors select, each once', () => {
+    const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs', 'InternalIP'] });
+    const all = nodeSelector({ addresses: ['podCIDRs'] });
+    const memberships = start([pool, all]);
+    list(memberships, NODES, nodes);
+    resolutionNow(memberships);
+    const page = (keys: readonly string[], after: number | null = null) =>
+      membersOf(memberships, keys, { after, limit: 10 }).networks.map(({ prefix, owner }) => [
+        formatPrefix(prefix),
+        owner,
+      ]);
+    const ofNode = (name: string) => ({ integration: 'prod', kind: 'node', namespace: null, name });
+    const first = ['10.1.0.0/24', ofNode('n1')];
+    expect(page([pool.key])).toEqual([first]);
+    expect(page([pool.key, all.key])).toEqual([['10.0.0.0/24', ofNode('n2')], first]);
+    expect(page([pool.key], 0)).toEqual([]);
+    expect(page([nodeSelector({}).key])).toEqual([]);
+  });
+
   test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
     const memberships = start([web]);
     const closed = () => shown(resolutionNow(memberships)).closed;

@@ -71,7 +71,7 @@ function requests(
   readGroup: Parameters<typeof kubernetesRequestsOver>[1] = group(GROUP),
 ) {
   const { facts = async () => FACTS, objectCounts = async () => FACTS.objects, ...rest } = parts;
-  const { membersOf = async () => ({ total: 0, members: [] }), ...others } = rest;
+  const { membersOf = async () => ({ networks: [], total: 0, members: [] }), ...others } = rest;
   const store = storeOf(records);
   return kubernetesRequestsOver(over(store, 'local'), readGroup, {
     source: { facts, objectCounts, membersOf },
@@ -165,25 +165,27 @@ describe('status of an integration', () => {
 describe('members of a source group', () => {
   const owner = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name }) as const;
   const ALL = [1, 2, 3].map((address) => ({ address, owner: owner(`web-${address}`) }));
+  const ofNode = { integration: 'prod', kind: 'node', namespace: null, name: 'n1' } as const;
+  const NETWORKS = [{ prefix: { address: 256, length: 24 }, owner: ofNode }];
   const asked: unknown[] = [];
   const membersOf = async (keys: readonly string[], after: number | null, limit: number): Promise<MemberPage> => {
     asked.push(keys);
     const rest = ALL.filter(({ address }) => address > (after ?? 0));
-    return { total: ALL.length, members: rest.slice(0, limit) };
+    return { networks: after === null ? NETWORKS : [], total: ALL.length, members: rest.slice(0, limit) };
   };
 
   it('come in pages, and the last page has no next address', async () => {
     const { members } = requests({ membersOf });
     const page = (after: number | null) => members({ policy: 'p', group: 'web', after, limit: 2 });
-    expect(await page(null)).toEqual({ total: 3, members: ALL.slice(0, 2), next: 2 });
-    expect(await page(2)).toEqual({ total: 3, members: ALL.slice(2), next: null });
-    expect(await page(1)).toEqual({ total: 3, members: ALL.slice(1), next: null });
+    expect(await page(null)).toEqual({ networks: NETWORKS, total: 3, members: ALL.slice(0, 2), next: 2 });
+    expect(await page(2)).toEqual({ networks: [], total: 3, members: ALL.slice(2), next: null });
+    expect(await page(1)).toEqual({ networks: [], total: 3, members: ALL.slice(1), next: null });
     expect(asked).toEqual([[KEY], [KEY], [KEY]]);
   });
 
   it('are none for a group without selectors, and refused for a policy that is not active', async () => {
     const query = { policy: 'p', group: 'web', after: null, limit: 2 };
-    const none = { total: 0, members: [], next: null };
+    const none = { networks: [], total: 0, members: [], next: null };
     expect(await requests({ membersOf }, [], group({ sources: { ips: ['10.0.0.7'] } })).members(query)).toEqual(none);
     expect(await requests({ membersOf }, [], group(GROUP, false)).members(query)).toMatchObject({
       code: 'policy_not_active',

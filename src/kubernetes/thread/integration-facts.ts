@@ -1,6 +1,6 @@
-import type { IntegrationFacts, MemberPage, ObjectCounts } from '#contracts/kubernetes-source.js';
+import type { IntegrationFacts, MemberPage, ObjectCounts, OwnedNetwork } from '#contracts/kubernetes-source.js';
 import type { Selector } from '#contracts/policy-model.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import { sourceOf } from '#policy/model/selector.js';
 import type { MembershipWarning } from '../membership-warnings.js';
 import type { Memberships } from '../memberships.js';
@@ -54,7 +54,7 @@ function sentenceOf(warning: MembershipWarning): string {
   }
 }
 
-/** Returns the members of selectors by ascending address, after the address `after`. */
+/** Returns the members of selectors by ascending address, after the address `after`, and their networks. */
 export function membersOf(
   memberships: Memberships,
   keys: readonly string[],
@@ -73,5 +73,13 @@ export function membersOf(
       const integration = found.get(address);
       return owner === undefined || integration === undefined ? [] : [{ address, owner: { ...owner, integration } }];
     });
-  return { total: found.size, members };
+  return { networks: after === null ? networksOf(memberships, keys) : [], total: found.size, members };
+}
+
+/** Returns the networks of pods that the selectors select. Two selectors can select the same node. */
+function networksOf(memberships: Memberships, keys: readonly string[]): readonly OwnedNetwork[] {
+  const found = new Map<string, OwnedNetwork>();
+  for (const network of keys.flatMap((key) => memberships.networksOf(key)))
+    found.set(`${network.owner.integration}/${network.owner.name}/${formatPrefix(network.prefix)}`, network);
+  return [...found.values()].sort((a, b) => a.prefix.address - b.prefix.address || a.prefix.length - b.prefix.length);
 }
