@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { blockAt } from '#test/docs/blocks.js';
 import { ProgressClock } from '#test/progress-clock.js';
 
 const CLIENT_PORT = 2379;
@@ -64,8 +65,9 @@ export class EtcdCluster {
   }
 
   /**
-   * Starts the members, creates the user `weir` with access to the keys below `/weir/`, and enables
-   * authentication. The members do not wait for the disk, because other programs can delay a disk by seconds.
+   * Starts the members, and runs the commands of docs/cluster.md: they create the user `weir` with access to
+   * the keys below `/weir/`, and enable authentication. The members do not wait for the disk, because other
+   * programs can delay a disk by seconds.
    */
   static async start(name: string, size = 3, more: readonly string[] = []): Promise<EtcdCluster> {
     const cluster = new EtcdCluster(`weir-${name}`, size, more);
@@ -337,13 +339,13 @@ export class EtcdCluster {
   }
 
   #enableAuthentication(): void {
-    this.etcdctl('user', 'add', ROOT, '--no-password');
-    this.etcdctl('user', 'grant-role', ROOT, ROOT);
-    this.etcdctl('role', 'add', USER);
-    this.etcdctl('role', 'grant-permission', USER, '--prefix=true', 'readwrite', '/weir/');
-    this.etcdctl('user', 'add', USER, '--no-password');
-    this.etcdctl('user', 'grant-role', USER, USER);
-    this.etcdctl('auth', 'enable');
+    const block = blockAt('docs/cluster.md', 'export ETCDCTL_ENDPOINTS=');
+    const commands = block.replace('https://10.0.0.1:2379', this.endpoints.join());
+    execFileSync('nsenter', [`--net=/run/netns/${this.namespace}`, 'sh', '-ec', commands], {
+      cwd: this.folder,
+      env: ENV,
+      stdio: 'pipe',
+    });
   }
 }
 

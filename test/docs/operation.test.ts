@@ -20,7 +20,7 @@ const commands = everyCommand(shapeOf(commandTree(processTerminal, () => {})));
 /** Words in backticks with an underscore that are no code, check, drop reason, map, metric or warning. */
 const OTHER_WORDS = [
   ...['default_action', 'default_policy', 'dst_cidrs', 'dns_hostname', 'dst_ports', 'max_size', 'insecure_bind'],
-  ...['no_room_to_learn', 'upstream_untrusted', 'too_many_connections'],
+  ...['no_room_to_learn', 'upstream_untrusted', 'too_many_connections', 'claims_refused'],
 ];
 
 const named = (text: string): string[] =>
@@ -81,7 +81,8 @@ function problemsOf(line: string): string[] {
 }
 
 test('each command that the pages name exists, with its flags', () => {
-  const lines = [...PAGES, 'docs/policy.md'].flatMap((page) => {
+  const others = ['policy', 'cluster', 'kubernetes', 'install', 'boot', 'inspection', 'names'];
+  const lines = [...PAGES, ...others.map((name) => `docs/${name}.md`)].flatMap((page) => {
     const { text } = fileAt(page);
     const inline = [...text.matchAll(/`(weir [^`\n]+)`/g)].map(([, line = '']) => line);
     return [...inline, ...[...text.matchAll(/^(weir [^>\n]+)/gm)].map(([, line = '']) => line.trim())];

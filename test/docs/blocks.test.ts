@@ -1,0 +1,111 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { parseConfig } from '#config/load.js';
+import { validateEnvelope } from '#policy/check/validate.js';
+import { temporaryFolder } from '#test/store/temporary-folder.js';
+import { blockAt, blocksOf } from './blocks.js';
+import { fileAt } from './files.js';
+
+/**
+ * The case of each block of a page, by the start of the block. `file`: a test or trial that reads the block
+ * from the page. `reason`: why no test here runs it, and what runs the same commands.
+ */
+type Case = { readonly file: string } | { readonly reason: string };
+
+const HERE = { file: 'test/docs/blocks.test.ts' };
+const DOCUMENTS = { file: 'test/trials/documents.trial.ts' };
+const CLIENTS = { file: 'test/trials/recipes.ts' };
+const PACKAGE = {
+  reason: 'apt in Debian: `npm run package-test` and `npm run package-container` install, upgrade and downgrade',
+};
+const BACKUP = {
+  reason: 'systemd and /var/lib/weir of this machine: test/e2e/backup.test.ts does the same with a node',
+};
+const OUTPUT = { reason: 'the output of a command; test/cli compares the tables' };
+
+const CASES: Readonly<Record<string, Readonly<Record<string, Case>>>> = {
+  'docs/cluster.md': {
+    'export ETCDCTL_ENDPOINTS=': { file: 'test/cluster/etcd-cluster.ts' },
+    'version: 1': HERE,
+    'weir cluster init': DOCUMENTS,
+    'weir cluster token': DOCUMENTS,
+    'weir cluster nodes': DOCUMENTS,
+    'weir policy apply -f office.yaml --rollout-share': DOCUMENTS,
+    'weir cluster recover': DOCUMENTS,
+  },
+  'docs/kubernetes.md': {
+    'weir integration add prod': {
+      reason: 'it needs a cluster: test/kubernetes/create-account.test.ts gives the flags, with a real API server',
+    },
+    'source_groups:': HERE,
+    '$ weir findings': OUTPUT,
+    '$ weir integration status': OUTPUT,
+  },
+  'docs/install.md': {
+    'apt install ./weir_0.1.0_amd64.deb\nweir init': PACKAGE,
+    'skopeo copy': { reason: 'it needs a registry' },
+    'apt install ./weir_0.2.0_amd64.deb': PACKAGE,
+    'systemctl stop weir\n(umask': BACKUP,
+    'systemctl stop weir\nrm': BACKUP,
+    'weir policy activate gateway': BACKUP,
+    'chgrp weir': BACKUP,
+  },
+  'docs/boot.md': {
+    'useradd --system weir': DOCUMENTS,
+    '[Service]\nReadWritePaths': HERE,
+    '[Unit]\nRequiresMountsFor': HERE,
+  },
+  'docs/inspection.md': { '{ "id": "no-hidden-names"': CLIENTS },
+  'docs/names.md': { 'dns:': CLIENTS, '{ "id": "api"': CLIENTS },
+};
+
+describe.each(Object.entries(CASES))('the blocks of %s', (page, cases) => {
+  test('have one case each', () => {
+    const starts = Object.keys(cases);
+    const startsOf = (text: string): string[] => starts.filter((start) => text.startsWith(start));
+    const blocks = blocksOf(page);
+    expect(blocks.filter(({ text }) => startsOf(text).length !== 1).map(({ text }) => text)).toEqual([]);
+    expect(blocks).toHaveLength(starts.length);
+  });
+
+  test('are read from the page by the file of their case', () => {
+    const missing = Object.entries(cases).filter(([start, each]) => {
+      if (!('file' in each)) return false;
+      const { text } = fileAt(each.file);
+      const isRead = text.includes(`blockAt('${page}', '${start.replaceAll('\n', '\\n')}')`);
+      return !isRead && !(each === CLIENTS && text.includes(`'${page}'`));
+    });
+    expect(missing).toEqual([]);
+  });
+});
+
+describe('the blocks without commands', () => {
+  test('of docs/cluster.md are a valid configuration', () => {
+    const folder = temporaryFolder();
+    for (const name of ['etcd-ca.pem', 'weir.pem', 'weir.key', 'seal.key'])
+      writeFileSync(join(folder, name), 'text\n', { mode: 0o600 });
+    const text = blockAt('docs/cluster.md', 'version: 1').replaceAll('/etc/weir', folder);
+    const { config } = parseConfig(text, 'weir.yaml', {});
+    expect(config.cluster).toMatchObject({ prefix: '/weir', peer: { advertise: { host: '10.0.1.1', port: 7443 } } });
+  });
+
+  test('of docs/kubernetes.md are groups of a valid policy', () => {
+    const policy = { default_policy: 'deny', ...(parse(blockAt('docs/kubernetes.md', 'source_groups:')) as object) };
+    const integrations = new Set(['prod']);
+    const options = { form: 'envelope', integrations, parseCertificate: () => undefined } as const;
+    expect(validateEnvelope({ name: 'gateway', mode: 'enforce', policy }, options)).toEqual([]);
+  });
+
+  test('of docs/boot.md change the paths of deploy/systemd/, and nothing else', () => {
+    const data = blockAt('docs/boot.md', '[Service]\nReadWritePaths').split('\n');
+    expect(data.slice(0, -1)).toEqual(['[Service]', 'ReadWritePaths=/srv/weir']);
+    const unit = fileAt('deploy/systemd/weir-guard.service').text.replaceAll('/var/lib/weir', '/srv/weir').split('\n');
+    const guard = blockAt('docs/boot.md', '[Unit]\nRequiresMountsFor').split('\n');
+    // An empty value clears the list of the unit, to which the next line would add.
+    const set = guard.filter((line) => line !== '' && !line.endsWith('='));
+    expect(set.filter((line) => !unit.includes(line))).toEqual([]);
+    for (const key of ['ConditionFileNotEmpty', 'ExecStart', 'ExecReload']) expect(guard).toContain(`${key}=`);
+  });
+});
