@@ -240,7 +240,7 @@ module.exports = {
       [
         ...[
           '^src/config/',
-          '^src/contracts/(backoff|duration)[.]ts$',
+          '^src/contracts/(backoff|duration|joined-signal|whole-number)[.]ts$',
           '^src/files/',
           '^src/main[.]ts$',
           '^src/api/(error-table|instant[.]schema)[.]ts$',

@@ -8,7 +8,7 @@ import { TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 
 const PATH = '/api/v1/audit/findings';
-const DENIES = ['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'];
+const LISTED = ['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied', 'address_shared'];
 const CURSOR = 'A'.repeat(30);
 const found = (of: Partial<Finding> = {}): Finding => ({
   ...seen({ firstMs: Date.parse('2026-01-31T12:00:00Z'), lastMs: Date.parse('2026-01-31T12:00:01.5Z'), count: 3 }),
@@ -71,7 +71,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
         nodes_responded: 1,
       },
     ]);
-    expect(node.reads.asked).toEqual([{ filter: { ...EVERY_FINDING, types: DENIES }, limit: 100, cursor: null }]);
+    expect(node.reads.asked).toEqual([{ filter: { ...EVERY_FINDING, types: LISTED }, limit: 100, cursor: null }]);
   });
 
   test('passes all filters of the query to the node, with the values of a repeated filter as alternatives', async () => {
@@ -210,7 +210,7 @@ describe('findings in the format jsonl', () => {
     expect(linesOf(answer.body)).toEqual(['a', 'b', 'c'].map((rule) => ({ ...SHOWN, rule })));
     expect(node.reads.asked).toEqual(
       [null, CURSOR, 'B'.repeat(30)].map((cursor) => ({
-        filter: { ...EVERY_FINDING, types: DENIES, rules: ['x'] },
+        filter: { ...EVERY_FINDING, types: LISTED, rules: ['x'] },
         limit: 1_000,
         cursor,
       })),

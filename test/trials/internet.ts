@@ -5,12 +5,14 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { NamespaceCommands } from '#cli/topology.js';
-import type { Place } from './places.js';
 
 const READY_MS = 20_000;
 
 /** nginx answers over TCP alone and offers HTTP/3 all the same; Caddy answers over HTTP/3 too. */
 type Server = 'nginx' | 'caddy';
+
+/** The address and port of a target, and the name in it. */
+export type Place = { readonly address: string | null; readonly port: number | null; readonly name: string | null };
 
 type Site = {
   readonly address: string;

@@ -1,7 +1,4 @@
-import { SITES } from './internet.js';
-
-/** The address and port of a target, and the name in it. */
-export type Place = { readonly address: string | null; readonly port: number | null; readonly name: string | null };
+import { type Place, SITES } from './internet.js';
 
 /** Reads a URL, or a target such as `ssh 10.3.0.80`, `tcp 10.3.0.80:23` or `dig example.com @10.0.0.53`. */
 export function placeOf(target: string): Place {
