@@ -11,6 +11,7 @@ import type {
 import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { MemberRecord } from '#policy/model/member-record.js';
+import { eventually } from '#test/eventually.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { INTEGRATION } from '#test/store/sample-integration.js';
 import { fakeDatapath } from './fake-datapath.js';
@@ -105,12 +106,12 @@ async function started({ releaseMs, ...ports }: { readonly inCluster?: string; r
 describe('the members of selectors in a running node', () => {
   it('come from the integration of the configuration in place of a stored one with its name', async () => {
     const { source } = await started({ inCluster: 'prod' });
-    await vi.waitFor(() => expect(source.log).toContain('use prod by in_cluster'));
+    await eventually(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
   it('are compiled when the selector resolution changes, with the same generation, and end the state `unresolved`', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
-    await vi.waitFor(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
+    await eventually(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
     const written = await system.policies.write(write(POLICY));
     expect(written).toMatchObject({ kind: 'written', generation: 1 });
@@ -151,11 +152,11 @@ describe('the members of selectors in a running node', () => {
       throw new Error('EBUSY');
     };
     await send({ changes: [changeOf([[WEB, 1]], [[KEY]]), changeOf([[BATCH, 1]])] });
-    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
-    await vi.waitFor(() =>
+    await eventually(() => expect(datapath.log).toContain('stage 1'));
+    await eventually(() =>
       expect(system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail).toContain('EBUSY'),
     );
-    await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    await eventually(() => expect(datapath.log).toContain('flip 1'));
     expect(datapath.log.filter((line) => line === 'stage 1')).toHaveLength(2);
     expect(system.readiness().checks.find(({ name }) => name === 'policy_ready')).toMatchObject({
       ok: true,
@@ -180,7 +181,7 @@ describe('the members of selectors in a running node', () => {
     datapath.log.length = 0;
     datapath.changeMembers = async () => ({ members: 1, refused: 0, uncompiled: 1, flows: 0 });
     await send({ changes: [changeOf([[WEB, 1]])] });
-    await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+    await eventually(() => expect(datapath.log).toContain('flip 1'));
     expect(pairs).toEqual([1, 0]);
     // The write that leaves out former members is the last one before they have room again.
     for (const author of ['alice', 'bob']) await system.policies.write(write(POLICY, { author }));
@@ -242,7 +243,7 @@ describe('the members of selectors in a running node', () => {
       pairs.length = 0;
       datapath.log.length = 0;
       await send({ changes: [changeOf([[WEB, 1]])] });
-      await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+      await eventually(() => expect(datapath.log).toContain('flip 1'));
       expect(pairs).toEqual([1, 0]);
       expect(details.filter((detail) => detail.includes('could not be compiled'))).toEqual([]);
     });
@@ -271,7 +272,7 @@ describe('the members of selectors in a running node', () => {
     datapath.log.length = 0;
     try {
       await send({ changes: [changeOf([[WEB, 1]], [[KEY]])] });
-      await vi.waitFor(() => expect(datapath.log).toContain('flip 1'), 3_000);
+      await eventually(() => expect(datapath.log).toContain('flip 1'));
     } finally {
       isEnding = true;
       await Promise.all(tries);
@@ -283,19 +284,19 @@ describe('the members of selectors in a running node', () => {
     await send({ replaces: changeOf([]) });
     await system.policies.write(write(POLICY, { dryRun: true }));
     expect(source.log.at(-1)).toBe('membership 1 2000');
-    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
+    await eventually(() => expect(source.log.at(-1)).toBe('release'));
     let isStaged: () => void = () => {};
     datapath.on.stage = () =>
       new Promise<void>((resolve) => {
         isStaged = resolve;
       });
     const writing = system.policies.write(write(POLICY));
-    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    await eventually(() => expect(datapath.log).toContain('stage 1'));
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(source.log.at(-1)).toBe('membership 1 2000');
     isStaged();
     await writing;
-    await vi.waitFor(() => expect(source.log.at(-1)).toBe('release'));
+    await eventually(() => expect(source.log.at(-1)).toBe('release'));
   });
 
   it('keep their integration while a write that names it is put in force', async () => {
@@ -307,7 +308,7 @@ describe('the members of selectors in a running node', () => {
         isStaged = resolve;
       });
     const writing = system.policies.write(write(POLICY));
-    await vi.waitFor(() => expect(datapath.log).toContain('stage 1'));
+    await eventually(() => expect(datapath.log).toContain('stage 1'));
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'change_pending' });
     isStaged();
     await writing;
@@ -427,7 +428,7 @@ describe('`MemberDistribution`', () => {
     };
     await distribution.apply(message({ changes: [changeOf([[BATCH, 1]])] }));
     expect(lists).toEqual([1]);
-    await vi.waitFor(() => expect(lists).toEqual([1, 2]), 3_000);
+    await eventually(() => expect(lists).toEqual([1, 2]));
     await distribution.datapathOpened();
     expect(lists).toEqual([1, 2, 2]);
     await distribution.close();

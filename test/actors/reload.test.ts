@@ -4,6 +4,7 @@ import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { eventually } from '#test/eventually.js';
 import { logFacts } from '../../src/node-log.js';
 import { reloadBySighup } from '../../src/node-reload.js';
 import { fakeDatapath } from './fake-datapath.js';
@@ -166,13 +167,13 @@ describe('a reload', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     onTestFinished(() => void vi.useRealTimers());
     const replies = [system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)];
-    await vi.waitFor(() => expect(steps).toEqual(['read', 'validate']));
+    await eventually(() => expect(steps).toEqual(['read', 'validate']));
     await vi.advanceTimersByTimeAsync(200_000);
     const late = { kind: 'refused', code: 'reload_failed', detail: expect.stringContaining('no answer') };
     expect(await Promise.all(replies)).toEqual([late, late]);
     release();
     // The reload that had begun is done, and reported.
-    await vi.waitFor(() => expect(lastOf(system)).toMatchObject({ result: 'applied', applied: ['/log'] }));
+    await eventually(() => expect(lastOf(system)).toMatchObject({ result: 'applied', applied: ['/log'] }));
     expect(steps).toEqual(['read', 'validate', 'log next', 'commit']);
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded' });
     expect(steps).toHaveLength(8);

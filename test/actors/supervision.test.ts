@@ -1,10 +1,11 @@
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { createActor, fromCallback, fromPromise, SimulatedClock, waitFor } from 'xstate';
 import { routeMessages } from '#actors/router.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { nodeChart } from '#statecharts/node.chart.js';
+import { eventually } from '#test/eventually.js';
 import { INSPECTION, LOOKUPS, NEEDS, WRITE } from '#test/statecharts/sample.js';
 
 const idle = fromCallback(() => {});
@@ -118,5 +119,5 @@ test('the dataplane actor ends with an error if its interfaces actor fails, so t
   const dataplane = createActor(dataplaneChart.provide({ actors }), { input: { configured: true, needed: false } });
   dataplane.subscribe({ error: () => {} });
   dataplane.start();
-  await vi.waitFor(() => expect(dataplane.getSnapshot()).toMatchObject({ status: 'error', error: new Error('bug') }));
+  await eventually(() => expect(dataplane.getSnapshot()).toMatchObject({ status: 'error', error: new Error('bug') }));
 });

@@ -8,5 +8,5 @@ export function testChaos(seed: number): void {
     expect(violations).toEqual([]);
     expect(writes.ok).toBeGreaterThan(5);
     expect(probes).toBeGreaterThan(1_000);
-  }, 120_000);
+  });
 }

@@ -117,7 +117,7 @@ describe('bash completion', () => {
     shell.stdin.write(`source ${file} && echo sour''ced\n`);
     await expect.poll(() => screen).toContain('sourced');
     shell.stdin.write('weir pol\tli\t--outp\tj\t\n');
-    await expect.poll(() => screen, { timeout: 5_000 }).toContain('called with <policy list --output json>');
+    await expect.poll(() => screen).toContain('called with <policy list --output json>');
     shell.stdin.end('exit\n');
   });
 });

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { firstValueFrom } from 'rxjs';
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import { collect } from '#cluster/collector.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
@@ -11,6 +11,7 @@ import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import type { PolicyStore } from '#store/store-types.js';
+import { eventually } from '#test/eventually.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from '#test/store/stored-policy.js';
@@ -27,7 +28,7 @@ const stops: (() => Promise<void> | void)[] = [];
 beforeAll(async () => {
   etcd = await EtcdCluster.start('parts', 1);
   leave = enterNamespace(etcd.namespace);
-}, 60_000);
+});
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });
@@ -173,7 +174,7 @@ test('a node that was away during writes and a compaction has the newest policy 
   });
   expect(read).toBe('{"a":39}');
   const expected = await writer.policies.history('a');
-  await vi.waitFor(async () => expect(await away.policies.history('a')).toEqual(expected), 5_000);
+  await eventually(async () => expect(await away.policies.history('a')).toEqual(expected));
   for (const { revision } of expected)
     expect(textOf(await away.policies.revision('a', revision))).toBe(
       textOf(await writer.policies.revision('a', revision)),
@@ -216,4 +217,4 @@ test('four writers that write old policies again never lose a part, beside a col
   const fresh = await nodeOf('fresh');
   await takesPart(fresh);
   expect((await fresh.policies.get('a'))?.body.length).toBeGreaterThan(0);
-}, 40_000);
+});

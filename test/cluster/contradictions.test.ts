@@ -29,7 +29,7 @@ beforeAll(async () => {
   etcd = await EtcdCluster.start('contra', 1);
   leave = enterNamespace(etcd.namespace);
   client = new EtcdClient(etcd.options);
-}, 60_000);
+});
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });

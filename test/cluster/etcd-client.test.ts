@@ -20,7 +20,7 @@ const clients: EtcdClient[] = [];
 beforeAll(async () => {
   cluster = await EtcdCluster.start('etcd');
   leave = enterNamespace(cluster.namespace);
-}, 60_000);
+});
 beforeEach(() => {
   client = clientOf({});
 });
@@ -182,7 +182,7 @@ describe('watches', () => {
     await write(put('/weir/w/a', '2'));
     await write(put('/weir/elsewhere', 'x'));
     const last = await write({ type: 'delete', key: '/weir/w/b' });
-    await expect.poll(() => seen.changes.length, { timeout: 5_000 }).toBe(4);
+    await expect.poll(() => seen.changes.length).toBe(4);
     const told = seen.changes.map((change) =>
       change.type === 'put'
         ? [change.entry.key, text(change.entry.value), change.entry.modRevision]
@@ -202,7 +202,7 @@ describe('watches', () => {
     const { seen, stop } = watching('/weir/big/', revision + 1n);
     for (let round = 0; round < 4; round++)
       await write(...Array.from({ length: 10 }, (_, index) => put(`/weir/big/${index}`, 'x'.repeat(120_000))));
-    await expect.poll(() => seen.changes.length, { timeout: 5_000 }).toBe(40);
+    await expect.poll(() => seen.changes.length).toBe(40);
     for (const { changes } of seen.batches) expect(changes.length % 10).toBe(0);
     stop();
   });
@@ -212,7 +212,7 @@ describe('watches', () => {
     const later = await write(put('/weir/c', '2'));
     cluster.etcdctl('compact', String(later.revision));
     const { seen } = watching('/weir/c', revision);
-    await expect.poll(() => seen.ended, { timeout: 5_000 }).toBe('compacted');
+    await expect.poll(() => seen.ended).toBe('compacted');
     expect((await client.range(under('/weir/c'))).entries.map(({ value }) => text(value))).toEqual(['2']);
   });
 
@@ -222,7 +222,7 @@ describe('watches', () => {
     await pause(3_000);
     expect(seen.ended).toBeNull();
     await write(put('/weir/quiet', '2'));
-    await expect.poll(() => seen.changes.length, { timeout: 1_000 }).toBe(1);
+    await expect.poll(() => seen.changes.length).toBe(1);
     stop();
   });
 
@@ -231,7 +231,7 @@ describe('watches', () => {
     const { revision } = await write(put('/weir/lonely', '1'));
     const { seen } = watching('/weir/lonely', revision + 1n);
     cluster.isolate(member);
-    await expect.poll(() => seen.ended, { timeout: 10_000 }).toBe('unavailable');
+    await expect.poll(() => seen.ended).toBe('unavailable');
     expect(await memberInUse()).not.toBe(member);
     cluster.mend();
     await cluster.healthy();

@@ -14,7 +14,7 @@ const keys = new ClusterKeys('/weir');
 let rig: FailureRig;
 beforeAll(async () => {
   rig = await FailureRig.start('fail');
-}, 90_000);
+});
 afterAll(() => rig?.remove());
 
 /** GET operations whose response is about the node that responds, or about its traffic. */
@@ -119,7 +119,7 @@ describe('a policy that one node cannot hold', () => {
     expect((await put(rig.early, '10.3.0.2')).status).toBe(200);
     await rig.small.until('policy_replication', 'in_step');
     await rig.allHave('10.3.0.2');
-  }, 30_000);
+  });
 });
 
 describe('a policy that this build cannot read, of a node with a newer build', () => {
@@ -179,5 +179,5 @@ describe('a write that loses the write lock before its commit', () => {
     expect([repeated.status, repeated.headers.get('weir-warnings')]).toEqual([200, expect.any(String)]);
     await rig.early.takesPart();
     await rig.allHave('10.4.0.4');
-  }, 40_000);
+  });
 });

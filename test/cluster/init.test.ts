@@ -26,7 +26,7 @@ const stops: (() => Promise<void> | void)[] = [];
 beforeAll(async () => {
   etcd = await EtcdCluster.start('init', 1);
   leave = enterNamespace(etcd.namespace);
-}, 60_000);
+});
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });

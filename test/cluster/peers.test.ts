@@ -252,7 +252,7 @@ test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {
   );
   at(1).signal('SIGCONT');
   await at(2).end('SIGTERM');
-  await expect.poll(() => weir(at(0), 'cluster', 'nodes').out, { timeout: 10_000 }).toMatch(/n3 +absent/);
+  await expect.poll(() => weir(at(0), 'cluster', 'nodes').out).toMatch(/n3 +absent/);
   expect((await at(0).request('GET', FINDINGS)).body).toMatchObject({
     partial: true,
     node_errors: [{ node_id: 'n3', error: 'it is not a member at present' }],

@@ -6,7 +6,7 @@ import { RolloutRig } from './rollout-rig.js';
 let rig: RolloutRig;
 beforeAll(async () => {
   rig = await RolloutRig.start('rollf');
-}, 90_000);
+});
 afterAll(() => rig?.remove());
 
 const leaderAt = async (id: string) =>

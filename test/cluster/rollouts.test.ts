@@ -5,7 +5,7 @@ import { RolloutRig } from './rollout-rig.js';
 let rig: RolloutRig;
 beforeAll(async () => {
   rig = await RolloutRig.start('rollout');
-}, 90_000);
+});
 afterAll(() => rig?.remove());
 
 const HOLD_MS = 5_000;

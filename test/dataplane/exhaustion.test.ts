@@ -145,7 +145,7 @@ describe('after the time-out of a flow state, the datapath ends flows without ne
       kernel.activate(onlyClient);
       for (const reach of Object.values(stages)) reach();
       expect(kernel.counted().half_opened).toBe(Object.keys(stages).length);
-      await expect.poll(states, { timeout: 5_000, interval: 20 }).toEqual([]);
+      await expect.poll(states, { interval: 20 }).toEqual([]);
       expect([see(back(udp)), see(back(tcp), TCP.syn | TCP.ack), see(back(echo))]).toEqual([false, false, false]);
       kernel.close();
       kernel = lasting;

@@ -148,9 +148,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('count every packet for the deciding rule, over random policies, packets, swaps and cut flows', {
-    timeout: 120_000,
-  }, async () => {
+  test('count every packet for the deciding rule, over random policies, packets, swaps and cut flows', async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();

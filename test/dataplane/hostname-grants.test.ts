@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
 });
 
 describe('an expired grant', () => {
-  test('admits no new flow, and ends no open flow while the policy has its pattern', { timeout: 20_000 }, async () => {
+  test('admits no new flow, and ends no open flow while the policy has its pattern', async () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);

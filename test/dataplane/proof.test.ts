@@ -179,7 +179,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     });
   });
 
-  test('fails for more than 90 % of the damaged words that change a verdict', { timeout: 300_000 }, () => {
+  test('fails for more than 90 % of the damaged words that change a verdict', () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
     for (let number = 0; number < 28; number++) {

@@ -7,7 +7,7 @@ beforeAll(async () => {
   rig = await createRig('bodies', [80, 81]);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
   etag = (await rig.node.request('GET', '/api/v1/policy')).headers.get('etag');
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 type Case = {

@@ -13,4 +13,4 @@ test('`weir start --cluster` shows a killed node, an outage of etcd, and the fin
   expect(output).toContain('staged by 2/3 members');
   expect(output).toMatch(/Nothing of the tour is left on this machine\.\nNext:\n(.*weir .*\n){3}$/);
   expect(output).toContain('503: this node does not follow etcd');
-}, 180_000);
+});

@@ -11,7 +11,7 @@ import { createRig, type NodeRig, policyOf } from './rig.js';
 let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('commands', [80, 81], { dataplane: { pickup: '0s' } });
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const cli = async (words: readonly string[], input = '') =>

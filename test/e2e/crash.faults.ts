@@ -12,7 +12,7 @@ const ROUNDS = Number(process.env.WEIR_KILLS ?? 12);
 let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('crash', [80, 81, 82]);
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 /**

@@ -12,7 +12,7 @@ let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('cmd', [80, 81]);
   await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80] } }]));
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 async function command(...words: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
@@ -189,7 +189,7 @@ test('a second `weir run` in the same network namespace exits with an error, and
   // The unit makes the folder before the node starts.
   expect(existsSync(other) ? readdirSync(other) : []).toEqual([]);
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
-}, 60_000);
+});
 
 test('a node process that starts while an earlier process still runs takes over the datapath after the earlier process is killed', async () => {
   const [command, ...words] = weirCommand;
@@ -199,15 +199,15 @@ test('a node process that starts while an earlier process still runs takes over 
   second.stdout?.setEncoding('utf8').on('data', (text: string) => {
     log += text;
   });
-  await expect.poll(() => log, { timeout: 20_000, interval: 10 }).toContain('"dataplane lost"');
+  await expect.poll(() => log, { interval: 10 }).toContain('"dataplane lost"');
   await rig.node.end('SIGKILL');
-  await expect.poll(async () => (await status()).owner?.pid, { timeout: 20_000 }).toBe(second.pid);
+  await expect.poll(async () => (await status()).owner?.pid).toBe(second.pid);
   second.kill('SIGTERM');
   await once(second, 'exit');
   await rig.node.restart();
   await rig.node.ready();
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
-}, 60_000);
+});
 
 test('weir dataplane status, stats, metrics and log report an nftables chain of another program for forwarded packets', async () => {
   const { node } = rig.topology;

@@ -37,7 +37,7 @@ beforeAll(async () => {
   const files = [await rig.file('http2.pem', good.certPem), await rig.file('http2.key', good.keyPem)];
   const http2 = rig.topology.server.start(process.execPath, ['-e', HTTP2_SERVER, String(PORT.http2), ...files]);
   await new Promise((resolve) => http2.stdout?.once('data', resolve));
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 type Hit = { readonly rule: string | null; readonly decided_by: string; readonly packets: number };

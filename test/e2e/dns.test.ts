@@ -35,7 +35,7 @@ beforeAll(async () => {
   upstream = await startUpstream(rig);
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
   await rig.node.ready();
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 test('explain predicts the answer to names that the proxy answers before the policy', async () => {

@@ -13,7 +13,7 @@ beforeAll(async () => {
       { action: 'deny', match: { proto: 'icmp' } },
     ]),
   );
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 type Finding = Readonly<Record<string, string | number | null>> & { readonly count: number };

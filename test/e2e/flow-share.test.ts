@@ -13,7 +13,7 @@ beforeAll(async () => {
   rig = await createRig('share', [80, PORT], { dataplane: { pickup: '0s', flow_capacity: CAPACITY } });
   const sources = { ips: [ADDRESSES.client, ADDRESSES.clientOther] };
   await rig.put(policyOf([{ match: {} }], { sources }));
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 /**

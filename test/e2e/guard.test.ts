@@ -9,7 +9,7 @@ let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('guard', [80]);
   await rig.put({ default_policy: 'allow' });
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 async function pinnedLinks(): Promise<string[]> {

@@ -100,7 +100,7 @@ http {
   if (made.status !== 201) throw new Error(made.text);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
   await allow({ request: { path: { prefix: ['/'] } } });
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const allow = async (http: Readonly<Record<string, unknown>>) => {
@@ -114,7 +114,7 @@ const fetch = (port: number, path: string, ...options: string[]) =>
 
 test('the node uses, on both sides, the HTTP version that the server selects from the ALPN offer of the client', async () => {
   // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
-  await expect.poll(async () => (await fetch(PORTS.old, '/')).code, { timeout: 20_000 }).toBe(0);
+  await expect.poll(async () => (await fetch(PORTS.old, '/')).code).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
   expect(await said(PORTS.nginx, '--http2', '-H', 'X-Own: 1')).toBe(`HTTP/2.0 ${SERVER_NAME} 1\n2 200`);
   expect(await said(PORTS.nginx, '--http1.1')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
@@ -178,12 +178,12 @@ test('requests to a server that is killed end with an error, and later requests 
     expect((await slow).code).not.toBe(0);
     expect(performance.now() - killed).toBeLessThan(AT_ONCE.timeout);
     running = nginx();
-    await expect.poll(async () => (await fetch(PORTS.nginx, '/', ...options)).code, { timeout: 20_000 }).toBe(0);
+    await expect.poll(async () => (await fetch(PORTS.nginx, '/', ...options)).code).toBe(0);
     await expect.poll(open, AT_ONCE).toBe(0);
   }
 });
 
-test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_000 }, async () => {
+test('8,000 requests on eight HTTP/2 connections all succeed', async () => {
   const hosts = await rig.file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n`);
   const load = `h2load -n 8000 -c 8 -m 20 https://${SERVER_NAME}:${PORTS.nginx}/`;
   const { stdout } = await rig.topology.client.run(
@@ -196,7 +196,7 @@ test('8,000 requests on eight HTTP/2 connections all succeed', { timeout: 120_00
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a slow HTTP/2 client stops the server, and the node buffers below 48 MiB', { timeout: 120_000 }, async () => {
+test('a slow HTTP/2 client stops the server, and the node buffers below 48 MiB', async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [
@@ -204,7 +204,7 @@ test('a slow HTTP/2 client stops the server, and the node buffers below 48 MiB',
     `https://${SERVER_NAME}:${PORTS.node}/big`,
   ]);
   try {
-    await expect.poll(() => left, { timeout: 20_000 }).toBeLessThan(BIG);
+    await expect.poll(() => left).toBeLessThan(BIG);
     let last = BIG;
     // The transfer has stopped if `left` is equal in two polls, two seconds apart.
     await expect

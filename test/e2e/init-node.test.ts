@@ -69,7 +69,7 @@ beforeAll(async () => {
     '/etc/weir/weir.yaml',
     `{"version":1,"dataplane":{"interfaces":["lan0"],"pin_path":"${topology.pinPath}"}}`,
   );
-}, 60_000);
+});
 afterAll(() => topology?.remove());
 
 const run = (...words: string[]) =>
@@ -109,7 +109,7 @@ describe('weir init on a machine with systemd', () => {
     expect(enforced.stdout).toContain('In force on lan0, wan0: policy gateway (enforce)');
     expect(enforced.stdout).toMatch(/Forwarded IPv6 and other protocols are dropped \(\d+ packets until now\)/);
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
-  }, 90_000);
+  });
 
   it('leaves the active policy alone without --mode', async () => {
     const { code, stdout, stderr } = await init('--force');
@@ -119,7 +119,7 @@ describe('weir init on a machine with systemd', () => {
       expect.stringContaining('policy gateway (enforce) is active already, and stays'),
     ]);
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
-  }, 60_000);
+  });
 
   it('warns of a unit in /etc that replaces the unit of the package', async () => {
     const [own, packaged] = ['/etc/systemd/system/weir.service', '/usr/lib/systemd/system/weir.service'];
@@ -141,7 +141,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await init('--force')).code).toBe(0);
     expect(await read(DROP_IN)).toBe('# changed\n');
     await run('rm', DROP_IN);
-  }, 60_000);
+  });
 
   it('warns of own commands of nftables.service, which the drop-in would replace', async () => {
     await write(
@@ -154,7 +154,7 @@ describe('weir init on a machine with systemd', () => {
       expect.stringMatching(/^warning: nftables.service runs \/usr\/sbin\/nft -f \/etc\/firewall.nft: .*\n$/),
     ]);
     expect((await run('ls', DROP_IN)).code).not.toBe(0);
-  }, 60_000);
+  });
 
   it('changes nothing if the running node refuses the policy or the token', async () => {
     const policy = await read('/etc/weir/policy.yaml');
@@ -177,7 +177,7 @@ describe('weir init on a machine with systemd', () => {
     expect([unauthorised.code, unauthorised.stderr]).toEqual([1, expect.stringContaining('token')]);
     expect(await read('/etc/weir/weir.yaml')).toBe(config);
     expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
-  }, 60_000);
+  });
 
   it('refuses a machine on which the unit cannot load the programs, though root can', async () => {
     await write('/run/privileges', privileges(CAPABILITIES.replace(' cap_bpf', '')));

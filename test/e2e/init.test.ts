@@ -22,7 +22,7 @@ let folder: string;
 beforeAll(async () => {
   topology = await createTopology('init');
   await topology.node.must('sysctl', '-qw', 'net.ipv4.ip_forward=1');
-}, 60_000);
+});
 beforeEach(async () => {
   folder = await temporaryFolder('init');
   return () => rmSync(folder, { recursive: true });
@@ -296,5 +296,5 @@ describe('weir init', () => {
         await ended;
       }
     }
-  }, 90_000);
+  });
 });

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/topology.js';
+import { eventually } from '#test/eventually.js';
 import { type SourceCapture, startSourceCapture } from '#test/kernel/source-capture.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
@@ -24,9 +25,9 @@ beforeAll(async () => {
   if (made.status !== 201) throw new Error(made.text);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
   await node.must('nft', NAT);
-  await vi.waitFor(() => node.must('nft', 'list', 'chain', 'inet', 'weir', 'upstream_zone'), { timeout: 5_000 });
+  await eventually(() => node.must('nft', 'list', 'chain', 'inet', 'weir', 'upstream_zone'));
   capture = await startSourceCapture(server, 'eth0');
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const tls = (block: Readonly<Record<string, unknown>>) => ({ match: { proto: 'tcp', dst_ports: [443], tls: block } });
@@ -133,7 +134,7 @@ test('without NAT rules, the server sees the address of the client', async () =>
   await rig.topology.server.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
   await rig.topology.node.must('nft', 'delete table ip mine');
   const chain = () => rig.topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'upstream_zone');
-  await expect.poll(async () => (await chain()).code, { timeout: 5_000 }).toBe(1);
+  await expect.poll(async () => (await chain()).code).toBe(1);
   const at = `${SERVER_NAME}:443:${ADDRESSES.server}`;
   const { stdout } = await rig.curl('-k', '--resolve', at, `https://${SERVER_NAME}/`);
   expect(JSON.parse(stdout)).toMatchObject({ from: `::ffff:${ADDRESSES.client}` });

@@ -17,7 +17,7 @@ beforeAll(async () => {
   const made = await rig.node.request('POST', `${CA}/generate`);
   if (made.status !== 201) throw new Error(made.text);
   caFile = await rig.file('ca.pem', (await rig.node.request('GET', `${CA}/cert`)).text);
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 type Finding = Readonly<Record<string, unknown>> & { readonly count: number };

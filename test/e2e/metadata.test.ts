@@ -14,7 +14,7 @@ let rig: InspectedRig;
 beforeAll(async () => {
   rig = await createInspectedRig('metadata', { workers: 1, max_connections: ROOM });
   await rig.web(443, rig.certificates.good);
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const tls = (block: Readonly<Record<string, unknown>>, more: Readonly<Record<string, unknown>> = {}) => ({
@@ -167,7 +167,7 @@ async function begun(): Promise<ChildProcess> {
   // The node may close the connection before the test writes. The write then fails, and the test ignores the
   // error.
   child.stdin?.on('error', () => {});
-  await expect.poll(() => said, { timeout: 5_000 }).toContain('verify');
+  await expect.poll(() => said).toContain('verify');
   return child;
 }
 
@@ -340,7 +340,7 @@ describe('a server that sends HelloRetryRequest', () => {
     await rig.put(policyOf([audited]));
     const [, sent] = CHANGED[0] as readonly [string, Sent];
     expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
-    await expect.poll(names, { timeout: 5_000 }).toContain('denied.test');
+    await expect.poll(names).toContain('denied.test');
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'allow', rule: 'r0' }));
@@ -356,7 +356,7 @@ test('after a new policy requires inspection, packets of an open connection that
   });
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   child.stdin?.write('GET / HTTP/1.0\r\n\r\n');
-  await expect.poll(async () => (await rig.stats()).drops.not_inspected, { timeout: 5_000 }).toBeGreaterThan(0);
+  await expect.poll(async () => (await rig.stats()).drops.not_inspected).toBeGreaterThan(0);
   expect(said).toBe('');
   child.kill('SIGKILL');
 });

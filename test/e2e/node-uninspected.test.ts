@@ -13,7 +13,7 @@ beforeAll(async () => {
   const shown = ['-cert', cert, '-cert_chain', cert, '-key', key, '-www'];
   const own = rig.topology.node.start('openssl', ['s_server', '-accept', String(PORT), ...shown]);
   await new Promise((resolve) => own.stdout?.once('data', resolve));
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 let since: string;

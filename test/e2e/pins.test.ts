@@ -16,7 +16,7 @@ beforeAll(async () => {
   await rig.node.ready();
   ({ pinPath } = rig.topology);
   pinned = pins();
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 function pins(): readonly string[] {

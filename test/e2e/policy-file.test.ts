@@ -11,8 +11,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
+import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const MIB = 1024 * 1024;
@@ -50,7 +51,7 @@ function nodeWith(make: (path: string) => unknown) {
       };
       return checks.find(({ name }) => name === 'policy_ready')?.detail ?? '';
     },
-    logged: (text: string) => vi.waitFor(() => expect(log).toContain(text), WAIT),
+    logged: (text: string) => eventually(() => expect(log).toContain(text), WAIT),
     /** Returns the peak resident memory of the node in MiB. */
     peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
     stop: async () => {
@@ -99,29 +100,29 @@ it('a node whose policy.file becomes a FIFO logs the fault, and still shuts down
 it('/ready warns of policy.file while the file is unreadable', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
-  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
+  await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   const away = `${node.path}.away`;
   renameSync(node.path, away);
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     expect(await node.detail()).toMatch(
       /^a policy is active; warning: policy\.file is down since 20[^ ]+Z: read the policy file .*: no such file or directory$/,
     );
   }, WAIT);
   renameSync(away, node.path);
-  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
+  await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   expect(await node.stop()).toBe(0);
 });
 
 it('/ready reports a refused policy.file with the error code, and without text of the policy', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     expect(await node.detail()).toMatch(
       /warning: policy\.file is down since 20[^ ]+Z: the policy file .* was refused \(invalid_policy\); the log says why$/,
     );
   }, WAIT);
   writeFileSync(node.path, 'default_policy: deny\nsource_groups: []\n');
   await node.logged('policy file written');
-  await vi.waitFor(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
+  await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   expect(await node.stop()).toBe(0);
 });

@@ -25,7 +25,7 @@ async function quickStart(env: NodeJS.ProcessEnv = {}): Promise<Ended> {
 let done: Ended;
 beforeAll(async () => {
   done = await quickStart();
-}, 120_000);
+});
 
 /** Returns the lines that the tour prints for the steps from `first` on. */
 const linesFrom = (first: number): readonly string[] =>

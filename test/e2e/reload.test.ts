@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { program, weirCommand } from '#cli/node-process.js';
 import { ADDRESSES, type Namespace, namespaceOf } from '#cli/topology.js';
+import { eventually } from '#test/eventually.js';
 import { DNS_SECTION, dig } from './names.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
@@ -51,7 +52,7 @@ async function hangUp(): Promise<Last> {
   const line = '"by":"SIGHUP"';
   const before = (await rig.node.log()).split(line).length;
   process.kill(rig.node.pid, 'SIGHUP');
-  await vi.waitFor(async () => expect((await rig.node.log()).split(line)).toHaveLength(before + 1), soon);
+  await eventually(async () => expect((await rig.node.log()).split(line)).toHaveLength(before + 1), soon);
   return (await last()) as Last;
 }
 
@@ -98,12 +99,12 @@ beforeAll(async () => {
     ]),
   );
   await rig.node.ready();
-  await vi.waitFor(
+  await eventually(
     async () => expect((await dig(rig, ADDRESSES.nodeLan, 'a.example.com')).status).toBe('NOERROR'),
     soon,
   );
   started = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as Sections;
-}, 120_000);
+});
 afterAll(async () => {
   await rig?.remove();
   await guest?.remove();
@@ -124,7 +125,7 @@ describe('a reload', () => {
     ]);
     let lines = '';
     flow.stdout?.on('data', (chunk) => (lines += String(chunk)));
-    await vi.waitFor(() => expect(lines).toContain('pong 20\n'), soon);
+    await eventually(() => expect(lines).toContain('pong 20\n'), soon);
     expect([await answered(), await guarded()]).toEqual([10, ['lan0', 'wan0']]);
 
     await write({ dataplane: ADDED });
@@ -140,7 +141,7 @@ describe('a reload', () => {
     expect(await rig.node.log()).not.toMatch(/interface_(appeared|vanished)/);
 
     const sent = lines.split('\n').length;
-    await vi.waitFor(() => expect(lines.split('\n').length).toBeGreaterThan(sent + 100), soon);
+    await eventually(() => expect(lines.split('\n').length).toBeGreaterThan(sent + 100), soon);
     flow.kill('SIGKILL');
     expect(lines.split('\n').filter((line) => line.startsWith('silent'))).toEqual([]);
   });
@@ -163,7 +164,7 @@ describe('a reload', () => {
 
     expect((await reload('?allow_unpoliced=true')).status).toBe(200);
     const open = 'the node forwards packets from guest0, lab0 without a policy';
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const shown = (await cli('status')).stdout;
       expect(shown).toContain(`no interface has this name: guest7; ${open}`);
     }, soon);
@@ -201,7 +202,7 @@ describe('a reload', () => {
     expect([await asked('b.example.com'), await asked('+tcp', 'b.example.com')]).toEqual(['NOERROR', 'NOERROR']);
     await write({});
     expect((await reload()).status).toBe(200);
-    await vi.waitFor(async () => expect(await asked('c.example.com')).toBe('none'), soon);
+    await eventually(async () => expect(await asked('c.example.com')).toBe('none'), soon);
     expect((await dig(rig, ADDRESSES.nodeLan, 'c.example.com')).status).toBe('NOERROR');
   });
 
@@ -262,7 +263,7 @@ describe('a reload', () => {
   test('names a field that needs a restart at each reload, and applies the other fields', async () => {
     await write({ dataplane: { forwarding: 'stack' }, log: { level: 'debug' } });
     expect((await reload()).body).toMatchObject({ applied: ['/log/level'], needs_restart: ['/dataplane/forwarding'] });
-    await vi.waitFor(async () => expect(await rig.node.log()).toContain('"level":20'), soon);
+    await eventually(async () => expect(await rig.node.log()).toContain('"level":20'), soon);
     expect((await reload()).body).toMatchObject({ applied: [], needs_restart: ['/dataplane/forwarding'] });
     expect(await metric('weir_config_fields_awaiting_restart')).toBe('1');
     expect((await cli('status')).stdout).toMatch(

@@ -45,7 +45,7 @@ beforeAll(async () => {
   await rig.web(443, rig.certificates.good);
   await rig.put(POLICY);
   await rig.node.ready();
-}, 120_000);
+});
 afterAll(async () => {
   await rig?.remove();
   await manager?.close();
@@ -150,7 +150,7 @@ test('in the middle of five restarts, a new inspected connection waits for less 
   expect(inStarts('answer')).toBeLessThan(13);
   // A lookup waits until the datapath is open, and a connection does not.
   expect(middle(seen.map(({ connection, answer }) => connection / answer))).toBeLessThan(0.9);
-}, 60_000);
+});
 
 test('the node tells the service manager that it has started, and that it stops', async () => {
   manager.messages.length = 0;

@@ -7,7 +7,7 @@ const NO_ANSWER = 'refused ETIMEDOUT';
 let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('rules', [80, 81, 82, 90]);
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 describe('policies on real traffic', () => {
@@ -135,7 +135,7 @@ describe('policies on real traffic', () => {
       return seen;
     });
     const until = async (check: () => boolean): Promise<void> => {
-      await expect.poll(check, { timeout: 10_000, interval: 20 }).toBe(true);
+      await expect.poll(check, { interval: 20 }).toBe(true);
     };
     await until(() => lines.every((seen) => seen.includes('pong 5')));
     await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));

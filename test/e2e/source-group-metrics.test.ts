@@ -5,7 +5,7 @@ import { createRig, type NodeRig, policyOf } from './rig.js';
 let rig: NodeRig;
 beforeAll(async () => {
   rig = await createRig('groups', [80, 81], { sections: { metrics: { source_groups: 1 } } });
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 /** Returns the packets of `/metrics` by scope, source group and verdict, without those that are 0. */

@@ -25,7 +25,7 @@ beforeAll(async () => {
   const policy = { default_policy: 'deny', source_groups: [...others, opening(80)] };
   const reply = await rig.node.request('POST', '/api/v1/policies', { mode: 'enforce', name: 'groups', policy });
   path = `/api/v1/policies/${(reply.body as { id: string }).id}`;
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const seen = (): Promise<string[]> => Promise.all([rig.udp(80), rig.udp(81), rig.udp(82)]);

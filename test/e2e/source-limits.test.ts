@@ -18,7 +18,7 @@ beforeAll(async () => {
     { sections: { api: { max_connections_per_source: OF_SOURCE } } },
   );
   await rig.web(443, rig.certificates.good);
-}, 120_000);
+});
 afterEach(async () => {
   for (const child of children.splice(0)) child.kill('SIGKILL');
   await expect.poll(() => connections(), soon).toBe(0);

@@ -23,7 +23,7 @@ class Lines {
 
   /** Waits for `count` lines, removes them from the buffer, and returns them. */
   async next(count = 1): Promise<readonly Told[]> {
-    await expect.poll(() => this.#told.length, { timeout: 90_000 }).toBeGreaterThanOrEqual(count);
+    await expect.poll(() => this.#told.length).toBeGreaterThanOrEqual(count);
     return this.#told.splice(0, count);
   }
 }
@@ -49,7 +49,7 @@ beforeAll(async () => {
   server = new Lines(child);
   await rig.put(policyOf([tls(SERVER_NAME)]));
   await rig.node.ready();
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const tls = (sni: string) => ({ match: { proto: 'tcp', dst_ports: [PORT], tls: { sni: [sni] } } });
@@ -147,6 +147,6 @@ test('closed spliced connections leave no descriptor open in the node', async ()
   const client = dial('both', 1_000, 50);
   await client.next(50);
   await server.next(50);
-  await expect.poll(sockets, { timeout: 10_000 }).toBe('');
-  await expect.poll(async () => Number(await descriptors()), { timeout: 10_000 }).toBeLessThanOrEqual(before);
+  await expect.poll(sockets).toBe('');
+  await expect.poll(async () => Number(await descriptors())).toBeLessThanOrEqual(before);
 });

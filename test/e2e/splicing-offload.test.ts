@@ -15,7 +15,7 @@ beforeAll(async () => {
   talkers = await Talkers.at(rig, PORT);
   await rig.put(policyOf([tls(SERVER_NAME)]));
   await rig.node.ready();
-}, 120_000);
+});
 afterEach(() => talkers.end());
 afterAll(() => rig?.remove());
 
@@ -300,9 +300,7 @@ test('when the node is killed (kill -9), both sides of each offloaded connection
   await rig.node.ready();
 });
 
-test('both ends of an offloaded connection are closed or reset when the node restarts', {
-  timeout: 90_000,
-}, async () => {
+test('both ends of an offloaded connection are closed or reset when the node restarts', async () => {
   const { client, server } = await offloaded();
   const cut = server.ask('take', 100_000 * MB);
   const sending = client.ask('send', 100_000 * MB, 7);

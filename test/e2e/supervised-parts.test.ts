@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eventually } from '#test/eventually.js';
 import { endThread } from './end-thread.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
@@ -24,7 +25,7 @@ const detailOf = async (name: string): Promise<string> => (await checks())[name]
 describe('GET /ready', () => {
   test('reports that the observer is down from the end of the observer thread until a new thread runs', async () => {
     await endThread(rig, OBSERVER);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect((await checks()).dataplane_running).toMatchObject({
         ok: true,
         detail: expect.stringMatching(
@@ -32,30 +33,30 @@ describe('GET /ready', () => {
         ) as string,
       });
     }, WAIT);
-    await vi.waitFor(async () => expect(await detailOf('dataplane_running')).toBe('enforcing'), WAIT);
+    await eventually(async () => expect(await detailOf('dataplane_running')).toBe('enforcing'), WAIT);
     expect((await rig.node.request('GET', '/api/v1/audit/findings')).status).toBe(200);
   });
 
   test('reports that the policy thread is down from the end of the thread until a new thread runs', async () => {
     await endThread(rig, POLICY);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       expect(await detailOf('policy_ready')).toMatch(
         /^a policy is active; warning: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with 7$/,
       );
     }, WAIT);
-    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
+    await eventually(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
   });
 
   test('no longer warns of the policy thread as soon as a policy write has started a new thread', async () => {
     await endThread(rig, POLICY);
-    await vi.waitFor(async () => expect(await detailOf('policy_ready')).toContain('warning'), WAIT);
+    await eventually(async () => expect(await detailOf('policy_ready')).toContain('warning'), WAIT);
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));
     expect(await detailOf('policy_ready')).toBe('a policy is active');
   });
 
   test('reports that the dataplane enforces again after the end of the datapath thread, whose lock is released', async () => {
     await endThread(rig, DATAPATH);
-    await vi.waitFor(async () => expect(await rig.node.log()).toContain('worker_died'), WAIT);
+    await eventually(async () => expect(await rig.node.log()).toContain('worker_died'), WAIT);
     await rig.node.ready();
     expect(await rig.tcp(7001)).toBe('refused ETIMEDOUT');
     expect(await rig.node.log()).not.toContain('other_process');

@@ -60,7 +60,7 @@ beforeAll(async () => {
   const keys = [tokenKey, sealKey, ...tracesOf(createPrivateKey(KEY))];
   secrets = [ENVIRONMENT, INTEGRATION, WEBHOOK, WEBHOOK_PATH, await node.token(), token, ...keys];
   expect(secrets.map(({ length }) => length > 20)).toEqual(secrets.map(() => true));
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const policy = (rule: string): unknown =>
@@ -143,7 +143,7 @@ const COMPLETE = [
 test('weir sysdump writes a complete archive that only the owner of the file can read, and does not overwrite a file', async () => {
   // The node records a finding some time after the packet.
   const findings = async () => (await rig.node.request('GET', '/api/v1/audit/findings')).text;
-  await expect.poll(findings, { timeout: 10_000 }).toContain('10.77.2.2');
+  await expect.poll(findings).toContain('10.77.2.2');
   const output = join(rig.node.folder, 'dump.tar.gz');
   const words = ['sysdump', '--server', rig.node.url, '--output', output];
   const environment = { WEIR_TOKEN: await rig.node.token() };
@@ -208,7 +208,7 @@ test('the dump, the log, the metrics and the statecharts contain no secret', asy
   await expect
     .poll(async () => (await node.request('GET', '/api/v1/audit/findings?finding_type=auth_denied')).text)
     .toContain('invalid_token');
-  await expect.poll(() => node.log(), { timeout: 10_000 }).toContain('findings_not_delivered');
+  await expect.poll(() => node.log()).toContain('findings_not_delivered');
   await expect.poll(() => client.messages.length).toBeGreaterThan(20);
   client.socket.destroy();
   const files = await filesOf(new Uint8Array(await (await begin()).arrayBuffer()));
@@ -256,7 +256,7 @@ test('the node refuses a second sysdump while it creates a sysdump, and cancels 
     else expect((await filesOf(new Uint8Array(await answer.arrayBuffer()))).has('manifest.json')).toBe(true);
     return answer.status;
   };
-  await expect.poll(next, { timeout: 20_000 }).toBe(200);
+  await expect.poll(next).toBe(200);
 });
 
 test('a client of the statechart stream receives every transition that the node records', async () => {

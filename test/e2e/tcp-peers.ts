@@ -77,7 +77,7 @@ export class Talkers {
   anotherOffloaded = async (own?: number): Promise<Ends> => {
     const ends = await this.#connect(own);
     await transfer(ends.client, ends.server, ENOUGH, 3);
-    await expect.poll(this.isOffloaded, { timeout: 5_000 }).toBe(true);
+    await expect.poll(this.isOffloaded).toBe(true);
     return ends;
   };
 

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { SPLICE_ENTRY_BYTES, SPLICE_KEY_BYTES } from '#sockets/splice-layout.js';
+import { eventually } from '#test/eventually.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { endThread } from './end-thread.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
@@ -58,7 +59,7 @@ beforeAll(async () => {
   // The first call of `fell` starts the inspector of the node, whose descriptors stay open. So the test
   // counts descriptors only after this call.
   await fell(SPLICING);
-  fresh = await vi.waitFor(async () => {
+  fresh = await eventually(async () => {
     const now = held();
     expect(now.raw).toBe(1);
     // A new thread may still open descriptors during a count. So the test accepts a count only if a second
@@ -67,7 +68,7 @@ beforeAll(async () => {
     expect(held()).toEqual(now);
     return now;
   }, soon);
-}, 120_000);
+});
 afterEach(() => Promise.all([offloaded.end(), spliced.end()]));
 afterAll(() => rig?.remove());
 
@@ -89,8 +90,8 @@ const FAILING = { running: 'backing_off' };
 async function fell(file: string): Promise<void> {
   const before = await deaths();
   await endThread(rig, file);
-  await vi.waitFor(async () => expect(await deaths()).toEqual([...before, FAILING]), soon);
-  await vi.waitFor(async () => {
+  await eventually(async () => expect(await deaths()).toEqual([...before, FAILING]), soon);
+  await eventually(async () => {
     const { body } = await rig.node.request('GET', '/ready');
     const { checks } = body as { readonly checks: readonly { readonly name: string; readonly state: string }[] };
     expect(checks.find(({ name }) => name === 'service_plane')?.state).toBe('inspecting');
@@ -177,7 +178,7 @@ async function intercepted(): Promise<{ readonly ended: Promise<string> }> {
   child.stderr?.on('data', heard);
   const ended = once(child, 'exit').then(() => text);
   child.stdin?.write(`GET /one HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`);
-  await expect.poll(() => text, { timeout: 10_000 }).toContain('"url":"/one"');
+  await expect.poll(() => text).toContain('"url":"/one"');
   return { ended };
 }
 
@@ -237,7 +238,7 @@ test.each([
     expect(await read.ended).toMatch(/unexpected eof|Connection reset/);
 
     expect(entries()).toBe(0);
-    await expect.poll(held, { timeout: 5_000 }).toEqual(fresh);
+    await expect.poll(held).toEqual(fresh);
     expect(await sockets()).toBe('');
     const again = await offloaded.offloaded(own);
     await transferBoth(again, MB);

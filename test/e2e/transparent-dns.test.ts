@@ -18,7 +18,7 @@ beforeAll(async () => {
   await startUpstream(rig);
   await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [443] } }]));
   await rig.node.ready();
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 /**
@@ -83,7 +83,7 @@ test('while the node is dead, the datapath drops DNS queries and does not forwar
 test('the node restores its routing rule for redirected DNS queries after the test has removed the rule', async () => {
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
-  await expect.poll(rules, { timeout: 10_000 }).toContain('lookup 8353');
+  await expect.poll(rules).toContain('lookup 8353');
   await rig.node.ready();
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
@@ -91,7 +91,7 @@ test('the node restores its routing rule for redirected DNS queries after the te
 test('the node restores its route for redirected DNS queries after the test has removed the route', async () => {
   await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
   const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
-  await expect.poll(routes, { timeout: 10_000 }).toContain('table 8353');
+  await expect.poll(routes).toContain('table 8353');
   await rig.node.ready();
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
@@ -114,7 +114,7 @@ describe('the routing of redirected DNS queries', () => {
     await on('addr add 192.0.2.1/24 dev lo');
     try {
       await on(remove);
-      await expect.poll(() => on(show), { timeout: 10_000 }).toContain(expected);
+      await expect.poll(() => on(show)).toContain(expected);
       await rig.node.ready();
       await answered();
     } finally {
@@ -125,7 +125,7 @@ describe('the routing of redirected DNS queries', () => {
   test('is reported as faulty by GET /ready while an earlier routing rule of another program matches the redirected packets', async () => {
     await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
     try {
-      await expect.poll(config, { timeout: 10_000 }).toMatch(/^false .*: ip rule 100 precedes rule 8353/);
+      await expect.poll(config).toMatch(/^false .*: ip rule 100 precedes rule 8353/);
       expect(await unanswered()).toEqual(['none', 'none']);
     } finally {
       await on('rule del pref 100');

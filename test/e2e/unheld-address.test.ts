@@ -25,9 +25,9 @@ test('a node whose api.listen is no address of the node is ready for the service
   const sections = { api: { listen: '192.0.2.9:8080', tls } };
   const node: NodeProcess = await startNode(topology, { serviceManager: manager, sections });
   ends.push(() => node.remove());
-  await expect.poll(() => manager.messages, { timeout: 60_000 }).toContain('READY=1');
+  await expect.poll(() => manager.messages).toContain('READY=1');
   expect(await node.log()).toContain('the API cannot listen until the node has this address');
-}, 90_000);
+});
 
 test('a node whose api.listen is used by a process of another user enforces, and listens when that process ends', async () => {
   const topology: Topology = await createTopology('used');
@@ -40,7 +40,7 @@ test('a node whose api.listen is used by a process of another user enforces, and
   ends.push(() => node.remove());
   const refused = async (): Promise<string[]> =>
     (await node.log()).split('\n').filter((line) => line.includes('another process uses its address'));
-  await expect.poll(refused, { timeout: 30_000 }).toHaveLength(1);
+  await expect.poll(refused).toHaveLength(1);
   expect(JSON.parse((await refused())[0] ?? '')).toMatchObject({
     host: '127.0.0.1',
     port: 8080,
@@ -58,4 +58,4 @@ test('a node whose api.listen is used by a process of another user enforces, and
   squatter.kill('SIGKILL');
   await node.ready({ except: ['policy_ready'] });
   expect(await refused()).toHaveLength(1);
-}, 90_000);
+});

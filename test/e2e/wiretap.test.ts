@@ -12,7 +12,7 @@ beforeAll(async () => {
       { action: 'deny', mode: 'audit', match: { proto: 'udp', dst_ports: [81] } },
     ]),
   );
-}, 120_000);
+});
 afterAll(() => rig?.remove());
 
 const soon = { timeout: 5_000, interval: 20 };

@@ -17,6 +17,7 @@ import { lookUp, query, TcpClient } from '#test/dns/client.js';
 import { alwaysAt, FakeUpstream, type ReceivedQuery } from '#test/dns/fake-upstream.js';
 import { type DnsProxyRig, startProxy } from '#test/dns/proxy.js';
 import { settled } from '#test/dns/settled.js';
+import { eventually } from '#test/eventually.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { enterNamespace } from './namespace.js';
 
@@ -179,7 +180,7 @@ describe('DNS proxy after a change of its source address towards the resolver', 
     for (let each = 0; each < 4; each++) expect(await lookUp(rig.at, fresh())).toEqual(['SERVFAIL']);
     await settled(() => rig.alive.at(-1), []);
     await onNode('addr add 10.77.2.1/24 dev wan0', 'route add 10.88.0.0/16 via 10.77.2.2');
-    await vi.waitFor(() => answers(rig), { timeout: 1_500, interval: 20 });
+    await eventually(() => answers(rig), { interval: 20 });
   });
 });
 

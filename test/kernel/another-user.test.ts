@@ -13,7 +13,7 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('user');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   detach(topology.pinPath);
   leave();

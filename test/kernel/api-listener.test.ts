@@ -29,7 +29,7 @@ beforeAll(async () => {
   leave = enterNamespace(topology.node.name);
   folder = mkdtempSync(join(tmpdir(), 'weir-listener-'));
   file = join(folder, 'token');
-}, 60_000);
+});
 afterEach(async () => {
   for (const child of children.splice(0)) {
     child.kill('SIGKILL');
@@ -172,7 +172,7 @@ describe('a server that accepts no connection, or does not answer', () => {
       silent.closeAllConnections();
       silent.close();
     }
-  }, 40_000);
+  });
 
   test('ends a command if systemd starts weir.service again and again, also if the unit has a process each time', async () => {
     const silent = createServer(() => {}).listen(8091, '127.0.0.1');
@@ -191,7 +191,7 @@ describe('a server that accepts no connection, or does not answer', () => {
       silent.closeAllConnections();
       silent.close();
     }
-  }, 40_000);
+  });
 
   test.each([
     ['failed failed 0 0', 'weir.service has failed: `journalctl -u weir` shows why'],
@@ -210,21 +210,17 @@ describe('a server that accepts no connection, or does not answer', () => {
     ['runs', 'active running 7 3'],
     ['starts', 'activating start 7 3'],
     ['has no stored socket', 'inactive dead 0 0'],
-  ])(
-    'gets its time if weir.service %s',
-    async (_, state) => {
-      const slow = createServer((_request, response) => {
-        setTimeout(() => response.end('{"items":[]}'), 4_000);
-      }).listen(8088, '127.0.0.1');
-      await once(slow, 'listening');
-      try {
-        expect(await listAsNobody(8088, state)).toMatchObject({ code: 0, err: '' });
-      } finally {
-        slow.close();
-      }
-    },
-    40_000,
-  );
+  ])('gets its time if weir.service %s', async (_, state) => {
+    const slow = createServer((_request, response) => {
+      setTimeout(() => response.end('{"items":[]}'), 4_000);
+    }).listen(8088, '127.0.0.1');
+    await once(slow, 'listening');
+    try {
+      expect(await listAsNobody(8088, state)).toMatchObject({ code: 0, err: '' });
+    } finally {
+      slow.close();
+    }
+  });
 });
 
 test.each([

@@ -59,7 +59,7 @@ describe.runIf(hasNetfilterPrograms())('packets between policed ports, on a node
     sh(`ip addr add 10.77.1.1/16 dev br0
       ip neigh replace 10.77.1.2 lladdr 02:00:00:00:00:0c dev br0 nud permanent
       ip neigh replace 10.77.2.2 lladdr 02:00:00:00:00:0e dev br0 nud permanent`);
-  }, 60_000);
+  });
   afterAll(async () => {
     node.leave();
     await bridged.remove();
@@ -195,7 +195,7 @@ describe.runIf(hasNetfilterPrograms())(
       );
       await node.removeReturnRoute();
       await node.serve(ALLOWED, DENIED);
-    }, 60_000);
+    });
     afterAll(() => node.remove());
     afterEach(() => {
       node.detach();

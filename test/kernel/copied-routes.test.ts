@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
@@ -7,6 +7,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
+import { eventually } from '#test/eventually.js';
 import { Random } from '#test/seed.js';
 import { enterNamespace } from './namespace.js';
 import { findOutMtu } from './path-mtu.js';
@@ -214,7 +215,7 @@ describe('the copied routes', () => {
    * process the change of a link.
    */
   const copyAndFalsify = (): Promise<void> =>
-    vi.waitFor(() => {
+    eventually(() => {
       copy();
       expect(isHeld()).toBe(true);
       falsify();

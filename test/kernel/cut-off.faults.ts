@@ -22,7 +22,7 @@ let variants: Variants;
 beforeAll(async () => {
   variants = compileVariants();
   node = await createProbedNode('cut');
-}, 60_000);
+});
 afterEach(() => node.clear());
 afterAll(async () => {
   await node?.remove();

@@ -20,7 +20,7 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('dp');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -80,7 +80,7 @@ describe('the datapath of a node between client and server', () => {
       tables: nft('list', 'tables'),
     });
     // Poll, because the kernel frees maps and BPF programs some time after their last use.
-    await expect.poll(left, { timeout: 5_000 }).toEqual({ maps: [], programs: [], pins: [], tables: '' });
+    await expect.poll(left).toEqual({ maps: [], programs: [], pins: [], tables: '' });
   });
 
   test.each([
@@ -148,7 +148,7 @@ describe('the datapath of a node between client and server', () => {
     expect(await reaches()).toBe(true);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
     // Poll, because the kernel detaches a link some time after its last pin was removed.
-    await expect.poll(() => reaches(), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => reaches()).toBe(false);
     const { packets = 0n } = datapath.stats().drops.guard ?? {};
     expect(packets).toBeGreaterThan(0n);
     datapath.attach();

@@ -35,7 +35,7 @@ beforeAll(async () => {
   lan = await door('lan0');
   wan = await door('wan0');
   kernel = loadForTest({ classifyAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
-}, 60_000);
+});
 afterAll(async () => {
   kernel.close();
   leave();

@@ -15,7 +15,7 @@ beforeAll(async () => {
   leave = enterNamespace(topology.node.name);
   ip('route add default via 10.77.2.2 table 77');
   ip('route add throw default table 78');
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();

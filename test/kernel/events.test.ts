@@ -18,7 +18,7 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('ev');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();

@@ -59,7 +59,7 @@ RULES`);
     bindSocket(fd, { address: 0, port });
     sockets.push(fd, openListener({ address: 0, port }, { mark }));
   }
-}, 60_000);
+});
 afterAll(async () => {
   for (const wire of Object.values(wires)) wire.close();
   for (const fd of sockets) libc.close(fd);

@@ -18,7 +18,7 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('learned');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -54,9 +54,7 @@ async function reaches(): Promise<boolean> {
   return code === 0;
 }
 
-test('the datapath passes packets to a granted address, also after restarts, until the grant is revoked or expires', {
-  timeout: 60_000,
-}, async () => {
+test('the datapath passes packets to a granted address, also after restarts, until the grant is revoked or expires', async () => {
   let datapath = open();
   try {
     await datapath.open();
@@ -95,7 +93,7 @@ test('the datapath passes packets to a granted address, also after restarts, unt
     // Close the datapath, so that no process removes the grant. The BPF program must compare the expiry of
     // the grant with the clock of the kernel.
     await datapath.close();
-    await expect.poll(reaches, { timeout: 20_000 }).toBe(false);
+    await expect.poll(reaches).toBe(false);
   } finally {
     await datapath.close();
     detach(topology.pinPath);

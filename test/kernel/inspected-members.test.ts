@@ -132,7 +132,7 @@ beforeEach(async () => {
   await plane.open();
   const image = new PolicyWriter().write(policy, texts);
   plane.use({ generation: 1, program: null, policy: image, intercepts: false, scope });
-}, 60_000);
+});
 
 afterEach(async () => {
   await plane.close();
@@ -167,7 +167,7 @@ describe('an inspected connection whose source loses its right by a change of me
   });
 });
 
-test('threads that start later have the members before the policy', { timeout: 15_000 }, async () => {
+test('threads that start later have the members before the policy', async () => {
   members.change(change(0, ADDRESSES.clientOther));
   await plane.open();
   const first = await dial(ADDRESSES.client);

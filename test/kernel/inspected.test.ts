@@ -27,7 +27,7 @@ beforeAll(async () => {
   await new Promise((resolve) => listening.stdout?.once('data', resolve));
   server = await openPlane();
   await put('enforce');
-}, 60_000);
+});
 afterAll(async () => {
   server?.close();
   leave();

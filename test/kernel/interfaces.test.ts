@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
@@ -11,6 +11,7 @@ import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { threadHere } from '#test/actors/running-system.js';
+import { eventually } from '#test/eventually.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { enterNamespace } from './namespace.js';
 import { STATION, SWITCHED_FRAMES } from './switched-frames.js';
@@ -27,7 +28,7 @@ let changes: DatapathChange[];
 beforeAll(async () => {
   topology = await createTopology('if');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -63,7 +64,7 @@ async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> 
     servicePlane: null,
     createThread: threadHere,
   });
-  await vi.waitFor(() => expect(running()).toBe('enforcing'), { timeout: 10_000, interval: 10 });
+  await eventually(() => expect(running()).toBe('enforcing'), { interval: 10 });
 }
 
 const running = (): string | undefined => system.readiness().checks[0]?.state;
@@ -230,7 +231,7 @@ describe('readiness of a node that translates addresses', () => {
       detail:
         'the datapath is attached to every configured interface; the node forwards packets from wan0 without a policy: dataplane.interfaces does not contain it',
     });
-    await expect.poll(reaches, { timeout: 5_000 }).toBe(true);
+    await expect.poll(reaches).toBe(true);
   });
 });
 
@@ -352,7 +353,7 @@ describe('no denied packet passes, in either direction,', () => {
   beforeAll(async () => {
     await start('deny', POLICED);
     streams = await streamBothWays();
-  }, 60_000);
+  });
   afterAll(async () => {
     await streams.stop();
     await system.shutdown();
@@ -382,7 +383,7 @@ describe('no denied packet passes, in either direction,', () => {
   test('while two policed interfaces exchange their names twenty times, as udev does it', async () => {
     const exchange = ['lan0 tmp', 'wan0 lan0', 'tmp wan0'];
     await rename(...Array.from({ length: 20 }, () => exchange).flat());
-    await expect.poll(config, { timeout: 5_000, interval: 10 }).toEqual(configured);
+    await expect.poll(config, { interval: 10 }).toEqual(configured);
     await streams.denied();
     expect(await streams.passed()).toBe(0);
   });
@@ -540,7 +541,7 @@ async function streamBothWays(): Promise<Streams> {
   return {
     denied: async () => {
       const before = await counted();
-      await expect.poll(counted, { timeout: 5_000, interval: 10 }).toBeGreaterThan(before + 200);
+      await expect.poll(counted, { interval: 10 }).toBeGreaterThan(before + 200);
     },
     passed: async () => {
       const chains = await Promise.all(

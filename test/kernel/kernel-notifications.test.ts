@@ -11,7 +11,7 @@ beforeAll(async () => {
   topology = await createTopology('news');
   leave = enterNamespace(topology.node.name);
   await quiet();
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();

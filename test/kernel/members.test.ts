@@ -128,7 +128,7 @@ beforeEach(async () => {
   await datapath.attach();
   await datapath.replaceMembers(list(WEB, DB));
   await activate(list(WEB, DB), 1);
-}, 60_000);
+});
 
 afterEach(async () => {
   await datapath.close();
@@ -138,9 +138,7 @@ afterEach(async () => {
   await topology.remove();
 });
 
-test('no packet of the next pod passes by the rights of the former, on the same five-tuple, 60 ms after the change at the latest', {
-  timeout: 60_000,
-}, async () => {
+test('no packet of the next pod passes by the rights of the former, on the same five-tuple, 60 ms after the change at the latest', async () => {
   const last: number[] = [];
   for (let turn = 0; turn < 10; turn++) {
     expect(await passes(WEB_PORT)).toBe(true);
@@ -166,9 +164,7 @@ test('no packet of the next pod passes by the rights of the former, on the same 
   console.log(`removal to the last packet by old rights: ${last.map((ms) => ms.toFixed(1)).join(', ')} ms`);
 });
 
-test('a pod with an unknown set is closed until the policy is compiled with it, and then no flow is lost', {
-  timeout: 60_000,
-}, async () => {
+test('a pod with an unknown set is closed until the policy is compiled with it, and then no flow is lost', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   expect(await datapath.changeMembers(podIs(BOTH, [BOTH]))).toMatchObject({ uncompiled: 1, flows: 1 });
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, false]);
@@ -177,9 +173,7 @@ test('a pod with an unknown set is closed until the policy is compiled with it, 
   expect(await datapath.changeMembers(podIs(BOTH))).toMatchObject({ uncompiled: 0, flows: 0 });
 });
 
-test('members outlive the process, and the first list of the next process replaces them', {
-  timeout: 60_000,
-}, async () => {
+test('members outlive the process, and the first list of the next process replaces them', async () => {
   await datapath.close();
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([true, false]);
   await start();
@@ -194,9 +188,7 @@ test('members outlive the process, and the first list of the next process replac
   expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 
-test('a pod loses its rights if its change is the first one of a process, after its maps have grown', {
-  timeout: 60_000,
-}, async () => {
+test('a pod loses its rights if its change is the first one of a process, after its maps have grown', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   await datapath.close();
   await start();
@@ -205,9 +197,7 @@ test('a pod loses its rights if its change is the first one of a process, after 
   expect(await passes(WEB_PORT)).toBe(false);
 });
 
-test('a pod loses its rights within 60 ms while a policy with 100,000 rules is staged', {
-  timeout: 120_000,
-}, async () => {
+test('a pod loses its rights within 60 ms while a policy with 100,000 rules is staged', async () => {
   const program = largeProgram();
   await datapath.stage(program, 2);
   const last: number[] = [];

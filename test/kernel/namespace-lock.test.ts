@@ -33,7 +33,7 @@ let processes: ChildProcess[] = [];
 beforeAll(async () => {
   topology = await createTopology('lock');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 beforeEach(() => {
   processes = [];
 });

@@ -42,7 +42,7 @@ beforeAll(async () => {
   // An upstream router would send packets for the pool to the node, which has a route for it too.
   await node.topology.node.must('ip', 'route', 'add', `${POOL}/32`, 'via', client);
   await node.topology.node.must('ip', 'route', 'add', `${SERVICE}/32`, 'via', server);
-}, 60_000);
+});
 beforeEach(async () => {
   port++;
   await node.begin(MASQUERADE, dnat(client));

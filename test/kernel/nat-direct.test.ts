@@ -121,7 +121,7 @@ async function connected(untranslated?: readonly [string, number]): Promise<numb
 describe.runIf(direct)('with NAT rules and no other chain', () => {
   beforeAll(async () => {
     node = await NatNode.create('natdirect');
-  }, 60_000);
+  });
   afterAll(async () => {
     await node.remove();
   });
@@ -307,7 +307,7 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
     } finally {
       writeFileSync('/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream', '120');
     }
-  }, 20_000);
+  });
 
   test('the stack ends a masqueraded flow whose route has changed', async () => {
     await connected();
@@ -399,7 +399,7 @@ describe.runIf(direct)('a download through masquerade', () => {
     await datapath.attach();
     await datapath.stage(allowAll, 1);
     await datapath.flip();
-  }, 60_000);
+  });
   afterAll(async () => {
     await datapath.close();
     detach(topology.pinPath);
@@ -425,7 +425,6 @@ describe.runIf(direct)('a download through masquerade', () => {
         serving.kill('SIGKILL');
       }
     },
-    20_000,
   );
 });
 

@@ -28,7 +28,7 @@ let port = 5_000;
 beforeAll(async () => {
   node = await NatNode.create('nat-edges');
   await node.topology.node.must('ip', 'route', 'add', '10.99.0.1/32', 'via', server);
-}, 60_000);
+});
 beforeEach(async () => {
   port++;
   await node.begin(MASQUERADE, DNAT);

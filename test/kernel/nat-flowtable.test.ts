@@ -62,7 +62,7 @@ describe.runIf(exists)('a software flowtable, which skips the forward hook', () 
   let port = 5_000;
   beforeAll(async () => {
     node = await NatNode.create('nat-flowtable');
-  }, 60_000);
+  });
   beforeEach(async () => {
     port++;
     await node.begin(

@@ -52,7 +52,7 @@ beforeAll(async () => {
   const serve = [program('tour-traffic'), 'serve', String(ALLOWED), String(DENIED)];
   for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
   leave = enterNamespace(node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -212,7 +212,7 @@ describe('behind masquerade, with both interfaces policed', () => {
       client.stdin?.write('?\n');
       return Number(await firstLine(client));
     };
-    await expect.poll(received, { timeout: 5_000 }).toBeGreaterThan(10);
+    await expect.poll(received).toBeGreaterThan(10);
     enforce(denyAll, 3);
     await new Promise((resolve) => setTimeout(resolve, 100));
     const last = await received();
@@ -249,7 +249,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
     const grows = async (): Promise<void> => {
       const before = lines.length;
-      await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(before + 5);
+      await expect.poll(() => lines.length).toBeGreaterThan(before + 5);
     };
     await grows();
     // A reply without an entry resets the connection, as without Weir. No reply is under way now.
@@ -341,7 +341,7 @@ describe.runIf(hasNetfilterPrograms())('the forward judge', () => {
     const child = topology.server.start(process.execPath, args);
     const lines: string[] = [];
     child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
-    await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(5);
+    await expect.poll(() => lines.length).toBeGreaterThan(5);
     datapath.close();
     await passes('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
     police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
@@ -357,7 +357,7 @@ describe.runIf(hasNetfilterPrograms())('the forward judge', () => {
     enforce(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]), 1);
     expect(judges()).toEqual(['forward-1']);
     const before = lines.length;
-    await expect.poll(() => lines.length, { timeout: 5_000 }).toBeGreaterThan(before + 5);
+    await expect.poll(() => lines.length).toBeGreaterThan(before + 5);
     expect(lines.filter((line) => !/^(open|pong \d+)$/.test(line))).toEqual([]);
     enforce(denyAll, 3);
     await isDropped('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);

@@ -25,7 +25,7 @@ let folder: string;
 beforeAll(async () => {
   topology = await createTopology('pins');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();

@@ -10,7 +10,7 @@ import { makeEarlierGuard } from './variants.js';
 let node: ProbedNode;
 beforeAll(async () => {
   node = await createProbedNode('marks');
-}, 60_000);
+});
 afterEach(async () => {
   await node.clear();
   await node.topology.node.run('nft', 'delete', 'table', 'ip', 'wan');

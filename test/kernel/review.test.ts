@@ -24,7 +24,7 @@ beforeAll(async () => {
   topology = await createTopology('review');
   leave = enterNamespace(topology.node.name);
   ip('link add other0 type veth peer name other1');
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -292,9 +292,9 @@ describe('the review of a node warns about an interface that forwards and is not
 });
 
 test('the review of a node warns about an XDP program below a policed interface, which the support dump lists', () => {
-  const { path, remove } = compileXdp();
+  const compiled = compileXdp();
   const xdp = () => hookPrograms().filter(({ by }) => by === 'xdp');
-  sh(`ip link set lan0 xdpgeneric obj ${path} sec xdp; ip link add link lan0 name macro0 type macvlan`);
+  sh(`ip link set lan0 xdpgeneric obj ${compiled.path} sec xdp; ip link add link lan0 name macro0 type macvlan`);
   const [found] = xdp();
   expect(found).toMatchObject({ interface: 'lan0', direction: 'ingress', program: { name: 'pass' } });
   const id = found?.program?.id;
@@ -305,5 +305,5 @@ test('the review of a node warns about an XDP program below a policed interface,
   sh('ip link del macro0; ip link set lan0 xdpgeneric off');
   expect(review(BOTH).warnings).not.toContain(expected);
   expect(xdp()).toEqual([]);
-  remove();
+  compiled.remove();
 });

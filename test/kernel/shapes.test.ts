@@ -49,7 +49,7 @@ beforeAll(async () => {
   virtual = new Wire(topology.client.name, await index(topology.client), true);
   server = new Wire(topology.server.name, await index(topology.server));
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   for (const wire of [client, virtual, server]) wire.close();
@@ -122,7 +122,7 @@ async function arriving(frames: readonly (readonly [string, Uint8Array])[], by: 
     }
     return texts.some((text) => text.includes(last));
   };
-  await expect.poll(isLast, { timeout: 5_000, interval: 5 }).toBe(true);
+  await expect.poll(isLast, { interval: 5 }).toBe(true);
   return [...new Set(found)].map((index) => frames[index]?.[0] ?? '?');
 }
 

@@ -41,7 +41,7 @@ beforeAll(async () => {
   const serve = [program('tour-traffic'), 'serve', String(ALLOWED)];
   for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
   leave = enterNamespace(node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();

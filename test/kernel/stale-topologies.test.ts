@@ -20,4 +20,4 @@ test('the folders of ended processes are removed, except those of other users', 
     vi.unstubAllEnvs();
     rmSync(folder, { recursive: true });
   }
-}, 60_000);
+});

@@ -22,7 +22,7 @@ export async function hooksGone(namespace: string): Promise<void> {
   const programs = () =>
     listInterfaces().flatMap(({ ifindex }) => DIRECTIONS.flatMap((direction) => tcxPrograms(ifindex, direction)));
   try {
-    await expect.poll(programs, { timeout: 10_000, interval: 5 }).toEqual([]);
+    await expect.poll(programs, { interval: 5 }).toEqual([]);
   } finally {
     leave();
   }

@@ -19,7 +19,7 @@ beforeAll(async () => {
   topology = await createTopology('others');
   leave = enterNamespace(topology.node.name);
   start();
-}, 60_000);
+});
 afterAll(async () => {
   datapath.close();
   leave();

@@ -20,7 +20,7 @@ let leave: () => void;
 beforeAll(async () => {
   topology = await createTopology('thread');
   leave = enterNamespace(topology.node.name);
-}, 60_000);
+});
 afterAll(async () => {
   leave();
   await topology.remove();
@@ -114,9 +114,7 @@ describe('the datapath thread', () => {
   });
 });
 
-test('after the process was killed, the BPF programs still enforce the policy, pass replies and end expired flows', {
-  timeout: 60_000,
-}, async () => {
+test('after the process was killed, the BPF programs still enforce the policy, pass replies and end expired flows', async () => {
   const script = `
     import { openDatapath } from '${dist}src/dataplane/thread/datapath-thread.js';
     import { allowAll } from '${dist}test/kernel/policies.js';
@@ -148,7 +146,7 @@ test('after the process was killed, the BPF programs still enforce the policy, p
     return used.map(({ formatted }) => (formatted.value.flags & FLOW_HALF_OPEN) !== 0);
   };
   expect((await flows()).sort()).toEqual([false, true]);
-  await expect.poll(flows, { timeout: 20_000, interval: 500 }).toEqual([false]);
+  await expect.poll(flows, { interval: 500 }).toEqual([false]);
 
   const datapath = openDatapath(options());
   try {

@@ -12,7 +12,7 @@ beforeAll(async () => {
 add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine post oifname "wan0" masquerade`,
   );
-}, 60_000);
+});
 afterAll(() => node.remove());
 afterEach(() => node.detach());
 

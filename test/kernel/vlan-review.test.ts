@@ -18,7 +18,7 @@ describe.runIf(hasVlans)('the review of a node with a VLAN interface', () => {
     leave = enterNamespace(topology.node.name);
     sh('ip link add link lan0 name lan0.10 type vlan id 10; ip addr add 10.77.9.1/24 dev lan0.10');
     sh('sysctl -qw net.ipv4.ip_forward=1');
-  }, 60_000);
+  });
   afterAll(async () => {
     leave();
     await topology.remove();

@@ -28,7 +28,7 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
   let kube: KubeApi;
   beforeAll(async () => {
     kube = await KubeApi.start();
-  }, 60_000);
+  });
   afterAll(() => kube.remove());
 
   function kubeconfig(user: Readonly<Record<string, string>>): string {

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments, stringify } from 'yaml';
+import { eventually } from '#test/eventually.js';
 import { HAS_KUBE_API, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
 import { freePort } from '#test/sockets/free-port.js';
 
@@ -75,8 +76,8 @@ describe.runIf(HAS_KUBE_API)('a node with the configuration of the manifests', {
       stream?.on('data', (text: Buffer) => {
         log += text.toString();
       });
-    await vi.waitFor(() => expect(log).toContain('the API listens'), 20_000);
-  }, 90_000);
+    await eventually(() => expect(log).toContain('the API listens'));
+  });
   afterAll(async () => {
     const ended = node === undefined || node.exitCode !== null ? null : once(node, 'exit');
     node?.kill('SIGTERM');
@@ -109,7 +110,7 @@ describe.runIf(HAS_KUBE_API)('a node with the configuration of the manifests', {
       const { items } = (await get('/api/v1/policies')) as { items: { id: string; active: boolean }[] };
       return items.find((item) => item.active)?.id;
     };
-    await expect.poll(activePolicy, { timeout: 20_000 }).toBeDefined();
+    await expect.poll(activePolicy).toBeDefined();
     const active = await activePolicy();
     const owner = { integration: 'local', kind: 'pod', namespace: 'default', name: 'own' };
     expect(await get(`/api/v1/policies/${active}/source-groups/quarantine/members`)).toEqual({

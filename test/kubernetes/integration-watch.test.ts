@@ -1,9 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import { Subject } from 'rxjs';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import { nameOf, type WantedObjects } from '#kubernetes/watch-scopes.js';
+import { eventually } from '#test/eventually.js';
 import {
   type Asked,
   bookmark,
@@ -65,8 +66,8 @@ describe('watch of an integration', () => {
   it('has one reflector for each scope, and asks nothing again for the same scopes', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all', nodes: true });
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('watching'));
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
     target({ pods: 'all', nodes: true });
     expect(feeds()[0]).toBe('begun 1: pods,nodes');
     expect(feeds().slice(1).sort()).toEqual(['1 listed nodes', '1 listed pods']);
@@ -77,39 +78,39 @@ describe('watch of an integration', () => {
   it('keeps the feed before until each scope of the new feed has a list', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
-    await vi.waitFor(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
+    await eventually(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
     refused.add('/api/v1/nodes');
     target({ pods: 'all', nodes: true }, 'b');
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
     tell();
-    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['1 changed pods', '2 changed pods']));
+    await eventually(() => expect(feeds().slice(-2).sort()).toEqual(['1 changed pods', '2 changed pods']));
     refused.clear();
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
     expect(feeds().at(-1)).toBe('2 listed nodes');
     tell();
-    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed nodes', '2 changed pods']));
-    await vi.waitFor(async () => expect(await server.connections).toBe(2));
+    await eventually(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed nodes', '2 changed pods']));
+    await eventually(async () => expect(await server.connections).toBe(2));
   });
 
   it('keeps the reflectors of the scopes that the feed before has, and lists only the other scopes', async () => {
     const { server, refused, tell, target, feeds, phases, lists } = await start();
     target({ pods: new Set(['shop']) });
-    await vi.waitFor(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
+    await eventually(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
     refused.add('/api/v1/namespaces/bank/pods');
     target({ pods: new Set(['shop', 'bank']) });
-    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
     tell();
-    await vi.waitFor(() => expect(feeds().at(-1)).toBe('1 changed shop/pods'));
+    await eventually(() => expect(feeds().at(-1)).toBe('1 changed shop/pods'));
     refused.clear();
-    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
     tell();
-    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed bank/pods', '2 changed shop/pods']));
+    await eventually(() => expect(feeds().slice(-2).sort()).toEqual(['2 changed bank/pods', '2 changed shop/pods']));
     target({ pods: new Set(['bank']) });
     expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching', null]);
-    await vi.waitFor(async () => expect(await server.connections).toBe(1));
+    await eventually(async () => expect(await server.connections).toBe(1));
     tell();
-    await vi.waitFor(() => expect(feeds().at(-1)).toBe('3 changed bank/pods'));
+    await eventually(() => expect(feeds().at(-1)).toBe('3 changed bank/pods'));
     expect(feeds().filter((event) => !event.includes('changed'))).toEqual([
       'begun 1: shop/pods',
       '1 listed shop/pods',
@@ -125,10 +126,10 @@ describe('watch of an integration', () => {
     const { refused, target, feeds, phases, lists } = await start();
     refused.add('/api/v1/nodes');
     target({ pods: new Set(['shop']), nodes: true });
-    await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
     target({ pods: new Set(['shop', 'bank']), nodes: true });
-    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('bank/pods').at(-1)).toBe('watching'));
     expect(feeds()).toEqual([
       'begun 1: shop/pods,nodes',
       '1 listed shop/pods',
@@ -136,23 +137,23 @@ describe('watch of an integration', () => {
       '2 listed bank/pods',
     ]);
     refused.clear();
-    await vi.waitFor(() => expect(feeds().at(-1)).toBe('2 listed nodes'));
+    await eventually(() => expect(feeds().at(-1)).toBe('2 listed nodes'));
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
   it('keeps no reflector of a server with another key', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
     refused.add('/api/v1/pods');
     target({ pods: 'all' }, 'b');
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('forbidden'));
     target({ pods: 'all', nodes: true });
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
     expect(phases('pods').slice(-2)).toEqual([null, 'watching']);
-    await vi.waitFor(async () => expect(await server.connections).toBe(2));
+    await eventually(async () => expect(await server.connections).toBe(2));
     tell();
-    await vi.waitFor(() => expect(feeds().slice(-2).sort()).toEqual(['3 changed nodes', '3 changed pods']));
+    await eventually(() => expect(feeds().slice(-2).sort()).toEqual(['3 changed nodes', '3 changed pods']));
     expect(feeds().filter((event) => !event.includes('changed'))).toEqual([
       'begun 1: pods',
       '1 listed pods',
@@ -165,28 +166,28 @@ describe('watch of an integration', () => {
   it('lists again from a server with another key, and ends its reflectors if nothing is wanted any more', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all' });
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
     target({ pods: 'all' }, 'b');
-    await vi.waitFor(() => expect(feeds()).toContain('2 listed pods'));
-    await vi.waitFor(async () => expect(await server.connections).toBe(1));
+    await eventually(() => expect(feeds()).toContain('2 listed pods'));
+    await eventually(async () => expect(await server.connections).toBe(1));
     target({}, 'b');
     expect(feeds().at(-1)).toBe('begun 3: ');
     expect(phases('pods').at(-1)).toBe(null);
-    await vi.waitFor(async () => expect(await server.connections).toBe(0));
+    await eventually(async () => expect(await server.connections).toBe(0));
   });
 
   it('goes back to the scopes of the feed in force without a list, and ends the feed that is not complete', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: new Set(['shop']) });
-    await vi.waitFor(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
     refused.add('/api/v1/namespaces/bank/pods');
     target({ pods: new Set(['shop', 'bank']) });
-    await vi.waitFor(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('bank/pods').at(-1)).toBe('forbidden'));
     target({ pods: new Set(['shop']) });
     expect([phases('bank/pods').at(-1), phases('shop/pods').at(-1)]).toEqual([null, 'watching']);
-    await vi.waitFor(async () => expect(await server.connections).toBe(1));
+    await eventually(async () => expect(await server.connections).toBe(1));
     tell();
-    await vi.waitFor(() => expect(feeds().at(-1)).toBe('3 changed shop/pods'));
+    await eventually(() => expect(feeds().at(-1)).toBe('3 changed shop/pods'));
     expect(feeds().slice(0, -1)).toEqual([
       'begun 1: shop/pods',
       '1 listed shop/pods',
@@ -196,17 +197,17 @@ describe('watch of an integration', () => {
     // A feed that begins afterwards takes the place of the feed in force.
     refused.clear();
     target({ pods: new Set(['shop', 'bank']) });
-    await vi.waitFor(() => expect(feeds()).toContain('4 listed bank/pods'));
-    await vi.waitFor(async () => expect(await server.connections).toBe(2));
+    await eventually(() => expect(feeds()).toContain('4 listed bank/pods'));
+    await eventually(async () => expect(await server.connections).toBe(2));
   });
 
   it('ends a feed that is not complete if another begins', async () => {
     const { refused, target, feeds, phases } = await start();
     refused.add('/api/v1/nodes');
     target({ nodes: true });
-    await vi.waitFor(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
+    await eventually(() => expect(phases('nodes').at(-1)).toBe('forbidden'));
     target({ pods: 'all' });
-    await vi.waitFor(() => expect(phases('pods').at(-1)).toBe('watching'));
+    await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
     const reports = phases('nodes').length;
     refused.clear();
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -219,16 +220,16 @@ describe('watch of an integration', () => {
     const { server, target, phases, lists } = await start();
     target({ pods: 'all', nodes: true, namespaces: true });
     for (const name of ['pods', 'nodes', 'namespaces'])
-      await vi.waitFor(() => expect(phases(name).at(-1)).toBe('watching'));
+      await eventually(() => expect(phases(name).at(-1)).toBe('watching'));
     // The watches of nodes and of namespaces stay open and silent, as after a restored backup.
     server.answer = ({ query, path }, response) => {
       if (query.has('watch')) response.write(bookmark(3));
       else sendList(response, 3, [podOf(path, 2)]);
     };
     server.cut('/api/v1/pods');
-    await vi.waitFor(() => expect(lists()).toEqual({ '/api/v1/pods': 2, '/api/v1/nodes': 2, '/api/v1/namespaces': 2 }));
+    await eventually(() => expect(lists()).toEqual({ '/api/v1/pods': 2, '/api/v1/nodes': 2, '/api/v1/namespaces': 2 }));
     for (const name of ['pods', 'nodes', 'namespaces'])
-      await vi.waitFor(() => expect(phases(name).at(-1)).toBe('watching'));
+      await eventually(() => expect(phases(name).at(-1)).toBe('watching'));
     expect(Object.values(lists())).toEqual([2, 2, 2]);
   });
 });

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
+import { eventually } from '#test/eventually.js';
 import { HAS_MACHINERY, KubeApi, MACHINERY_REQUESTS } from '#test/kubernetes/kube-api.js';
 import { podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';
@@ -23,7 +24,7 @@ describe.runIf(HAS_MACHINERY)("the reflector and today's libraries of Kubernetes
         metadata: { name: `p${index}`, labels: { app: 'web' }, annotations: { padding: PADDING } },
         spec: { nodeName: 'n1', containers: [{ name: 'c', image: 'none' }] },
       });
-  }, 60_000);
+  });
   afterAll(async () => {
     for (const recording of recordings) recording.end();
     await kube.remove();
@@ -59,7 +60,7 @@ describe.runIf(HAS_MACHINERY)("the reflector and today's libraries of Kubernetes
     await kube.must('DELETE', `${PATH}/p${PODS - 2}`, { gracePeriodSeconds: 0 });
     await recording.untilPhase('watching');
     const expected = await podsByKubectl(kube);
-    await vi.waitFor(() => expect(sorted(recording.objects.values())).toEqual(expected), 10_000);
+    await eventually(() => expect(sorted(recording.objects.values())).toEqual(expected));
     expect(recording.lists).toBe(1);
   });
 
@@ -81,7 +82,7 @@ describe.runIf(HAS_MACHINERY)("the reflector and today's libraries of Kubernetes
     const recording = record();
     await recording.untilPhase('watching');
     await kube.must('PATCH', `${PATH}/p0`, { metadata: { labels: { app: 'db' } } });
-    await vi.waitFor(() => expect(recording.messages.filter(({ type }) => type === 'changed')).toHaveLength(1));
+    await eventually(() => expect(recording.messages.filter(({ type }) => type === 'changed')).toHaveLength(1));
     const watch = 'watch=1&allowWatchBookmarks=true&timeoutSeconds=1';
     const response = await get(`?${watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan`);
     const lines = (await response.setEncoding('utf8').toArray()).join('').trimEnd().split('\n');

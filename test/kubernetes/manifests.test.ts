@@ -70,7 +70,7 @@ describe.runIf(HAS_MACHINERY)("manifests of Kubernetes and the fields that today
   beforeAll(async () => {
     await buildOverlays();
     kube = await KubeApi.start('api-machinery');
-  }, 60_000);
+  });
   afterAll(() => kube.remove());
 
   /** Sends an object with strict field validation, and stores nothing. Returns the message of a refusal. */
@@ -113,7 +113,7 @@ describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () 
   beforeAll(async () => {
     await buildOverlays();
     kube = await KubeApi.start();
-  }, 60_000);
+  });
   afterAll(() => kube.remove());
 
   /** Runs kubectl as the service account of the manifests. Returns `yes` or `no`. */

@@ -4,6 +4,7 @@ import { Memberships } from '#kubernetes/memberships.js';
 import { Acknowledgement } from '#kubernetes/thread/acknowledgement.js';
 import { MemberMessages } from '#kubernetes/thread/member-messages.js';
 import { ObjectChanges } from '#kubernetes/thread/stored-objects.js';
+import { eventually } from '#test/eventually.js';
 import { ip, pod, podSelector, scope } from './sample.js';
 
 afterEach(() => {
@@ -44,7 +45,7 @@ test('one message has the changes that a read of a watch gives one after the oth
     change(address);
     messages.changed();
   }
-  await vi.waitFor(() => expect(sent.length).toBeGreaterThan(1));
+  await eventually(() => expect(sent.length).toBeGreaterThan(1));
   expect(sent.slice(1).map(({ owners }) => owners.length)).toEqual([3]);
 });
 
@@ -68,9 +69,9 @@ test('a change between two parts of a message is sent after the last part', asyn
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 1_000);
   for (let pod = 0; pod < 501; pod++) change(`10.0.${pod >> 8}.${pod & 255}`);
   messages.changed();
-  await vi.waitFor(() => expect(sent).toHaveLength(2));
+  await eventually(() => expect(sent).toHaveLength(2));
   change('10.1.0.1');
   messages.changed();
   expect([apply(), apply()]).toEqual([true, true]);
-  await vi.waitFor(() => expect(sent.map(({ owners }) => owners.length)).toEqual([0, 500, 1, 1]));
+  await eventually(() => expect(sent.map(({ owners }) => owners.length)).toEqual([0, 500, 1, 1]));
 });

@@ -1,6 +1,7 @@
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { Memberships } from '#kubernetes/memberships.js';
 import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
+import { eventually } from '#test/eventually.js';
 import { node, nodeSelector, podSelector, scope } from './sample.js';
 import { Cluster, ends, Node, OPTIONS, web } from './thread-node.js';
 
@@ -46,7 +47,7 @@ describe('with the pods of one node only', () => {
   test('the status names a node that the cluster does not have', async () => {
     const cluster = await Cluster.start();
     const source = await new Node(undefined, { ...OPTIONS, node: 'n9' }).open([cluster.integration]);
-    await vi.waitFor(() => expect(source.scope).toBeDefined(), 5_000);
+    await eventually(() => expect(source.scope).toBeDefined());
     expect(source.scope?.resolved.size).toBe(0);
     expect((await source.source.facts('prod')).warnings).toContainEqual({
       code: 'node_unknown',

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
+import { eventually } from '#test/eventually.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { scope } from '#test/kubernetes/sample.js';
 import {
@@ -145,7 +146,7 @@ describe('reflector', () => {
     await recording.until(({ type }) => type === 'deleted', 3_000);
   });
 
-  it('delivers each event once and in order, wherever the connection breaks', { timeout: 60_000 }, async () => {
+  it('delivers each event once and in order, wherever the connection breaks', async () => {
     const lines = [lineOf('ADDED', podOf('ä', 6)), bookmark(7), lineOf('DELETED', podOf('ä', 8))];
     const versions = [6, 7, 8];
     const whole = Buffer.byteLength(lines.join(''));
@@ -163,7 +164,7 @@ describe('reflector', () => {
       });
       const recording = record(server);
       await recording.until(({ type }) => type === 'deleted');
-      await vi.waitFor(() => expect(server.watches.length).toBe(2));
+      await eventually(() => expect(server.watches.length).toBe(2));
       expect(
         recording.messages.filter(({ type }) => type !== 'phase'),
         `cut after ${cut} bytes`,
@@ -229,7 +230,7 @@ describe('reflector', () => {
     const messages = recording.messages.filter(({ type }) => type !== 'phase');
     expect(messages.map(({ type }) => type)).toEqual(['listed', 'listed']);
     expect((await recording.untilPhase('backing_off')).reason).toMatch(reason);
-    await vi.waitFor(() => expect(server.watches.length).toBe(2));
+    await eventually(() => expect(server.watches.length).toBe(2));
     expect(server.watches[1]?.query.get('resourceVersion')).toBe('9');
   });
 
@@ -256,7 +257,7 @@ describe('reflector', () => {
       else sendList(response, asked.query.get('limit') === '1' ? 7 : 5, []);
     });
     const recording = record(server, { silenceMs: 100 });
-    await vi.waitFor(() => expect(server.watches.length).toBe(3), 5_000);
+    await eventually(() => expect(server.watches.length).toBe(3));
     expect(server.watches.map(({ query }) => query.get('resourceVersion'))).toEqual(['5', '7', '7']);
     expect(recording.lists).toBe(1);
     expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
@@ -269,7 +270,7 @@ describe('reflector', () => {
       else sendList(response, version++, [podOf('a', 3)]);
     });
     const recording = record(server, { silenceMs: 50 });
-    await vi.waitFor(() => expect(recording.lists).toBe(4), 5_000);
+    await eventually(() => expect(recording.lists).toBe(4));
     expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
   });
 
@@ -300,7 +301,7 @@ describe('reflector', () => {
         after.map(({ metadata }) => metadata.resourceVersion),
       );
       isMended = true;
-      await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 5_000);
+      await eventually(() => expect(recording.phases.at(-1)).toBe('watching'));
     },
   );
 
@@ -317,7 +318,7 @@ describe('reflector', () => {
     expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['100', '100', '100', '100', null]);
   });
 
-  it('tries pages again if a list without pages is too large', { timeout: 30_000 }, async () => {
+  it('tries pages again if a list without pages is too large', async () => {
     let expired = 0;
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(bookmark(10));
@@ -340,7 +341,7 @@ describe('reflector', () => {
     });
     const recording = record(server);
     const reasons = () => new Set(recording.messages.map((each) => (each.type === 'phase' ? each.reason : null)));
-    await vi.waitFor(() => expect(reasons().size).toBe(3));
+    await eventually(() => expect(reasons().size).toBe(3));
     expect([...reasons()].sort()).toEqual(
       [
         null,
@@ -406,7 +407,7 @@ describe('reflector', () => {
       else sendList(response, 5, []);
     });
     const recording = record(server, { relistMs: 500 });
-    await vi.waitFor(() => expect(recording.lists).toBe(3), 15_000);
+    await eventually(() => expect(recording.lists).toBe(3));
     expect(server.watches.length).toBeGreaterThanOrEqual(4);
     expect(recording.phases).not.toContain('backing_off');
   });
@@ -424,7 +425,7 @@ describe('reflector', () => {
     const times = { firstBackoffMs: 100, mostBackoffMs: 600, livedMs: 100 };
     const recording = record(server, times);
     expect((await recording.untilPhase('backing_off')).reason).toBe('500: etcd is not ready');
-    await vi.waitFor(() => expect(server.watches.length).toBe(2), 5_000);
+    await eventually(() => expect(server.watches.length).toBe(2));
     const gaps = server.times.slice(1).map((time, index) => time - (server.times[index] ?? 0));
     // Four failures, list, watch, comparison of versions.
     for (const [index, least] of [100, 200, 400, 600].entries())
@@ -524,6 +525,6 @@ describe('reflector', () => {
     await recording.untilPhase('watching');
     expect(await server.connections).toBe(1);
     recording.end();
-    await vi.waitFor(async () => expect(await server.connections).toBe(0));
+    await eventually(async () => expect(await server.connections).toBe(0));
   });
 });

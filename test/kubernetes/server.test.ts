@@ -1,6 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
 import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import { eventually } from '#test/eventually.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';
@@ -56,22 +57,22 @@ describe.each([
     const recording = record();
     await recording.untilPhase('watching');
     await kube.createPod('life', { labels: { app: 'web' } });
-    await vi.waitFor(() => expect(named(recording, 'life')?.labels).toEqual({ app: 'web' }));
+    await eventually(() => expect(named(recording, 'life')?.labels).toEqual({ app: 'web' }));
     await kube.setStatus('life', { phase: 'Running', podIP: '10.244.0.9', podIPs: [{ ip: '10.244.0.9' }] });
-    await vi.waitFor(() => expect(named(recording, 'life')?.ip).toBe('10.244.0.9'));
+    await eventually(() => expect(named(recording, 'life')?.ip).toBe('10.244.0.9'));
     await kube.must('DELETE', `${PODS}/life`);
-    await vi.waitFor(() => expect(named(recording, 'life')?.deleting).toBe(true));
+    await eventually(() => expect(named(recording, 'life')?.deleting).toBe(true));
     await kube.must('DELETE', `${PODS}/life`, { gracePeriodSeconds: 0 });
-    await vi.waitFor(() => expect(named(recording, 'life')).toBeUndefined());
+    await eventually(() => expect(named(recording, 'life')).toBeUndefined());
   });
 
   it('deletes a pod that completes, because the field selector excludes it', async () => {
     const recording = record();
     await recording.untilPhase('watching');
     await kube.createPod('job');
-    await vi.waitFor(() => expect(named(recording, 'job')).toBeDefined());
+    await eventually(() => expect(named(recording, 'job')).toBeDefined());
     await kube.setStatus('job', { phase: 'Succeeded' });
-    await vi.waitFor(() => expect(named(recording, 'job')).toBeUndefined());
+    await eventually(() => expect(named(recording, 'job')).toBeUndefined());
     expect((await kube.send('GET', `${PODS}/job`)).status).toBe(200);
   });
 
@@ -92,7 +93,7 @@ describe.each([
     kube.compact();
     proxy.cutAfter = null;
     await recording.until((each) => each.type === 'phase' && /^410: .*too old/.test(each.reason ?? ''));
-    await vi.waitFor(() => expect([...recording.objects.values()].map(({ name }) => name)).toContain('last'));
+    await eventually(() => expect([...recording.objects.values()].map(({ name }) => name)).toContain('last'));
     expect(recording.lists).toBe(2);
   });
 
@@ -111,10 +112,10 @@ describe.each([
     const recording = record();
     await recording.untilPhase('watching');
     for (let index = 0; index < 5; index++) await kube.createPod(`lost-${index}`);
-    await vi.waitFor(() => expect(named(recording, 'lost-4')).toBeDefined());
+    await eventually(() => expect(named(recording, 'lost-4')).toBeDefined());
     await kube.restore(file);
     await recording.until((each) => each.type === 'phase' && /^the server went back/.test(each.reason ?? ''), 20_000);
-    await vi.waitFor(() => expect(named(recording, 'lost-4')).toBeUndefined());
+    await eventually(() => expect(named(recording, 'lost-4')).toBeUndefined());
     expect(sorted(recording.objects.values())).toEqual(await podsByKubectl(kube));
     const future = `${PODS}?resourceVersion=99999999&resourceVersionMatch=NotOlderThan&limit=1`;
     expect(await kube.send('GET', future)).toMatchObject({ status: 504 });
@@ -131,16 +132,16 @@ describe.each([
       await recording.untilPhase('watching');
       await kube.must('DELETE', '/api/v1/namespaces/default/serviceaccounts/weir');
       // The server caches an accepted token for some seconds.
-      await vi.waitFor(async () => expect((await kube.send('GET', PODS, undefined, token)).status).toBe(401), 15_000);
+      await eventually(async () => expect((await kube.send('GET', PODS, undefined, token)).status).toBe(401));
       await kube.createPod('after-the-end');
-      await vi.waitFor(() => expect(named(recording, 'after-the-end')).toBeDefined());
+      await eventually(() => expect(named(recording, 'after-the-end')).toBeDefined());
       expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
       proxy.cut();
       expect((await recording.untilPhase('unauthorized')).reason).toBe('401: Unauthorized');
       expect(named(recording, 'after-the-end')).toBeDefined();
       await kube.must('POST', '/api/v1/namespaces/default/serviceaccounts', { metadata: { name: 'weir' } });
       token = await kube.newToken('weir');
-      await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 10_000);
+      await eventually(() => expect(recording.phases.at(-1)).toBe('watching'));
     },
   );
 
@@ -159,13 +160,13 @@ describe.each([
     try {
       await recording.untilPhase('silent', 4_000);
       // The next connection gets no response either.
-      await vi.waitFor(() => expect(recording.messages.at(-1)).toMatchObject({ reason: /did not respond/ }), 4_000);
+      await eventually(() => expect(recording.messages.at(-1)).toMatchObject({ reason: /did not respond/ }));
     } finally {
       await kube.signal('SIGCONT');
     }
-    await vi.waitFor(() => expect(recording.phases.at(-1)).toBe('watching'), 10_000);
+    await eventually(() => expect(recording.phases.at(-1)).toBe('watching'));
     await kube.createPod('after-the-stop');
-    await vi.waitFor(() => expect(named(recording, 'after-the-stop')).toBeDefined());
+    await eventually(() => expect(named(recording, 'after-the-stop')).toBeDefined());
   });
 
   it('has the pods that kubectl prints after random events, cuts, a compaction, SIGSTOP and SIGKILL', async () => {

@@ -99,7 +99,7 @@ describe('stored objects', () => {
     });
     fc.assert(property, { seed: seedOf(24), numRuns: 300 });
     expect(members).toBeGreaterThan(5_000);
-  }, 120_000);
+  });
 
   test('of another format, or that are no JSON, are not restored', () => {
     const records = (value: string) => {

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ApiServer } from '#kubernetes/api-session.js';
+import { eventually } from '#test/eventually.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { AGREE_MS, FAULTS, PLAY_TIMES, type PodWatch, playPods, type SeenPod } from '#test/kubernetes/pod-play.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -69,9 +70,9 @@ describe.each([
     if (last === undefined) throw new Error('no node was started');
     // The proxy between client and server is closed now.
     const later = await nodeOf(last.server, last.node.store);
-    await vi.waitFor(() => expect(later.messages.length).toBeGreaterThan(0), 10_000);
+    await eventually(() => expect(later.messages.length).toBeGreaterThan(0));
     expect(Object.keys(later.members).length).toBeGreaterThanOrEqual(5);
     expect([later.members, later.scope]).toEqual([last.node.members, last.node.scope]);
-    await vi.waitFor(() => expect(later.phase('pods')).toBe('backing_off'));
+    await eventually(() => expect(later.phase('pods')).toBe('backing_off'));
   });
 });

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { MemberRecord } from '#policy/model/member-record.js';
+import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { ip, podSelector } from './sample.js';
 import { ScriptedServer, sendStatus } from './scripted-server.js';
@@ -18,16 +19,16 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     expect(node.messages[0]?.replaces).not.toBe(null);
     expect([...(node.scope?.resolved ?? [])]).toEqual([web.key]);
     cluster.put('b', '10.0.0.2', 'web');
     cluster.put('c', '10.0.0.3', 'db');
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web', '10.0.0.3': 'c: ' }),
     );
     cluster.remove('a');
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.2': 'b: web', '10.0.0.3': 'c: ' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.2': 'b: web', '10.0.0.3': 'c: ' }));
     expect(node.messages.slice(1).every(({ replaces }) => replaces === null)).toBe(true);
     expect([node.phase('pods'), node.phase('nodes')]).toEqual(['watching', 'watching']);
   });
@@ -36,25 +37,25 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     let release = (): void => {};
     node.gate = new Promise((resolve) => {
       release = resolve;
     });
     const before = node.messages.length;
     cluster.put('b', '10.0.0.2', 'web');
-    await vi.waitFor(() => expect(node.messages).toHaveLength(before + 1));
+    await eventually(() => expect(node.messages).toHaveLength(before + 1));
     for (let round = 0; round < 20; round++) {
       cluster.put('b', '10.0.0.2', round % 2 === 0 ? 'db' : 'web');
       cluster.put('c', '10.0.0.3', 'web');
     }
     cluster.put('c', '10.0.0.3', 'db');
     const seen = async () => (await node.source.facts('prod')).objects.pods;
-    await vi.waitFor(async () => expect(await seen()).toBe(3));
+    await eventually(async () => expect(await seen()).toBe(3));
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(node.messages).toHaveLength(before + 1);
     release();
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web', '10.0.0.3': 'c: ' }),
     );
     expect(node.messages).toHaveLength(before + 2);
@@ -65,7 +66,7 @@ describe('the Kubernetes thread', () => {
     cluster.put('a', '10.0.0.1', 'web');
     cluster.put('b', '10.0.0.2', 'db');
     const node = await new Node().open([cluster.integration], []);
-    await vi.waitFor(() => expect(node.messages).toHaveLength(1));
+    await eventually(() => expect(node.messages).toHaveLength(1));
     expect(node.members).toEqual({});
     const { scope, list } = await node.source.membership([db], 10_000);
     expect([...scope.resolved]).toEqual([db.key]);
@@ -85,15 +86,15 @@ describe('the Kubernetes thread', () => {
     await node.source.membership([db], 10_000);
     expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: db' });
     node.source.release();
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: ' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: ' }));
     expect([...(node.scope?.resolved ?? [])]).toEqual([web.key]);
     node.source.setSelectors([]);
-    await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
+    await eventually(async () => expect(await cluster.server.connections).toBe(0));
     await node.source.membership([db], 10_000);
-    await vi.waitFor(() => expect(node.phase('pods')).toBe('watching'));
+    await eventually(() => expect(node.phase('pods')).toBe('watching'));
     expect(await cluster.server.connections).toBe(2);
     node.source.release();
-    await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
+    await eventually(async () => expect(await cluster.server.connections).toBe(0));
     expect(node.phase('pods')).toBe(null);
   });
 
@@ -103,13 +104,13 @@ describe('the Kubernetes thread', () => {
     const node = await new Node().open([cluster.integration]);
     await node.source.membership([db], 10_000);
     node.source.release();
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ' }));
     node.gate = Promise.reject(new Error('the disk is full'));
     node.gate.catch(() => {});
     cluster.put('b', '10.0.0.2', 'db');
-    await vi.waitFor(() => expect(node.failures).toHaveLength(1));
+    await eventually(() => expect(node.failures).toHaveLength(1));
     node.gate = Promise.resolve();
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ', '10.0.0.2': 'b: ' }), 5_000);
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ', '10.0.0.2': 'b: ' }));
   });
 
   test('waits for the first lists of each integration, but not longer than `membership`', async () => {
@@ -118,7 +119,7 @@ describe('the Kubernetes thread', () => {
     cluster.put('a', '10.0.0.1', 'web');
     const other = podSelector({}, 'other');
     const node = await new Node().open([cluster.integration, silent.as('other')], [web, other]);
-    await vi.waitFor(() => expect(node.phase('pods')).toBeDefined());
+    await eventually(() => expect(node.phase('pods')).toBeDefined());
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(node.messages).toEqual([]);
     const { scope } = await node.source.membership([web, other], 100);
@@ -129,14 +130,14 @@ describe('the Kubernetes thread', () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
     await first.source.close();
     silent.isDown = true;
     const second = new Node(first.store, { ...OPTIONS, firstMessageMs: 300 });
     await second.open([cluster.integration, silent.as('other')], [web, podSelector({}, 'other')]);
-    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
     cluster.remove('a');
-    await vi.waitFor(() => expect(second.members).toEqual({}));
+    await eventually(() => expect(second.members).toEqual({}));
     expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
   });
 
@@ -144,40 +145,40 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
     cluster.put('b', '10.0.0.1', 'db');
     cluster.put('c', '10.0.0.3', 'web');
     const members = { '10.0.0.1': 'b: ', '10.0.0.3': 'c: web' };
-    await vi.waitFor(() => expect(first.members).toEqual(members));
+    await eventually(() => expect(first.members).toEqual(members));
     cluster.stop();
     await first.source.close();
     const second = await new Node(first.store).open([cluster.integration]);
-    await vi.waitFor(() => expect(second.members).toEqual(members));
+    await eventually(() => expect(second.members).toEqual(members));
     expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
     // `a` still claims the address, and runs.
     cluster.pods.delete('b');
     cluster.isDown = false;
-    await vi.waitFor(() => expect(second.members).toEqual({ ...members, '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(second.members).toEqual({ ...members, '10.0.0.1': 'a: web' }));
   });
 
   test('takes no objects of the store that are incomplete, of another cluster or of another integration', async () => {
     const [cluster, another] = [await Cluster.start(), await Cluster.start()];
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
     await first.source.close();
     expect([...first.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
     const start = async (store: Map<string, string>, integration: WatchedIntegration) => {
       const node = await new Node(store).open([integration]);
-      await vi.waitFor(() => expect(node.scope).toBeDefined());
+      await eventually(() => expect(node.scope).toBeDefined());
       return node;
     };
     another.put('x', '10.0.0.9', 'web');
     const second = await start(new Map(first.store), another.integration);
     expect(second.members).toEqual({ '10.0.0.9': 'x: web' });
-    await vi.waitFor(() => expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x']));
+    await eventually(() => expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x']));
     const third = await start(new Map(first.store), another.as('other'));
-    await vi.waitFor(() => expect([...third.store.keys()].sort()).toEqual(['other/complete']));
+    await eventually(() => expect([...third.store.keys()].sort()).toEqual(['other/complete']));
     const incomplete = new Map(first.store);
     incomplete.delete('prod/complete');
     cluster.pods.clear();
@@ -188,16 +189,16 @@ describe('the Kubernetes thread', () => {
     const [cluster, another] = [await Cluster.start(1_000), await Cluster.start(5)];
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     another.isDown = true;
     another.put('x', '10.0.0.1', 'web');
     another.put('y', '10.0.0.2', 'web');
     node.source.setIntegrations([another.integration]);
-    await vi.waitFor(() => expect(node.phase('pods')).toBe('backing_off'));
+    await eventually(() => expect(node.phase('pods')).toBe('backing_off'));
     cluster.put('b', '10.0.0.3', 'web');
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.3': 'b: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.3': 'b: web' }));
     another.isDown = false;
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'x: web', '10.0.0.2': 'y: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'x: web', '10.0.0.2': 'y: web' }));
     expect([...node.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x', 'prod/pods/y']);
   });
 
@@ -205,23 +206,23 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     node.source.setIntegrations([]);
-    await vi.waitFor(() => expect(node.members).toEqual({}));
+    await eventually(() => expect(node.members).toEqual({}));
     expect([node.store.size, node.phase('pods'), node.phase('nodes')]).toEqual([0, null, null]);
-    await vi.waitFor(async () => expect(await cluster.server.connections).toBe(0));
+    await eventually(async () => expect(await cluster.server.connections).toBe(0));
   });
 
   test('starts again after an error, with the members of the store', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     // A message that the listener rejects ends the thread.
     node.gate = Promise.reject(new Error('the disk is full'));
     node.gate.catch(() => {});
     cluster.put('b', '10.0.0.2', 'web');
-    await vi.waitFor(() => expect(node.failures).toEqual(['the members were not taken: the disk is full']));
+    await eventually(() => expect(node.failures).toEqual(['the members were not taken: the disk is full']));
     expect(node.phase('pods')).toBe('backing_off');
     const asked = [
       node.source.facts('prod'),
@@ -232,7 +233,7 @@ describe('the Kubernetes thread', () => {
     expect(node.restored).toBe(1);
     const before = node.messages.length;
     node.gate = Promise.resolve();
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web', '10.0.0.2': 'b: web' }));
     expect([node.restored, node.messages[before]?.replaces?.added[0]?.number]).toEqual([2, 1]);
     expect(node.phase('pods')).toBe('watching');
   });
@@ -246,10 +247,10 @@ describe('the Kubernetes thread', () => {
     node.gate = Promise.reject(new Error('the disk is full'));
     node.gate.catch(() => {});
     cluster.put('b', '10.0.0.2', 'db');
-    await vi.waitFor(() => expect(node.failures).toHaveLength(1));
+    await eventually(() => expect(node.failures).toHaveLength(1));
     node.gate = Promise.resolve();
-    await vi.waitFor(() => expect(node.messages.filter(({ replaces }) => replaces !== null)).toHaveLength(2), 5_000);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: db', '10.0.0.2': 'b: db' }));
+    await eventually(() => expect(node.messages.filter(({ replaces }) => replaces !== null)).toHaveLength(2));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: db', '10.0.0.2': 'b: db' }));
     expect([...(node.scope?.resolved ?? [])].sort()).toEqual([web.key, db.key].sort());
   });
 
@@ -258,7 +259,7 @@ describe('the Kubernetes thread', () => {
     for (let index = 0; index < 1_200; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
     const node = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(node.store.has('prod/complete')).toBe(true), 5_000);
+    await eventually(() => expect(node.store.has('prod/complete')).toBe(true));
     expect(
       node.messages.map(({ replaces, owners, stored }) => [replaces?.addresses.length, owners.length, stored.length]),
     ).toEqual([
@@ -279,11 +280,11 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(first.members).toEqual({ '10.0.0.1': 'a: web' }));
     await first.source.close();
     const damaged = new Map(first.store).set('prod/pods/x', '{"object":{"resource":"pods"},"owned":[]}');
     const second = await new Node(damaged).open([cluster.integration]);
-    await vi.waitFor(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(second.members).toEqual({ '10.0.0.1': 'a: web' }));
     expect([...second.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/a']);
     expect(second.failures).toEqual([]);
   });
@@ -293,14 +294,14 @@ describe('the Kubernetes thread', () => {
     for (let index = 0; index < 600; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
     const first = await new Node().open([cluster.integration]);
-    await vi.waitFor(() => expect(first.store.has('prod/complete')).toBe(true), 5_000);
+    await eventually(() => expect(first.store.has('prod/complete')).toBe(true));
     await first.source.close();
     cluster.pods.delete('p7');
     cluster.version++;
     const second = await new Node(first.store).open([cluster.integration]);
-    await vi.waitFor(() => expect(second.store.has('prod/pods/p7')).toBe(false), 5_000);
+    await eventually(() => expect(second.store.has('prod/pods/p7')).toBe(false));
     cluster.put('p8', '10.0.0.8', 'db');
-    await vi.waitFor(() => expect(second.members['10.0.0.8']).toBe('p8: '), 5_000);
+    await eventually(() => expect(second.members['10.0.0.8']).toBe('p8: '));
     const written = second.messages.flatMap(({ stored }) => stored);
     expect(new Set(written.map(({ key }) => key))).toEqual(new Set(['prod/complete', 'prod/pods/p7', 'prod/pods/p8']));
     expect(written.filter(({ key, value }) => key === 'prod/complete' && value === null)).toEqual([]);
@@ -310,7 +311,7 @@ describe('the Kubernetes thread', () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration], [web, db]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     expect(await node.source.facts('prod')).toEqual({
       objects: { pods: 1, nodes: 0, namespaces: 0 },
       selectors: [
@@ -342,11 +343,11 @@ describe('the Kubernetes thread', () => {
     });
     const node = new Node(undefined, { ...OPTIONS, serviceAccountFolder: folder });
     await node.open([{ name: 'prod', access: { by: 'in_cluster' } }]);
-    await vi.waitFor(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
+    await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: web' }));
     writeFileSync(join(folder, 'token'), 'token-2\n');
     cluster.stop();
     cluster.isDown = false;
-    await vi.waitFor(() => expect(cluster.server.asked.at(-1)?.authorization).toBe('Bearer token-2'));
+    await eventually(() => expect(cluster.server.asked.at(-1)?.authorization).toBe('Bearer token-2'));
   });
 
   test('reports a refusal of the server with its sentence', async () => {
@@ -354,7 +355,7 @@ describe('the Kubernetes thread', () => {
     ends.push(() => server.close());
     const access = { by: 'token', url: server.url, caPem: server.caPem, token: 't' } as const;
     const node = await new Node().open([{ name: 'prod', access }]);
-    await vi.waitFor(() => expect(node.phase('pods')).toBe('forbidden'));
+    await eventually(() => expect(node.phase('pods')).toBe('forbidden'));
     expect(node.reflectors.findLast(({ name }) => name === 'pods')).toMatchObject({
       integration: 'prod',
       reason: '403: pods is forbidden',

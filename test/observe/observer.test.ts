@@ -1,10 +1,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
 import { Observer } from '#observe/observer.js';
+import { eventually } from '#test/eventually.js';
 import { address } from '#test/policy/sample.js';
 import { ownersSince, pod } from './owners.js';
 
@@ -54,7 +55,7 @@ test('`Observer` gives each new thread all owners before its first event, and ch
     return items.find((finding) => finding.hostname === hostname)?.sourceOwner;
   };
   const names = (hostname: string, name: string) =>
-    vi.waitFor(async () => expect(await ownerOf(hostname)).toEqual(pod(name)), 10_000);
+    eventually(async () => expect(await ownerOf(hostname)).toEqual(pod(name)));
   observer.see(denied('early.test'));
   await observer.begin();
   await names('early.test', 'first');

@@ -36,9 +36,7 @@ async function killedWhileCommitting(dataDir: string, acknowledgements: number, 
   return said;
 }
 
-it(`the store has every acknowledged commit after its process is killed by SIGKILL, in ${ROUNDS} rounds`, {
-  timeout: 120_000,
-}, async () => {
+it(`the store has every acknowledged commit after its process is killed by SIGKILL, in ${ROUNDS} rounds`, async () => {
   const dataDir = temporaryFolder();
   let acknowledged = 0;
   for (let round = 0; round < ROUNDS; round++) {

@@ -100,9 +100,7 @@ describe('`FindingStore`', () => {
     );
   });
 
-  it('returns for random queries the same findings as a linear scan of all findings', {
-    timeout: 120_000,
-  }, async () => {
+  it('returns for random queries the same findings as a linear scan of all findings', async () => {
     const few = <T>(...values: T[]) => fc.uniqueArray(fc.constantFrom(...values), { maxLength: 2 });
     const delta = fc
       .record({

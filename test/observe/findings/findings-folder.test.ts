@@ -49,9 +49,7 @@ async function killedWhileMerging(folder: string, from: number, rounds: number, 
 }
 
 describe('the database folder of the findings', () => {
-  it('has every acknowledged merge in all indexes after the process is killed by SIGKILL', {
-    timeout: 120_000,
-  }, async () => {
+  it('has every acknowledged merge in all indexes after the process is killed by SIGKILL', async () => {
     const folder = join(temporaryFolder(), 'findings');
     let round = 0;
     for (let life = 0; life < 5; life++) {

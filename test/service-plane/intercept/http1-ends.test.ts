@@ -128,7 +128,7 @@ describe('the end of a server connection', () => {
     server.end(`HTTP/1.1 200 OK\r\n\r\n${body}`);
     await new Promise((resolve) => setImmediate(resolve));
     rig.client.resume();
-    await expect.poll(clientSaw, { timeout: 10_000 }).toBe('closed');
+    await expect.poll(clientSaw).toBe('closed');
     expect(answer.text.length).toBe(body.length + 'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n'.length);
   });
 
@@ -298,7 +298,7 @@ test('a tick ends the session of a client that was reset while the session did n
   server?.pause();
   rig.client.write(head('POST / HTTP/1.1', `Content-Length: ${size}`));
   rig.client.write(Buffer.alloc(size));
-  await expect.poll(() => rig.link.socket.writableNeedDrain, { timeout: 5_000 }).toBe(true);
+  await expect.poll(() => rig.link.socket.writableNeedDrain).toBe(true);
   destroyWithReset(rig.client);
   await expect
     .poll(() => {

@@ -47,7 +47,7 @@ const code = (value: number): Buffer => {
   bytes.writeUInt32BE(value);
   return bytes;
 };
-const isOver = (): Promise<void> => expect.poll(() => client.isClosed, { timeout: 15_000 }).toBe(true);
+const isOver = (): Promise<void> => expect.poll(() => client.isClosed).toBe(true);
 
 test('an HTTP/2 request within all limits gets the response of the server', async () => {
   client.send(get(1));
@@ -132,7 +132,7 @@ test('a client that sends many PING or SETTINGS frames without reading the respo
       await new Promise(setImmediate);
     }
     socket.resume();
-    await expect.poll(() => flooder.isClosed, { timeout: 15_000 }).toBe(true);
+    await expect.poll(() => flooder.isClosed).toBe(true);
   }
 });
 

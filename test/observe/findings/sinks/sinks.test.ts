@@ -55,7 +55,7 @@ const toldBy = (received: readonly Received[]) =>
 const briefly = (told: readonly DeliveredFinding[]) =>
   told.map(({ src_ip, new_count, count }) => `${src_ip} +${new_count} =${count}`);
 const allDelivered = async (ledger: FindingStore, name: string) =>
-  expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length, { timeout: 10_000 }).toBe(0);
+  expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length).toBe(0);
 
 describe('the file sink', () => {
   it('appends one JSON line for each changed finding, and sets the file mode to 0600', async () => {
@@ -192,7 +192,7 @@ describe('the webhook sink', () => {
     await expect.poll(() => states.at(-1)?.failure).toBe(`post findings to ${origin}: ECONNREFUSED`);
     expect(states[0]?.failure).toBe(`post findings to ${origin}: no answer within 60 ms`);
     const again = await receiver(port);
-    await expect.poll(() => states.at(-1)?.failure, { timeout: 5_000 }).toBe(null);
+    await expect.poll(() => states.at(-1)?.failure).toBe(null);
     expect(briefly(toldBy(again.received))).toEqual(['10.0.0.7 +1 =1']);
   });
 
