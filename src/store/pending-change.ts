@@ -54,9 +54,12 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
     return { head: { ...kept, ...commit, generation: head.generation + 2 }, row: null };
   }
   const { row } = pending.before;
-  const reverted = { generation: head.generation, at: end.at, reason: end.reason };
+  const next = row === null ? null : restored(row, rows, end);
+  const isRenamed = next !== null && next.name !== row?.name;
+  const lost = isRenamed ? `; another policy has the name ${JSON.stringify(row?.name)} now, so this one has none` : '';
+  const reverted = { generation: head.generation, at: end.at, reason: `${end.reason}${lost}` };
   const back = { ...kept, ...commit, generation: head.generation + 1, active: row?.id ?? null, reverted };
-  return { head: back, row: row === null ? null : restored(row, rows, end) };
+  return { head: back, row: next };
 }
 
 /** Returns the record of the policy before the change as a new revision; null if the record is unchanged. */

@@ -164,6 +164,7 @@ describe('a policy change that must be confirmed', () => {
     await policies.settle(end(await pendingOf(policies), 'revert'));
     const active = await policies.active();
     expect([text(active), active?.record.name, active?.record.revision]).toEqual(['{"n":1}', null, 2]);
+    expect(policies.reverted?.reason).toMatch(/; another policy has the name "a" now, so this one has none$/);
   });
 
   test('goes back to no policy, if none was active before', async () => {
