@@ -126,7 +126,7 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
     const file = join(kube.folder, 'account.yaml');
     writeFileSync(file, printed.out);
     const applied = await kube.kubectl('apply', '-f', file);
-    expect(applied).toMatch(/serviceaccount\/weir created/);
-    expect(await kube.kubectl('apply', '-f', file)).toMatch(/serviceaccount\/weir unchanged/);
+    expect(applied).toMatch(/serviceaccount\/weir-gateway created/);
+    expect(await kube.kubectl('apply', '-f', file)).toMatch(/serviceaccount\/weir-gateway unchanged/);
   });
 });

@@ -115,6 +115,7 @@ describe.runIf(HAS_KUBE_API)('a node with the configuration of the manifests', {
     const owner = { integration: 'local', kind: 'pod', namespace: 'default', name: 'own' };
     expect(await get(`/api/v1/policies/${active}/source-groups/quarantine/members`)).toEqual({
       items: [{ address: '10.244.1.7', ...owner }],
+      networks: [],
       total: 1,
       next: null,
     });

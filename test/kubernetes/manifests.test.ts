@@ -137,7 +137,7 @@ describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () 
       const environment = Object.fromEntries(env.map(({ name, value = 'n1' }) => [name, value]));
       const { config } = parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', environment);
       expect([config.node.id, config.dataplane?.interfaces]).toEqual(['n1', interfaces]);
-      expect(config.kubernetes).toEqual({ node, podNetworks: pods, inCluster: 'local' });
+      expect(config.kubernetes).toEqual({ node, nodeName: 'n1', podNetworks: pods, inCluster: 'local' });
       expect(config.policy.file).toBe('/etc/weir/policy/policy.yaml');
     },
   );
