@@ -41,7 +41,7 @@ const defaults = {
   wiretap: { replayMs: 30_000 },
   metrics: { sourceGroups: 0 },
   servicePlane: null,
-  kubernetes: { node: null, podNetworks: undefined, inCluster: null },
+  kubernetes: { node: null, nodeName: hostname(), podNetworks: undefined, inCluster: null },
   cluster: null,
 };
 const dataplane = {
@@ -210,6 +210,7 @@ cluster:
       },
       kubernetes: {
         node: 'n1',
+        nodeName: 'n1',
         podNetworks: [{ address: 0x0af4_0000, length: 16 }],
         inCluster: 'local',
       },
@@ -280,7 +281,7 @@ log:
 
   it('watches the pods of the Kubernetes node with the name `node.id`, if `kubernetes` has a scope and no name', () => {
     const { kubernetes } = parse('version: 1\nnode: { id: n2 }\nkubernetes: { scope: node }');
-    expect(kubernetes).toEqual({ node: 'n2', podNetworks: undefined, inCluster: null });
+    expect(kubernetes).toEqual({ node: 'n2', nodeName: 'n2', podNetworks: undefined, inCluster: null });
     expect(parse('version: 1\nkubernetes: { node_name: n1 }').kubernetes.node).toBeNull();
     expect(parse('version: 1\nkubernetes: { close_new_pods: false }').kubernetes.podNetworks).toEqual([]);
   });
@@ -540,6 +541,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(loadConfig(example, {})).toEqual({
       ...defaults,
       node: { id: 'gateway-1', dataDir: '/var/lib/weir' },
+      kubernetes: { ...defaults.kubernetes, nodeName: 'gateway-1' },
       dataplane: { ...dataplane, interfaces: ['lan0', 'wan0'] },
     });
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
