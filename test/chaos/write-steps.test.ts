@@ -19,7 +19,14 @@ const removed = (name: string, modRevision: bigint): KeyChange => ({
 
 const lock = (id: string, node: string, created: bigint): KeyChange => put(`shared/turn/${id}`, { node }, created);
 const proposal = (id: string, node: string, created: bigint, modified: bigint): KeyChange =>
-  put(`shared/turn/${id}`, { node, proposal: {} }, created, modified);
+  put(`shared/turn/${id}`, { node, proposal: { generation: 3, record: null, bodySha256: '' } }, created, modified);
+const vote = (staged: boolean, revision: bigint): KeyChange =>
+  put('vote/n1/t1/n2', { node: 'n2', staged, refusal: null }, revision);
+const member = (id: string, generation: number, modified: bigint): KeyChange => {
+  const since = '2026-01-01T00:00:00.000Z';
+  const value = { id, identity: id, boot: 'b', address: '10.0.0.1:7443', version: '0.1.0', since, generation };
+  return put(`member/${id}`, value, 2n, modified);
+};
 const commit = (id: string, generation: number, revision: bigint): KeyChange[] => [
   put('shared/head', { generation, active: 'p', ever_activated: true }, 1n, revision),
   removed(`shared/turn/${id}`, revision),
@@ -34,13 +41,9 @@ describe('StepTracker', () => {
     expect(tracker.take([proposal('t1', 'n1', 5n, 6n)])).toEqual([
       { step: 'proposed', node: 'n1', lock: 't1', generation: null },
     ]);
-    expect(tracker.take([put('vote/n1/t1/n2', { node: 'n2', staged: true }, 7n)])).toEqual([
-      { step: 'voted', node: 'n1', lock: 't1', generation: null },
-    ]);
+    expect(tracker.take([vote(true, 7n)])).toEqual([{ step: 'voted', node: 'n1', lock: 't1', generation: null }]);
     expect(tracker.take(commit('t1', 3, 8n))).toEqual([{ step: 'committed', node: 'n1', lock: 't1', generation: 3 }]);
-    expect(tracker.take([put('member/n1', { id: 'n1', generation: 3 }, 2n, 9n)])).toEqual([
-      { step: 'flipped', node: 'n1', lock: 't1', generation: 3 },
-    ]);
+    expect(tracker.take([member('n1', 3, 9n)])).toEqual([{ step: 'flipped', node: 'n1', lock: 't1', generation: 3 }]);
   });
 
   test('gives the lock to the next writer when the lock is released, also within one batch', () => {
@@ -61,12 +64,7 @@ describe('StepTracker', () => {
   test('ignores reports without a vote, members that follow, and other keys', () => {
     const tracker = new StepTracker([]);
     tracker.take([lock('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
-    const changes = [
-      put('vote/n1/t1/n2', { node: 'n2', staged: false }, 7n),
-      put('member/n2', { id: 'n2', generation: 3 }, 2n, 8n),
-      put('member/n1', { id: 'n1', generation: 2 }, 2n, 9n),
-      put('shared/setting/mode', {}, 10n),
-    ];
+    const changes = [vote(false, 7n), member('n2', 3, 8n), member('n1', 2, 9n), put('shared/setting/mode', {}, 10n)];
     expect(tracker.take(changes)).toEqual([]);
   });
 });

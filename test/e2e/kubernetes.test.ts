@@ -143,7 +143,7 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
   it('denies every source while the API server refuses the token, and fails policy_ready', async () => {
     expect((await integrate('a-wrong-token', 'POST')).status).toBe(201);
     const { status, warnings } = await api('PUT', '/api/v1/policy', POLICY);
-    expect([status, warnings]).toEqual([200, 'selector_unresolved']);
+    expect([status, warnings]).toEqual([200, 'selector_any_namespace, selector_unresolved']);
     expect(await policyReady()).toMatchObject({ ok: false, state: 'unresolved' });
     await expect.poll(async () => (await policyReady())?.detail).toContain('401');
     expect(await passes(WEB_PORT)).toBe(false);
