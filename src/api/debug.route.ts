@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Statechart } from '#bus/statecharts.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { ApiError } from './errors.js';
+import { ApiError, WEBSOCKET_NEEDED } from './errors.js';
 import { noQuery } from './query-parameters.js';
 import { StatechartReaders } from './statechart-reader.js';
 import { closeWithToken } from './streams.js';
@@ -77,7 +77,7 @@ export const debugResource: Resource = (api, { debug }) => {
       },
     },
     handler: async () => {
-      throw new ApiError('upgrade_needed');
+      throw new ApiError('upgrade_needed', undefined, [], WEBSOCKET_NEEDED);
     },
     wsHandler: (socket, request) => {
       closeWithToken(socket, () => request.isStillAllowed());

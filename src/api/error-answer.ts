@@ -53,7 +53,11 @@ export function answerError(error: unknown, request: FastifyRequest, reply: Fast
   const answer = toApiError(error);
   if (error !== answer && answer.statusCode >= 500) request.log.error({ err: error }, 'request failed');
   if (answer.statusCode === 503) reply.header('retry-after', '1');
-  if (answer.code === 'request_timeout' || isLastAnswer(reply.raw)) reply.header('connection', 'close');
+  const connection = [
+    ...(answer.code === 'request_timeout' || isLastAnswer(reply.raw) ? ['close'] : []),
+    ...(answer.headers.upgrade === undefined ? [] : ['upgrade']),
+  ];
+  if (connection.length > 0) reply.header('connection', connection.join(', '));
   else reply.removeHeader('connection');
   return reply
     .code(answer.statusCode)

@@ -57,6 +57,9 @@ export class ApiError extends Error {
   }
 }
 
+/** Headers of an error with status 426 (RFC 9110, 15.5.22). */
+export const WEBSOCKET_NEEDED = { upgrade: 'websocket' } as const;
+
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 export const typeOf = (code: ErrorCode): string => `urn:weir:error:${code}`;
 

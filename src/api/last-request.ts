@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { UpgradeRequest } from './upgrade-requests.js';
 
 type Answer = ServerResponse<IncomingMessage>;
 const last = new WeakSet<Answer>();
@@ -7,14 +8,17 @@ const last = new WeakSet<Answer>();
 /**
  * Closes a connection after the response to its last allowed request. Node's own limit `maxRequestsPerSocket`
  * only sends `Connection: close`; it leaves the connection open, and responds to the next request with a 503
- * without a body.
+ * without a body. A request that offers an unwanted upgrade is the last one too, because the parser of Node
+ * does not read on behind it.
  */
 export function endAfter(server: Server, requestsPerSocket: number): void {
   const counts = new WeakMap<Socket, number>();
-  server.prependListener('request', ({ socket }, answer) => {
+  server.prependListener('request', (request, answer) => {
+    const { socket } = request;
     const count = (counts.get(socket) ?? 0) + 1;
     counts.set(socket, count);
-    if (count < requestsPerSocket) return;
+    const isOffer = request instanceof UpgradeRequest && request.isUnwantedOffer;
+    if (count < requestsPerSocket && !isOffer) return;
     last.add(answer);
     answer.setHeader('connection', 'close');
   });

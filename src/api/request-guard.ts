@@ -48,7 +48,10 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
  * in `Host`. Loopback names and the IP address on which the connection arrived are always accepted.
  */
 export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
-  const host = hostnameOf(request.headers.host ?? '');
+  const { headers, raw } = request;
+  if (headers.host === undefined && raw.httpVersion === '1.1')
+    throw new ApiError('malformed_request', 'the request has no Host header');
+  const host = hostnameOf(headers.host ?? '');
   if (host === null) throw new ApiError('host_refused', 'the Host header does not contain a host name or an address');
   if (hosts.has(host) || LOOPBACK.includes(host)) return;
   if (isIP(host) !== 0 && host === request.socket.localAddress?.replace(/^::ffff:/, '')) return;

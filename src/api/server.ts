@@ -49,6 +49,7 @@ import { statsResource } from './stats.route.js';
 import { sysdumpResource } from './sysdump.route.js';
 import { tlsInterceptCaResource } from './tls-intercept-ca.route.js';
 import { tokensResource } from './tokens.route.js';
+import { UpgradeRequest } from './upgrade-requests.js';
 import { registerWebSockets } from './websocket.js';
 import { wiretapResource } from './wiretap.route.js';
 
@@ -103,6 +104,8 @@ export async function createApi(management: Management, options: ApiOptions): Pr
 
   endAfter(api.server, limits.requestsPerSocket);
   closeSilentConnections(api, options.tls !== undefined);
+  // Unknown expectations are ignored (RFC 9110, 10.1.1). Node would refuse them without a problem document.
+  api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
   api.server.on('connect', (_request, socket) => answerProblem(socket as Socket, new ApiError('method_not_allowed')));
 
   api.setValidatorCompiler(readBody);
@@ -132,6 +135,9 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     headersTimeout: limits.headersTimeoutMs,
     connectionsCheckingInterval: limits.connectionsCheckingIntervalMs,
     maxHeaderSize: limits.headerBytes,
+    // Node refuses such a request without a problem document; `checkHost` refuses it with one.
+    requireHostHeader: false,
+    IncomingMessage: UpgradeRequest,
   };
   const common: FastifyServerOptions = {
     ...(options.logger === undefined ? {} : { loggerInstance: options.logger }),

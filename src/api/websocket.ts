@@ -1,16 +1,7 @@
-import type { IncomingMessage } from 'node:http';
 import websocket from '@fastify/websocket';
 import type { Api } from './api.js';
-
-/**
- * The WebSocket subprotocol of each stream, by path. A client may offer no subprotocol. If a client offers
- * only other subprotocols, the server accepts the handshake without a subprotocol, and the client must then
- * fail the connection (RFC 6455, 4.1).
- */
-const SUBPROTOCOLS: Readonly<Record<string, string>> = {
-  '/api/v1/wiretap/stream': 'weir.wiretap.v1',
-  '/api/v1/debug/statecharts/stream': 'weir.statecharts.v1',
-};
+import { ApiError, WEBSOCKET_NEEDED } from './errors.js';
+import { subprotocolOf, UpgradeRequest } from './upgrade-requests.js';
 
 /**
  * The greatest size in bytes of a message from a client. A small limit suffices, because clients send only
@@ -25,7 +16,11 @@ export async function registerWebSockets(api: Api): Promise<void> {
   // Close the connection after the server has refused an upgrade request. Node's HTTP timeouts do not apply
   // to this connection, so it would otherwise stay open.
   api.addHook('onResponse', async ({ raw }) => {
-    if (upgrades(raw)) raw.socket.destroySoon();
+    if (raw instanceof UpgradeRequest && raw.upgrade) raw.socket.destroySoon();
+  });
+  // After `onRequest`, in which the token is checked.
+  api.addHook('preHandler', async ({ raw }) => {
+    if (raw instanceof UpgradeRequest && raw.upgrade) checkHandshake(raw);
   });
   await api.register(websocket, {
     preClose(done) {
@@ -42,15 +37,20 @@ export async function registerWebSockets(api: Api): Promise<void> {
       maxPayload: MESSAGE_BYTES,
       perMessageDeflate: false,
       handleProtocols: (offered, { url }) => {
-        const spoken = SUBPROTOCOLS[(url ?? '').split('?', 1)[0] ?? ''];
+        const spoken = subprotocolOf(url);
         return spoken !== undefined && offered.has(spoken) ? spoken : false;
       },
     },
   });
 }
 
-/**
- * Returns whether the client requests an upgrade to a WebSocket. Node sets the property `upgrade`, but Node's
- * type declarations do not contain it.
- */
-const upgrades = (request: IncomingMessage): boolean => (request as { readonly upgrade?: boolean }).upgrade === true;
+/** Refuses an incomplete handshake (RFC 6455, 4.2.1). `ws` would answer without a problem document. */
+function checkHandshake({ headers }: UpgradeRequest): void {
+  if (headers['sec-websocket-version'] !== '13')
+    throw new ApiError('upgrade_needed', 'Sec-WebSocket-Version must be 13', [], {
+      ...WEBSOCKET_NEEDED,
+      'sec-websocket-version': '13',
+    });
+  if (!/^[+/\dA-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? ''))
+    throw new ApiError('malformed_request', 'Sec-WebSocket-Key must be 16 bytes in base64');
+}

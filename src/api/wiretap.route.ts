@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
-import { ApiError } from './errors.js';
+import { ApiError, WEBSOCKET_NEEDED } from './errors.js';
 import { wiretapOfNodes } from './nodes/wiretap-of-nodes.js';
 import { needPerformanceMode } from './performance-gate.js';
 import { queryOf } from './query-string.js';
@@ -51,7 +51,8 @@ export const wiretapResource: Resource = (api, management) => {
     },
     handler: async (request, reply) => {
       if (!(request.headers.accept ?? '').includes('text/event-stream')) {
-        throw new ApiError('upgrade_needed', 'send `Accept: text/event-stream`, or request an upgrade to a WebSocket');
+        const remedy = 'send `Accept: text/event-stream`, or request an upgrade to a WebSocket';
+        throw new ApiError('upgrade_needed', remedy, [], WEBSOCKET_NEEDED);
       }
       eventStream(reply, streamFor(request));
       return reply;

@@ -44,7 +44,7 @@ describe('malformed HTTP request', () => {
   test.each([
     ['text that is not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
     ['an unknown method', `FOO / HTTP/1.1\r\n${AUTHORIZED}\r\n`, 400, 'malformed_request'],
-    ['no Host header', 'GET /health HTTP/1.1\r\n\r\n', 400, undefined],
+    ['no Host header', 'GET /health HTTP/1.1\r\nConnection: close\r\n\r\n', 400, 'malformed_request'],
     ['an empty Host header', 'GET /health HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n', 403, 'host_refused'],
     ['no Host header in HTTP/1.0', 'GET /health HTTP/1.0\r\n\r\n', 403, 'host_refused'],
     [
@@ -81,7 +81,7 @@ describe('malformed HTTP request', () => {
     const answer = await converse(bytes);
     expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
       status,
-      type: code === undefined ? undefined : `urn:weir:error:${code}`,
+      type: `urn:weir:error:${code}`,
       changes: [],
     });
     expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
@@ -293,6 +293,75 @@ describe('HTTP request', () => {
     expect(status).toBe(400);
     expect(type).toMatch(/^urn:weir:error:(invalid_url|malformed_request)$/);
   });
+});
+
+describe('request that offers an upgrade', () => {
+  const STREAMS = ['/api/v1/wiretap/stream', '/api/v1/debug/statecharts/stream'];
+  const offer = (method: string, path: string, protocol: string, more = AUTHORIZED, body = '') =>
+    `${method} ${path} HTTP/1.1\r\n${more}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${protocol}\r\n` +
+    `HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n` +
+    `${body === '' ? '' : `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`}\r\n${body}`;
+  const LAST = `GET /health HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`;
+  const HOST = 'Host: localhost\r\n';
+  const statusesOf = (text: string) => (text.match(/HTTP\/1\.1 \d+/g) ?? []).map((line) => Number(line.slice(9)));
+  const token = JSON.stringify({ subject: 'alice', role: 'readonly' });
+
+  test.each([
+    ['GET', '/health', 'h2c', 200, ''],
+    ['GET', '/health', 'websocket', 200, ''],
+    ['GET', '/metrics', 'websocket, h2c', 200, ''],
+    ['GET', '/api/v1/policy', 'h2c', 200, ''],
+    ['GET', '/api/v1/policy', 'TLS/1.0', 200, ''],
+    ['POST', '/api/v1/tokens', 'h2c', 201, token],
+    ['POST', '/api/v1/tokens', 'websocket', 201, token],
+    ['GET', '/nope', 'websocket', 404, ''],
+    ['DELETE', '/health', 'h2c', 405, ''],
+    ...STREAMS.map((path) => ['GET', path, 'h2c', 426, ''] as const),
+  ] as const)('of %s %s to %s is answered as one without the offer', async (method, path, protocol, status, body) => {
+    const { api } = await rig();
+    const port = await listening(api);
+    const text = await answerTo(port, offer(method, path, protocol, AUTHORIZED, body));
+    expect(statusesOf(text)).toEqual([status]);
+    expect(text).toMatch(/\r\nconnection: close/i);
+    expect(statusesOf(await answerTo(port, LAST))).toEqual([200]);
+    if (status < 400) return;
+    expect(text).toMatch(/\r\ncontent-type: application\/problem\+json/i);
+    if (status !== 426) return;
+    expect(text).toMatch(/\r\nupgrade: websocket\r\n/i);
+    expect(text).toMatch(/\r\nconnection: close, upgrade\r\n/i);
+  });
+
+  test.each(STREAMS.flatMap((path) => ['websocket', 'h2c'].map((protocol) => [path, protocol] as const)))(
+    'of %s to %s without a token gets 401, whatever else is wrong with the handshake',
+    async (path, protocol) => {
+      const { api } = await rig();
+      const port = await listening(api);
+      const clock = new ProgressClock();
+      expect(statusesOf(await answerTo(port, offer('GET', path, protocol, HOST)))).toEqual([401]);
+      const broken = `GET ${path} HTTP/1.1\r\n${HOST}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+      expect(statusesOf(await answerTo(port, broken))).toEqual([401]);
+      expect(clock.ms()).toBeLessThan(5_000);
+    },
+  );
+
+  test.each([
+    ['without a version', '', 426, 'upgrade_needed'],
+    ['with an old version', 'Sec-WebSocket-Version: 8\r\n', 426, 'upgrade_needed'],
+    ['without a key', 'Sec-WebSocket-Version: 13\r\n', 400, 'malformed_request'],
+    ['with a short key', 'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n', 400, 'malformed_request'],
+  ])('to a WebSocket %s gets a problem document', async (_, headers, expected, code) => {
+    const upgrade = `Connection: Upgrade\r\nUpgrade: websocket\r\n${headers}`;
+    const { status, type, head } = await converse(`GET ${STREAMS[0]} HTTP/1.1\r\n${AUTHORIZED}${upgrade}\r\n`);
+    expect([status, type]).toEqual([expected, `urn:weir:error:${code}`]);
+    if (status === 426) expect(head).toMatch(/\r\nupgrade: websocket[\s\S]*\r\nsec-websocket-version: 13/i);
+  });
+});
+
+test('a request with an unknown expectation is answered as one without it', async () => {
+  const { status, text } = await converse(
+    `GET /health HTTP/1.1\r\n${AUTHORIZED}Expect: a-miracle\r\nConnection: close\r\n\r\n`,
+  );
+  expect([status, text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
 });
 
 function answerTo(port: number, bytes: string): Promise<string> {
