@@ -70,7 +70,7 @@ export class EtcdCluster {
    * programs can delay a disk by seconds.
    */
   static async start(name: string, size = 3, more: readonly string[] = []): Promise<EtcdCluster> {
-    const cluster = new EtcdCluster(`weir-${name}`, size, more);
+    const cluster = new EtcdCluster(`weir-${process.pid}-${name}`, size, more);
     try {
       cluster.#makeNamespaces();
       cluster.#makeCertificates();

@@ -54,7 +54,7 @@ export class FailureRig {
 
   private constructor(readonly etcd: EtcdCluster) {
     this.#leave = enterNamespace(etcd.namespace);
-    this.#pinPath = `/sys/fs/bpf/${etcd.namespace}-${process.pid}`;
+    this.#pinPath = `/sys/fs/bpf/${etcd.namespace}`;
     this.client = new EtcdClient(etcd.options);
     const sealKey = join(etcd.folder, 'seal.key');
     writeFileSync(sealKey, randomBytes(32).toString('base64'), { mode: 0o600 });
