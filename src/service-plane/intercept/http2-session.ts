@@ -122,9 +122,8 @@ export class Http2Session {
         exchange.begin(headers, raw);
       },
     );
-    client.on('error', () => {
-      if (!this.#isClosed) this.ports.refuse('client_http2');
-    });
+    // Node emits the error of a session after the client has closed its connection.
+    client.on('error', () => this.ports.refuse('client_http2'));
     client.once('goaway', () => this.#goAway());
     client.once('close', () => {
       this.close();
