@@ -71,7 +71,7 @@ purge_with() {
 purge_elsewhere() {
   local bpf=$debian/sys/fs/bpf said
   in_debian dpkg-deb --control "/opt/${deb##*/}" /opt/scripts
-  mkdir -p "$bpf"/{maps-1,links-2,filling-3,other} "$debian/srv/weir"
+  mkdir -p "$bpf"/{maps-1,links-2,names-2,filling-3,other} "$debian/srv/weir"
   echo 'add table inet weir' >"$debian/srv/weir/guard.nft"
   said=$(purge_with /sys/fs/bpf /srv/weir)
   check 'a purge with the root of the BPF file system removes the pins of Weir alone' is "$(pins_below)" 'other '
