@@ -200,6 +200,11 @@ describe('the HTTP block of a rule', () => {
     expect(configs.map((config) => matchRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
+  it('compares a path with 200,000 configured paths', () => {
+    const exact = Array.from({ length: 200_000 }, (_, index) => `/${index}`);
+    expect(decisionsFor({ path: { exact } }, { path: '/199999' })).toEqual(decisions(true, true));
+  });
+
   it('finds a query key among ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
     expect(decisionsFor({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);

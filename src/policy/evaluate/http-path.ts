@@ -41,7 +41,7 @@ export class PathMatcher {
       ]);
     this.#raw = test(writtenPath, search);
     this.#normalised = test((text) => normalPath(writtenPath(text)), search);
-    this.#rounds = Math.max(0, ...[...exact, ...prefix].map((text) => roundsOf(writtenPath(text)).length));
+    this.#rounds = [...exact, ...prefix].reduce((most, text) => Math.max(most, roundsOf(writtenPath(text)).length), 0);
     this.#decoded = Array.from({ length: Math.max(1, this.#rounds) }, (_, round) =>
       test((text) => {
         const texts = [writtenPath(text), ...roundsOf(writtenPath(text))];
