@@ -21,7 +21,8 @@ const PACKAGE = {
   reason: 'apt in Debian: `npm run package-test` and `npm run package-container` install, upgrade and downgrade',
 };
 const BACKUP = {
-  reason: 'systemd and /var/lib/weir of this machine: test/e2e/backup.test.ts does the same with a node',
+  reason:
+    'systemd and /var/lib/weir of this machine; test/e2e/backup.test.ts restores a copied folder, without tar, chown and chgrp',
 };
 const OUTPUT = { reason: 'the output of a command; test/cli compares the tables' };
 
