@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
 import type { MachineCheck, Missing } from '#contracts/datapath.js';
+import type { Form } from '#contracts/policy-document.js';
 import type { Problem } from '#contracts/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
@@ -95,10 +96,17 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
   }
 }
 
-/** Returns the problems of a policy envelope that are found without a node, its integrations and its keys. */
-export async function envelopeProblems(envelope: unknown): Promise<readonly Problem[]> {
-  const { validateEnvelope } = await import('#policy/check/validate.js');
-  return validateEnvelope(envelope, { form: 'envelope', integrations: undefined, parseCertificate: () => undefined });
+/**
+ * Returns the problems of a policy document that are found without a node, its integrations and its keys.
+ * `json` is the body of a write in this form.
+ */
+export async function documentProblems(form: Form, json: string): Promise<readonly Problem[]> {
+  const { parseStrictJson } = await import('#policy/document/json.js');
+  const { validateEnvelope, validatePolicy } = await import('#policy/check/validate.js');
+  const read = parseStrictJson(json);
+  if (!read.ok) return read.problems;
+  const validate = form === 'envelope' ? validateEnvelope : validatePolicy;
+  return validate(read.value, { form, integrations: undefined, parseCertificate: () => undefined });
 }
 
 /**

@@ -102,7 +102,7 @@ export function refusalOf(status: number, text: string): RefusedError {
   const problems = (parsed.problems ?? []).map(inFlags);
   // A wrong value of a flag is wrong usage, no matter whether the command or the node finds it.
   const isUsage = status === 400 && problems.length > 0 && problems.every(({ pointer }) => pointer.startsWith('--'));
-  return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, fixOf(code), isUsage ? 2 : 1);
+  return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, adviceOn(code), isUsage ? 2 : 1);
 }
 
 /** Replaces the name of a query parameter or body member in an API problem with the flag that sets it. */
@@ -134,7 +134,8 @@ function sentenceOf(error: string, problems: readonly Problem[]): string {
   return first.pointer.startsWith('/') ? error : (lines[0] ?? error);
 }
 
-function fixOf(code: string | undefined): string | undefined {
+/** Returns the advice for an error code of the API; undefined for other codes. */
+export function adviceOn(code: string | undefined): string | undefined {
   if (code === undefined || !Object.hasOwn(ERRORS, code)) return undefined;
   return FIXES[code] ?? ERRORS[code as keyof typeof ERRORS].remedy;
 }

@@ -108,8 +108,9 @@ describe('weir policy get', () => {
   );
 
   it('has an output form with the members `form`, `name` and `policy`, which `weir policy diff` accepts', async () => {
-    const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy: config }));
-    const file = fileWith({ form: 'singleton', name: 'old', policy: config });
+    const policy = { ...config, source_groups: [{ ...group, mode: 'audit' }] };
+    const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy }));
+    const file = fileWith({ form: 'singleton', name: 'old', policy });
     expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
   });
 
@@ -629,8 +630,51 @@ describe('weir policy diff', () => {
 
   it('compares the file with an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
-    const { code, out } = await run(['policy', 'diff', '-f', fileWith(config), '--server', url], TOKEN);
+    const { code, out } = await run(['policy', 'diff', '-f', fileWith(envelope), '--server', url], TOKEN);
     expect([code, out]).toEqual([3, 'default_policy: (none) → deny\n+ group lan\n']);
+  });
+});
+
+describe('weir policy diff and explain of an invalid file', () => {
+  const groups = [7, { ...group, mode: 'audit' }];
+  it.each<[string, unknown, string[]]>([
+    ['a value that is not valid', 'default_policy: dney\n', ['1:17: /default_policy']],
+    [
+      'an unknown key and a group without mode in singleton form',
+      'source_groups:\n  - id: lan\n    sources: { ips: [10.0.0.7] }\n    rulez: []\n',
+      ['2:5: /source_groups/0/mode', '4:5: /source_groups/0/rulez'],
+    ],
+    [
+      'a group that is no object and a group with a mode in an envelope',
+      { mode: 'enforce', policy: { source_groups: groups } },
+      ['1:46: /policy/source_groups/0', '1:98: /policy/source_groups/1/mode'],
+    ],
+    ['a key that JSON repeats', '{"default_policy":"deny","default_policy":"allow"}', ['1:19: /default_policy']],
+    [
+      'a policy in a wrapper of the singleton form',
+      { form: 'singleton', name: 'old', policy: { default_policy: 7 } },
+      ['1:61: /default_policy'],
+    ],
+  ])('lists each problem with its line and JSON pointer, and asks no node: %s', async (_, content, expected) => {
+    const { url, asked } = await serverThatAnswers(ok({}));
+    const file = fileWith(content);
+    for (const words of [['diff'], ['explain', '--src', '10.0.0.7', '--query', 'a.test']]) {
+      const { code, out, err } = await run(['policy', ...words, '-f', file, '--server', url], TOKEN);
+      const lines = err.split('\n');
+      const placed = lines.slice(1, -2).map((line) => line.replace(/^.*yaml:(\d+:\d+: ).*\((.*)\)$/, '$1$2'));
+      expect({ code, out, placed, asked }).toEqual({ code: 1, out: '', placed: expected, asked: [] });
+      const count = `${expected.length} problem${expected.length === 1 ? '' : 's'}`;
+      expect([lines[0], lines.at(-2)]).toEqual([
+        `weir: ${file} is not a valid policy: ${count}`,
+        '  → correct everything that the message lists; the list is complete',
+      ]);
+    }
+  });
+
+  it('accepts the id that `weir policy get` prints in an envelope without a name', async () => {
+    const { url } = await serverThatAnswers(ok({ ...record, name: null, policy: config }));
+    const file = fileWith({ mode: 'enforce', id: 'p-1', policy: config });
+    expect((await run(['policy', 'diff', '-f', file, '--id', 'p-1', '--server', url], TOKEN)).code).toBe(0);
   });
 });
 

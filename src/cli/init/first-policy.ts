@@ -11,7 +11,7 @@ import {
   type PolicyRecord,
   readStored,
 } from '#cli/policy/policy-records.js';
-import { atLines, placed, refusalOf, type Source, sourceOf } from '#cli/policy/policy-source.js';
+import { atLines, checkSource, placed, type Source, sourceOf } from '#cli/policy/policy-source.js';
 import { type Write, writeOf } from '#cli/policy/write.js';
 import type { Terminal } from '#cli/terminal.js';
 
@@ -60,12 +60,10 @@ export async function checkFirstPolicy(client: Client, source: Source, mode: str
 
 /** Throws a `CliError` if the text is not a valid policy with a name, which `firstPolicy` can write. */
 export async function checkedSource(text: string, file: string, mode: string): Promise<Source> {
-  const { envelopeProblems } = await import('#main.js');
   const source = sourceOf(text, file);
   if (source.form === 'singleton' || typeof source.value.name !== 'string')
     throw new CliError(`${file} is no policy for weir init, which has the keys name, mode and policy`);
-  const problems = await envelopeProblems({ ...source.value, mode });
-  if (problems.length > 0) throw refusalOf(source, problems);
+  await checkSource(source, mode);
   return source;
 }
 

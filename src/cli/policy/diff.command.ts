@@ -7,7 +7,7 @@ import type { Terminal } from '../terminal.js';
 import { differenceOf, isSame } from './difference.js';
 import { differenceText } from './difference-text.js';
 import { labelOf, readStored, type Which } from './policy-records.js';
-import { readSource, singletonOf } from './policy-source.js';
+import { readValidSource, singletonOf } from './policy-source.js';
 
 const DIFFERENT = 3;
 
@@ -19,7 +19,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
     .option('--id <policy-id>', 'compare with the policy of this id')
     .option('--name <policy-name>', 'compare with the policy of this name')
     .action(async (options: Output & Which & { file: string }) => {
-      const source = await readSource(options.file, terminal);
+      const source = await readValidSource(options.file, terminal);
       const stored = await readStored(createClient(options, terminal), options);
       const after = singletonOf(source);
       const form = stored?.form ?? 'singleton';

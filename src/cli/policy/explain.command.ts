@@ -10,7 +10,7 @@ import { type Output, parseReply, print, remote } from '../remote.js';
 import { type Style, styleOf } from '../style.js';
 import { table } from '../table.js';
 import type { Terminal } from '../terminal.js';
-import { atLines, readSource, singletonOf } from './policy-source.js';
+import { atLines, readValidSource, singletonOf } from './policy-source.js';
 
 const explainedSchema = z.looseObject({
   decision: z.string(),
@@ -89,7 +89,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .action(async ({ file, ...options }: Output & Question & { file?: string }) => {
       const question = questionOf(options);
       const client = createClient(options, terminal);
-      const source = file === undefined ? undefined : await readSource(file, terminal);
+      const source = file === undefined ? undefined : await readValidSource(file, terminal);
       const body = source === undefined ? question : { ...question, policy: singletonOf(source) };
       const answer = await client
         .request('/api/v1/policy/explain', { method: 'POST', body })

@@ -3,6 +3,7 @@ import type { Terminal } from '#cli/terminal.js';
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
 import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
+import { adviceOn } from '../api-refusal.js';
 
 /** A policy document that was read from a file or from standard input. */
 export type Source = PolicyText & {
@@ -20,6 +21,33 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
   }
   return sourceOf(text, label);
 }
+
+/**
+ * Reads a policy document as `readSource` does. Throws a `CliError` with all problems if the document is
+ * invalid. Only a node finds the problems that depend on its integrations.
+ */
+export async function readValidSource(file: string, terminal: Terminal): Promise<Source> {
+  const source = await readSource(file, terminal);
+  await checkSource(source);
+  return source;
+}
+
+/**
+ * Throws a `CliError` with all problems if the document is invalid. `mode` replaces the mode of an envelope.
+ */
+export async function checkSource(source: Source, mode?: string): Promise<void> {
+  const { documentProblems } = await import('#main.js');
+  const { form, value, json } = source;
+  // `weir policy get` prints an id in the envelope of a policy without a name. A write has it in its path.
+  const { id, ...withoutId } = value;
+  const hasId = form === 'envelope' && id !== undefined && value.name === undefined;
+  const isSent = mode === undefined && !hasId;
+  const envelope = { ...(hasId ? withoutId : value), ...(mode === undefined ? {} : { mode }) };
+  const problems = await documentProblems(form, isSent ? json : JSON.stringify(envelope));
+  if (problems.length > 0)
+    throw listOf('is not a valid policy', source, problems, { code: INVALID, fix: adviceOn(INVALID) });
+}
+const INVALID = 'invalid_policy';
 
 /** Parses the text of a policy document; `label` is its file. */
 export function sourceOf(text: string, label: string): Source {
@@ -58,11 +86,12 @@ function placeOf(source: Source, pointer: string): string {
 export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
   if (refused.problems.length === 0) return refused;
   const { problems, fix, code } = refused;
-  return refusalOf(source, problems, { prefix, cause: refused, fix, code });
+  return listOf('was refused', source, problems, { prefix, cause: refused, fix, code });
 }
 
-/** Returns an error that lists each problem with its line and column in the document. */
-export function refusalOf(
+/** Returns an error that tells `what` of the document, and lists each problem with its line and column. */
+function listOf(
+  what: string,
   source: Source,
   found: readonly Problem[],
   {
@@ -71,7 +100,7 @@ export function refusalOf(
   }: ErrorOptions & { prefix?: string; fix?: string | undefined; code?: string | undefined } = {},
 ): CliError {
   const lines = found.map((problem) => placed(source, problem, prefix));
-  const heading = `${source.label} was refused: ${found.length} problem${found.length === 1 ? '' : 's'}`;
+  const heading = `${source.label} ${what}: ${found.length} problem${found.length === 1 ? '' : 's'}`;
   const problems = found.map((problem) => {
     const pointer = ownPointer(problem.pointer, prefix);
     return { ...problem, pointer, where: placeOf(source, pointer) };
