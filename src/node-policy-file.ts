@@ -54,6 +54,7 @@ function writeOf({ form, json, record }: PolicyText, dryRun: boolean): PolicyWri
     ifNoneMatch: undefined,
     activate: true,
     dryRun,
+    mayWatch: true,
     author: 'policy.file',
   };
 }

@@ -9,6 +9,7 @@ import type {
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
+import type { MemberOptions } from '#policy-write/prepare-in-thread.js';
 import type { IntegrationStore } from '#store/store-types.js';
 import type { MemberDistribution } from './member-distribution.js';
 
@@ -89,16 +90,18 @@ export class KubernetesBinding implements SupervisedPart {
 
   /**
    * Returns the resolution and the members of selectors for a compilation. Waits until all of them are
-   * resolved, at most `withinMs`. If the thread fails, returns the last members; before the first members, a
-   * list without resolved selectors.
+   * resolved, at most `waitMs`. If the thread fails, returns the last members; before the first members, a
+   * list without resolved selectors. Without `mayWatch`, returns the last members at once, and the thread
+   * starts no watch for the selectors.
    */
-  async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
+  async membership(selectors: readonly Selector[], { waitMs, mayWatch }: MemberOptions): Promise<ListedMembership> {
+    if (!mayWatch) return this.#ports.distribution.listed();
     const isLate = pause(THREAD_WAIT_MS, true, { ref: false });
     if (await Promise.race([this.#begun.then(() => false), isLate])) return NOTHING_LISTED;
     if (this.#open === null) return NOTHING_LISTED;
     try {
       this.#releaseLater();
-      const all = await this.#ports.source.membership(selectors, withinMs);
+      const all = await this.#ports.source.membership(selectors, waitMs);
       if (this.#ports.distribution.hasRoomForFormer) return all;
       const { former: _, ...others } = all;
       return others;

@@ -122,7 +122,7 @@ export function createSystem(ports: SystemPorts): System {
         },
       },
       thread: writing,
-      membership: async (named, withinMs) => kubernetes?.binding.membership(named, withinMs) ?? NOTHING_LISTED,
+      membership: async (named, options) => kubernetes?.binding.membership(named, options) ?? NOTHING_LISTED,
       surroundings,
       enforced: dataplane !== null,
       now,

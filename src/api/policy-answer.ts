@@ -4,7 +4,7 @@ import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '
 import type { Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf } from '#contracts/policy-record.js';
-import { authorOf } from './authentication.js';
+import { authorOf, mayAct } from './authentication.js';
 import { refused } from './error-answer.js';
 import { termsOf } from './pending-terms.js';
 import type { activationQuery } from './policy.schema.js';
@@ -42,6 +42,7 @@ export function policyWrite(
     ...preconditionsOf(request),
     activate,
     dryRun,
+    mayWatch: mayAct(request),
     ...(rehearse === undefined ? {} : { rehearse }),
     ...(wait === undefined ? {} : { wait }),
     ...(terms === null ? {} : { terms }),

@@ -34,6 +34,11 @@ export type PolicyWrite = {
    */
   readonly activate: boolean;
   readonly dryRun: boolean;
+  /**
+   * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may not
+   * change the node: it uses the members that the node knows.
+   */
+  readonly mayWatch: boolean;
   /** Whether the members of a cluster rehearse the write before its commit. Omitted: they do. */
   readonly rehearse?: boolean;
   /** The members of a cluster that must enforce the write before the response. Omitted: this node. */

@@ -31,7 +31,7 @@ export async function compileFromCache(
   const prepared = await prepareIn(
     ports,
     { kind: 'prepare_stored', key: textKey(record), surroundings: ports.surroundings },
-    { signal, memberWaitMs: 0 },
+    { signal, members: { waitMs: 0, mayWatch: true } },
   );
   if (prepared.kind !== 'prepared_stored') return null;
   return compiledStoredPolicyOf(record, generation, prepared, everActivated, onCompiled);
@@ -60,7 +60,7 @@ export async function compileStored(
       compile: true,
       key: textKey(stored.record),
     },
-    { signal, memberWaitMs },
+    { signal, members: { waitMs: memberWaitMs, mayWatch: true } },
   );
   if (prepared.kind !== 'prepared') {
     const refused = refusalOfText(prepared);
@@ -112,7 +112,7 @@ export async function compileProposedGroup(
       compile: true,
       key: textKey(record),
     },
-    { signal, memberWaitMs: PROPOSAL_MEMBER_WAIT_MS },
+    { signal, members: { waitMs: PROPOSAL_MEMBER_WAIT_MS, mayWatch: true } },
   );
   return prepared.kind === 'prepared_group' ? compiledStoredPolicyOf(record, generation, prepared, true) : null;
 }

@@ -5,18 +5,24 @@ import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#
 
 export type ThreadPorts = {
   readonly thread: PolicyThread;
+  /** Returns the resolution and the members of selectors for the compilation. */
+  readonly membership: (selectors: readonly Selector[], options: MemberOptions) => Promise<ListedMembership>;
+};
+
+export type MemberOptions = {
+  /** The longest wait for selectors that are not resolved yet, in milliseconds. */
+  readonly waitMs: number;
   /**
-   * Returns the resolution and the members of selectors for the compilation. Waits until all of them are
-   * resolved, at most `withinMs`.
+   * Whether selectors that the policy in force does not name may start watches. If not, the present members
+   * are returned at once, and these selectors are unresolved.
    */
-  readonly membership: (selectors: readonly Selector[], withinMs: number) => Promise<ListedMembership>;
+  readonly mayWatch: boolean;
 };
 
 type Options = {
   readonly signal: AbortSignal;
   readonly transfer?: boolean;
-  /** The longest wait for selectors that are not resolved yet. */
-  readonly memberWaitMs: number;
+  readonly members: MemberOptions;
 };
 
 type Preparing = PreparePolicy | PrepareGroup | PrepareStored;
@@ -26,12 +32,12 @@ type Prepared<W extends Preparing> = Exclude<PolicyResult<W>, { readonly kind: '
 export async function prepareIn<W extends Preparing>(
   { thread, membership }: ThreadPorts,
   work: W,
-  { memberWaitMs, ...options }: Options,
+  { members, ...options }: Options,
 ): Promise<Prepared<W>> {
   const result: PolicyResult<Preparing> = await thread.perform(work, options);
   if (result.kind !== 'needs_members') return result as Prepared<W>;
-  const members = await membership(result.selectors, memberWaitMs);
+  const listed = await membership(result.selectors, members);
   const { signal } = options;
-  const ended = await thread.perform({ kind: 'prepare_with_members', id: result.id, membership: members }, { signal });
+  const ended = await thread.perform({ kind: 'prepare_with_members', id: result.id, membership: listed }, { signal });
   return ended as Prepared<W>;
 }

@@ -9,7 +9,7 @@ import type { PreparedWrite } from '#statecharts/write.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
-import { prepareIn, type ThreadPorts } from './prepare-in-thread.js';
+import { type MemberOptions, prepareIn, type ThreadPorts } from './prepare-in-thread.js';
 import {
   type Circumstances,
   DEFAULT_NAME,
@@ -30,6 +30,8 @@ import {
 
 /** How long a write waits for the first list of a new selector, before it is activated without it. */
 const MEMBER_WAIT_MS = 2_000;
+
+const membersFor = ({ mayWatch }: PolicyWrite): MemberOptions => ({ waitMs: MEMBER_WAIT_MS, mayWatch });
 
 export type PrepareWritePorts = PendingWritePorts &
   ThreadPorts & {
@@ -145,7 +147,7 @@ async function prepareGroup(
     compile: write.activate,
   } as const;
   const base = textKey(existing);
-  const options = { signal, memberWaitMs: MEMBER_WAIT_MS };
+  const options = { signal, members: membersFor(write) };
   const known = await prepareIn(ports, { ...work, base: { key: base, text: null } }, options);
   if (known.kind !== 'unknown') return known;
   const stored = await policies.get(existing.id);
@@ -180,7 +182,7 @@ async function preparePut(
       compile: write.activate,
       key: keyOf(located, at),
     },
-    { transfer: !ports.repeats, signal, memberWaitMs: MEMBER_WAIT_MS },
+    { transfer: !ports.repeats, signal, members: membersFor(write) },
   );
   if (prepared.kind !== 'prepared') return refusalOfText(prepared);
   const misnamed = refusalOfName(write.target, prepared.name);
@@ -233,7 +235,7 @@ async function prepareActivation(
   const prepared = await prepareIn(
     ports,
     { kind: 'prepare', text, surroundings, integrations, compile: true, key },
-    { signal, memberWaitMs: MEMBER_WAIT_MS },
+    { signal, members: membersFor(write) },
   );
   if (prepared.kind === 'too_large') return refusalOfText(prepared);
   if (prepared.kind === 'unreadable') {

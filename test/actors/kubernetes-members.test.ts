@@ -299,6 +299,20 @@ describe('the members of selectors in a running node', () => {
     await eventually(() => expect(source.log.at(-1)).toBe('release'));
   });
 
+  it('are those that the node knows in a dry run of a client that may not change the node', async () => {
+    const { system, source, send } = await started();
+    await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
+    const opened = [...source.log];
+    const codes = async (policy: unknown): Promise<unknown> => {
+      const checked = await system.policies.write(write(policy, { dryRun: true, mayWatch: false }));
+      return 'warnings' in checked && checked.warnings.map(({ code }) => code);
+    };
+    expect(await codes(POLICY)).toEqual(['selector_any_namespace']);
+    const other = JSON.stringify(POLICY).replace('"app":"web"', '"app":"batch"');
+    expect(await codes(JSON.parse(other))).toEqual(['selector_any_namespace', 'selector_unresolved']);
+    expect(source.log).toEqual(opened);
+  });
+
   it('keep their integration while a write that names it is put in force', async () => {
     const { system, datapath, send } = await started();
     await send({ replaces: changeOf([]) });

@@ -94,6 +94,7 @@ export function write(body: unknown, more: Partial<PolicyWrite> = {}): PolicyWri
     ifNoneMatch: undefined,
     activate: true,
     dryRun: false,
+    mayWatch: true,
     author: 'alice',
     ...more,
   };

@@ -95,8 +95,9 @@ describe('dry run', () => {
     const answer = await ask(method, path + query, given);
     expect([method, path, answer.statusCode]).toEqual([method, path, expect.toSatisfy((code) => code < 300)]);
     // A dry run may call the node only with `dryRun: true`, because the node then writes nothing.
-    const asked = node.changes.map((change) => (change.with as { dryRun?: boolean }).dryRun);
-    expect(asked).toEqual(asked.map(() => true));
+    const asked = node.changes.map((change) => change.with as { dryRun?: boolean; mayWatch?: boolean });
+    expect(asked.map(({ dryRun }) => dryRun)).toEqual(asked.map(() => true));
+    expect(asked.filter(({ mayWatch }) => mayWatch === true)).toEqual([]);
     expect(node.recorded.filter(({ type }) => type === 'config_change')).toEqual([]);
     expect((await ask(method, path, given)).statusCode).toBe(403);
     expect((await ask(method, `${path}${query}&dry_run=true`, given)).statusCode).toBe(403);

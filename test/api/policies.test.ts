@@ -129,6 +129,7 @@ describe('policy write', () => {
             ifNoneMatch: undefined,
             activate: false,
             dryRun: true,
+            mayWatch: true,
             author: 'alice',
           },
         },

@@ -64,6 +64,7 @@ test.each([
         ifNoneMatch: undefined,
         activate: false,
         dryRun: true,
+        mayWatch: true,
         author: 'alice',
       },
     ]);

@@ -68,8 +68,8 @@ describe('the write of one group at another node', () => {
 
   test('waits for the members of new selectors, and a policy of the store does not', async () => {
     const waits: [number, number][] = [];
-    const membership: PrepareWritePorts['membership'] = async (selectors, withinMs) => {
-      waits.push([selectors.length, withinMs]);
+    const membership: PrepareWritePorts['membership'] = async (selectors, { waitMs }) => {
+      waits.push([selectors.length, waitMs]);
       return NOTHING_LISTED;
     };
     const ports = { ...(await portsOf()), membership };

@@ -74,5 +74,6 @@ export const WRITE: PolicyWrite = {
   ifNoneMatch: undefined,
   activate: true,
   dryRun: false,
+  mayWatch: true,
   author: 'alice',
 };
