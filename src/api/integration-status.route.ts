@@ -32,6 +32,7 @@ const IntegrationStatusSchema = z
           .boolean()
           .describe('False until the objects are known; until then the group of the selector fails closed.'),
         addresses: count.describe('The number of addresses that the selector selects.'),
+        networks: count.describe('The number of networks that a selector of nodes with `podCIDRs` selects.'),
       }),
     ),
     warnings: z.array(z.object({ code: z.string(), message: z.string() })),
@@ -53,6 +54,7 @@ const IntegrationStatusSchema = z
             selector: { integration: 'prod', pod_selector: { namespace: 'shop', match_labels: { app: 'web' } } },
             resolved: true,
             addresses: 12,
+            networks: 0,
           },
         ],
         warnings: [],
@@ -99,10 +101,11 @@ function shown({
     since,
     last_error: lastError,
     objects,
-    selectors: selectors.map(({ selector, resolved, addresses }) => ({
+    selectors: selectors.map(({ selector, resolved, addresses, networks }) => ({
       selector: kubernetesSourceSchema.parse(selector),
       resolved,
       addresses,
+      networks,
     })),
     warnings: [...warnings],
     stale,

@@ -31,6 +31,7 @@ export type IntegrationStatus = {
     readonly selector: KubernetesSource;
     readonly resolved: boolean;
     readonly addresses: number;
+    readonly networks: number;
   }[];
   readonly warnings: readonly { readonly code: string; readonly message: string }[];
   /** Whether objects are in force that can be older than those of the server. */

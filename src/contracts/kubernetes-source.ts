@@ -67,10 +67,15 @@ export type ReflectorChange = {
 /** The number of objects of an integration. */
 export type ObjectCounts = { readonly pods: number; readonly nodes: number; readonly namespaces: number };
 
-/** The facts about an integration. `addresses`: the number of addresses that a selector selects. */
+/** The facts about an integration. `addresses` and `networks`: how many of them a selector selects. */
 export type IntegrationFacts = {
   readonly objects: ObjectCounts;
-  readonly selectors: readonly { readonly key: string; readonly resolved: boolean; readonly addresses: number }[];
+  readonly selectors: readonly {
+    readonly key: string;
+    readonly resolved: boolean;
+    readonly addresses: number;
+    readonly networks: number;
+  }[];
   readonly warnings: readonly { readonly code: string; readonly message: string }[];
 };
 

@@ -46,10 +46,11 @@ export function integrationStatusOver({ integrations, store, snapshotOf, facts, 
       since: snapshot?.context.since ?? null,
       lastError: snapshot?.context.lastError ?? null,
       objects: found.objects,
-      selectors: found.selectors.map(({ key, resolved, addresses }) => ({
+      selectors: found.selectors.map(({ key, resolved, addresses, networks }) => ({
         selector: sourceOf(key),
         resolved,
         addresses,
+        networks,
       })),
       warnings: [...found.warnings, ...expiry.map(({ code, message }) => ({ code, message }))],
       stale: isStale(snapshot, found),

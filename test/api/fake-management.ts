@@ -83,6 +83,7 @@ export const STATUS: IntegrationStatus = {
       selector: { integration: 'local', pod_selector: { match_labels: { app: 'web' } } },
       resolved: true,
       addresses: 2,
+      networks: 0,
     },
   ],
   warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],

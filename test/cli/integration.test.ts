@@ -212,8 +212,19 @@ describe('weir integration', () => {
     last_error: { reflector: 'nodes', reason: '403: nodes is forbidden', at: '2026-02-01T11:58:00.000Z' },
     objects: { pods: 120, nodes: 0, namespaces: 9 },
     selectors: [
-      { selector: { integration: 'prod', pod_selector: { namespace: 'shop' } }, resolved: true, addresses: 12 },
-      { selector: { integration: 'prod', node_selector: {} }, resolved: false, addresses: 0 },
+      {
+        selector: { integration: 'prod', pod_selector: { namespace: 'shop' } },
+        resolved: true,
+        addresses: 12,
+        networks: 0,
+      },
+      { selector: { integration: 'prod', node_selector: {} }, resolved: false, addresses: 0, networks: 0 },
+      {
+        selector: { integration: 'prod', node_selector: { addresses: ['podCIDRs'] } },
+        resolved: true,
+        addresses: 0,
+        networks: 3,
+      },
     ],
     warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
     stale: true,
@@ -250,7 +261,7 @@ prod   https://kube.example.com:6443  3 min ago  alice
     );
     const table = `NAME   STATE              SINCE      OBJECTS  PODS  RESOLVED  LAST ERROR
 local  unused             -          fresh    120   0/0       -
-prod   refused.forbidden  3 min ago  stale    120   1/2       2 min ago, nodes: 403: nodes is forbidden
+prod   refused.forbidden  3 min ago  stale    120   2/3       2 min ago, nodes: 403: nodes is forbidden
 `;
     expect(await run(['integration', 'status', '--server', url], ENVIRONMENT)).toEqual({
       code: 0,
@@ -259,11 +270,12 @@ prod   refused.forbidden  3 min ago  stale    120   1/2       2 min ago, nodes: 
     });
     const { out } = await run(['integration', 'status', 'prod', '--server', url], ENVIRONMENT);
     expect(out).toBe(`NAME  STATE              SINCE      OBJECTS  PODS  RESOLVED  LAST ERROR
-prod  refused.forbidden  3 min ago  stale    120   1/2       2 min ago, nodes: 403: nodes is forbidden
+prod  refused.forbidden  3 min ago  stale    120   2/3       2 min ago, nodes: 403: nodes is forbidden
 
-SELECTOR      ADDRESSES
-resolved      12         {"pod_selector":{"namespace":"shop"}}
-not resolved  0          {"node_selector":{}}
+SELECTOR      ADDRESSES  NETWORKS
+resolved      12         0         {"pod_selector":{"namespace":"shop"}}
+not resolved  0          0         {"node_selector":{}}
+resolved      0          3         {"node_selector":{"addresses":["podCIDRs"]}}
 warning: New pods are not closed.
 `);
     const json = await run(['integration', 'status', 'prod', '--output', 'json', '--server', url], ENVIRONMENT);

@@ -361,6 +361,18 @@ describe('the selector resolution', () => {
     expect(page([nodeSelector({}).key])).toEqual([]);
   });
 
+  test('counts the pod networks that a selector selects, beside its addresses', () => {
+    const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
+    const all = nodeSelector({ addresses: ['podCIDRs'] });
+    const memberships = start([pool, all]);
+    list(memberships, NODES, nodes);
+    resolutionNow(memberships);
+    expect(factsOf('prod', memberships, [pool, all]).selectors).toEqual([
+      { key: pool.key, resolved: true, addresses: 0, networks: 1 },
+      { key: all.key, resolved: true, addresses: 0, networks: 2 },
+    ]);
+  });
+
   test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
     const memberships = start([web]);
     const closed = () => shown(resolutionNow(memberships)).closed;

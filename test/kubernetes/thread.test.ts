@@ -315,8 +315,8 @@ describe('the Kubernetes thread', () => {
     expect(await node.source.facts('prod')).toEqual({
       objects: { pods: 1, nodes: 0, namespaces: 0 },
       selectors: [
-        { key: web.key, resolved: true, addresses: 1 },
-        { key: db.key, resolved: true, addresses: 0 },
+        { key: web.key, resolved: true, addresses: 1, networks: 0 },
+        { key: db.key, resolved: true, addresses: 0, networks: 0 },
       ],
       warnings: [
         {

@@ -25,7 +25,7 @@ const SOURCE = { integration: 'prod', pod_selector: { namespace: 'shop', match_l
 const KEY = selectorOf(SOURCE).key;
 const FACTS: IntegrationFacts = {
   objects: { pods: 3, nodes: 1, namespaces: 2 },
-  selectors: [{ key: KEY, resolved: true, addresses: 2 }],
+  selectors: [{ key: KEY, resolved: true, addresses: 2, networks: 0 }],
   warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
 };
 
@@ -94,7 +94,7 @@ describe('status of an integration', () => {
       since: '2026-02-01T11:00:00.000Z',
       lastError: null,
       objects: FACTS.objects,
-      selectors: [{ selector: SOURCE, resolved: true, addresses: 2 }],
+      selectors: [{ selector: SOURCE, resolved: true, addresses: 2, networks: 0 }],
       warnings: FACTS.warnings,
       stale: false,
     };

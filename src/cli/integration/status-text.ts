@@ -12,7 +12,12 @@ export const statusSchema = z.object({
   last_error: z.object({ reflector: z.string(), reason: z.string(), at: z.string() }).nullable(),
   objects: z.object({ pods: count, nodes: count, namespaces: count }),
   selectors: z.array(
-    z.object({ selector: z.looseObject({ integration: z.string() }), resolved: z.boolean(), addresses: count }),
+    z.object({
+      selector: z.looseObject({ integration: z.string() }),
+      resolved: z.boolean(),
+      addresses: count,
+      networks: count,
+    }),
   ),
   warnings: z.array(z.object({ code: z.string(), message: z.string() })),
   stale: z.boolean(),
@@ -36,11 +41,12 @@ export function statusText(items: readonly IntegrationStatus[], details: boolean
 }
 
 function detailsOf({ selectors, warnings }: IntegrationStatus): string {
-  const rows = selectors.map(({ selector: { integration: _, ...selector }, resolved, addresses }) => [
+  const rows = selectors.map(({ selector: { integration: _, ...selector }, resolved, addresses, networks }) => [
     resolved ? 'resolved' : 'not resolved',
     String(addresses),
+    String(networks),
     JSON.stringify(selector),
   ]);
-  const listed = rows.length === 0 ? '' : `\n${table(['SELECTOR', 'ADDRESSES', ''], rows)}`;
+  const listed = rows.length === 0 ? '' : `\n${table(['SELECTOR', 'ADDRESSES', 'NETWORKS', ''], rows)}`;
   return listed + warnings.map(({ message }) => `warning: ${message}\n`).join('');
 }

@@ -16,6 +16,7 @@ export function factsOf(name: string, memberships: Memberships, selectors: reado
         key,
         resolved: memberships.resolution.resolved.has(key),
         addresses: counts.get(key) ?? 0,
+        networks: memberships.networksOf(key).length,
       })),
     warnings: memberships.warnings(name).map((warning) => ({ code: warning.code, message: sentenceOf(warning) })),
   };
