@@ -32,6 +32,9 @@ const StatsSchema = z
       non_ipv4_passed: packetsAndBytes.describe(
         'Packets that passed without a verdict because of `dataplane.non_ipv4`: forwarded IPv6, and protocols other than IP and ARP.',
       ),
+      dns_unroutable: packetsAndBytes.describe(
+        'DNS queries that `dns.transparent` did not divert, because their destination has neither a route nor a socket of the node. The kernel dropped them.',
+      ),
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
       flows_closed: count,
@@ -163,6 +166,7 @@ function statsAnswer({
       },
       inspected: { handed: counted(dataplane?.inspected.handed), joined: counted(dataplane?.inspected.joined) },
       non_ipv4_passed: counted(dataplane?.nonIpv4Passed),
+      dns_unroutable: counted(dataplane?.dnsUnroutable),
       drops: Object.fromEntries(
         Object.entries(dataplane?.drops ?? {}).map(([reason, { packets }]) => [reason, Number(packets)]),
       ),

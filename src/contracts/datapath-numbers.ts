@@ -99,6 +99,7 @@ export const COUNTER_INDEX = {
   events: 16,
   events_lost: 17,
   events_suppressed: 18,
+  dns_unroutable: 19,
   drops: 32,
 } as const;
 export const COUNTERS = 96;

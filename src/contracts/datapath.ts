@@ -296,6 +296,11 @@ export type DatapathStats = {
    * and frames that are neither IP nor ARP.
    */
   readonly nonIpv4Passed: Counter;
+  /**
+   * DNS queries that `dns.transparent` did not divert, because their destination has neither a route nor a
+   * socket of the node. The kernel dropped them.
+   */
+  readonly dnsUnroutable: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
   /** The reasons why the flow table refused new flows in the last seconds; empty if it refused none. */

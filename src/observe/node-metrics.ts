@@ -44,6 +44,10 @@ export function nodeMetrics({ gauge, counter }: Families) {
     'weir_dataplane_non_ipv4_bytes_total',
     'Bytes of packets that passed because of `dataplane.non_ipv4`.',
   );
+  const dnsUnroutable = counter(
+    'weir_dataplane_dns_unroutable_packets_total',
+    'DNS queries that `dns.transparent` did not divert, because their destination has neither a route nor a socket of the node. The kernel dropped them.',
+  );
   const drops = counter('weir_dataplane_drops_total', 'Packets dropped, by drop reason.', 'reason');
   const dropBytes = counter('weir_dataplane_drop_bytes_total', 'Bytes dropped, by drop reason.', 'reason');
   const eventsSent = counter('weir_events_sent_total', 'Events that the datapath sent, whether or not they were read.');
@@ -69,6 +73,7 @@ export function nodeMetrics({ gauge, counter }: Families) {
     inspectedBytes,
     passedUnclassified,
     passedUnclassifiedBytes,
+    dnsUnroutable,
     drops,
     dropBytes,
     eventsSent,
@@ -108,6 +113,7 @@ export function nodeMetrics({ gauge, counter }: Families) {
       }
       passedUnclassified.inc(Number(dataplane.nonIpv4Passed.packets));
       passedUnclassifiedBytes.inc(Number(dataplane.nonIpv4Passed.bytes));
+      dnsUnroutable.inc(Number(dataplane.dnsUnroutable.packets));
       for (const [reason, counted] of Object.entries(dataplane.drops)) {
         drops.inc({ reason }, Number(counted.packets));
         dropBytes.inc({ reason }, Number(counted.bytes));

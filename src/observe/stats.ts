@@ -28,6 +28,11 @@ type DataplaneStats = {
   readonly drops: Readonly<Record<string, Counter>>;
   /** Packets that passed without a verdict because `dataplane.non_ipv4` allows them. */
   readonly nonIpv4Passed: Counter;
+  /**
+   * DNS queries that `dns.transparent` did not divert, because their destination has neither a route nor a
+   * socket of the node. The kernel dropped them.
+   */
+  readonly dnsUnroutable: Counter;
   readonly flowsOpened: bigint;
   readonly flowsClosed: bigint;
   /**

@@ -51,6 +51,7 @@ export const STATS: NodeStats = {
     inspected: { handed: { packets: 20n, bytes: 2_000n }, joined: { packets: 30n, bytes: 30_000n } },
     drops: { policy: { packets: 3n, bytes: 180n } },
     nonIpv4Passed: { packets: 6n, bytes: 600n },
+    dnsUnroutable: { packets: 7n, bytes: 700n },
     flowsOpened: 5n,
     flowsClosed: 3n,
     refusing: ['flow_share'],

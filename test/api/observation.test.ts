@@ -140,6 +140,7 @@ describe('stats route', () => {
         bytes: { allow: 1_000, deny: 180, audit: 60 },
         inspected: { handed: { packets: 20, bytes: 2_000 }, joined: { packets: 30, bytes: 30_000 } },
         non_ipv4_passed: { packets: 6, bytes: 600 },
+        dns_unroutable: { packets: 7, bytes: 700 },
         drops: { policy: 3 },
         flows_opened: 5,
         flows_closed: 3,

@@ -135,6 +135,42 @@ describe('the routing of redirected DNS queries', () => {
   });
 });
 
+test('a node without a default route counts DNS queries to a server without a route and warns, and an unreachable default route lets the DNS proxy answer them', async () => {
+  const route = (words: string): Promise<string> => rig.topology.node.must('ip', ...`route ${words}`.split(' '));
+  const config = async (): Promise<string> => {
+    const { body } = await rig.node.request('GET', '/ready');
+    const { checks } = body as { checks: { name: string; ok: boolean; detail: string }[] };
+    return checks.find(({ name }) => name === 'dataplane_config')?.detail ?? '';
+  };
+  const unroutable = async (): Promise<number> => {
+    const { dns_unroutable } = (await rig.stats()) as unknown as { dns_unroutable: { packets: number } };
+    return dns_unroutable.packets;
+  };
+  expect(await config()).not.toContain('no default route');
+  const before = await unroutable();
+  await route(`del default via ${ADDRESSES.server}`);
+  try {
+    await expect.poll(config).toContain('the node has no default route');
+    expect((await dig(rig, ELSEWHERE, '+time=1', 'api.example.com')).status).toBe('none');
+    expect((await dig(rig, ELSEWHERE, '+tcp', '+time=1', 'api.example.com')).status).toBe('none');
+    expect(await unroutable()).toBeGreaterThanOrEqual(before + 2);
+    await route('add unreachable default metric 4294967295');
+    await expect.poll(config).not.toContain('no default route');
+    expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+    expect(data(await dig(rig, ELSEWHERE, '+tcp', 'api.example.com'))).toEqual([
+      `api.example.com. A ${ADDRESSES.server}`,
+    ]);
+  } finally {
+    await route('del unreachable default metric 4294967295').catch(() => {});
+    await route(`add default via ${ADDRESSES.server}`);
+  }
+  const counted = await unroutable();
+  expect(data(await dig(rig, ADDRESSES.nodeLan, 'api.example.com'))).toEqual([
+    `api.example.com. A ${ADDRESSES.server}`,
+  ]);
+  expect(await unroutable()).toBe(counted);
+});
+
 test('while the node process is suspended and the routing rule is missing, a DNS query is not forwarded to the resolver', async () => {
   const { node } = rig.topology;
   process.kill(rig.node.pid, 'SIGSTOP');

@@ -77,6 +77,7 @@ enum counter_index {
 	COUNT_EVENTS = 16,
 	COUNT_EVENTS_LOST = 17,       /* events that were lost because the ring buffer was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* events that the datapath did not send, because the source had used up its budget (report/events.h) */
+	COUNT_DNS_UNROUTABLE = 19,    /* DNS queries that are not diverted, because their destination has neither a route nor a socket of the node */
 	COUNT_DROPS = 32,             /* the index of a drop counter is COUNT_DROPS + drop reason */
 	COUNTERS = 96,
 };

@@ -36,6 +36,7 @@ export function datapathStats(
     inspected: { handed: counter(COUNTER_INDEX.inspected), joined: counter(COUNTER_INDEX.joined) },
     drops,
     nonIpv4Passed: counter(COUNTER_INDEX.non_ipv4),
+    dnsUnroutable: counter(COUNTER_INDEX.dns_unroutable),
     flowsOpened,
     flowsClosed,
     refusing,

@@ -15,6 +15,7 @@ import { flowtableFaults } from './flowtables.js';
 import { type NatSupport, reviewNat } from './nat.js';
 import { vlanFaults } from './tagged-frames.js';
 import { forwardsAny, unnamedWarnings } from './unpoliced-interfaces.js';
+import { unroutableLookupWarnings } from './unroutable-lookups.js';
 import { xdpWarnings } from './xdp-programs.js';
 
 /**
@@ -29,13 +30,15 @@ type Looked = {
   readonly nat: NatSupport;
   /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
   readonly diverts: boolean;
+  /** True if the datapath redirects DNS queries to the DNS proxy. */
+  readonly divertsDns: boolean;
 };
 
 /**
  * Returns the faults that prevent Weir from policing the configured interfaces as D17 requires, and
  * warnings. Throws if the state of the kernel cannot be read.
  */
-export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }: Looked): Review {
+export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, divertsDns }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
   const bridged = policedPorts(policed, links);
@@ -55,6 +58,7 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts }:
     ...unnamedWarnings(policed, links),
     ...xdpWarnings(policed, links),
     ...bridgeWarnings(bridged, links, diverts),
+    ...(divertsDns ? unroutableLookupWarnings() : []),
   ];
   return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };
 }

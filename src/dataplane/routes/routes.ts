@@ -7,6 +7,7 @@ const RTM_GETROUTE = 26;
 // Offsets of the fields of `struct rtmsg` and its size, in bytes.
 const HEADER = { destinationBits: 1, tos: 3, type: 7, flags: 8, bytes: 12 } as const;
 const RTN_UNICAST = 1;
+const RTN_THROW = 9;
 const TABLE = { main: 254, local: 255 } as const;
 const RTA = {
   destination: 1,
@@ -83,12 +84,19 @@ export function routesOfTable(
   );
 }
 
+/**
+ * Returns whether a routing table has a route for the addresses that its other routes do not cover: a default
+ * route of any type but `throw`, or one of the two halves of a default route that VPN clients add.
+ */
+export function hasDefaultRoute(table: number): boolean {
+  return firstRoutes(table).some(
+    (message) => message.getUint8(HEADER.destinationBits) <= 1 && message.getUint8(HEADER.type) !== RTN_THROW,
+  );
+}
+
 /** Returns the indexes of the outgoing interfaces of the default routes in a routing table. */
 export function defaultInterfaces(table: number): number[] {
-  // The first datagram of the dump contains all default routes, because the kernel dumps routes in ascending
-  // order of their address.
-  const first = filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
-  return first
+  return firstRoutes(table)
     .filter(
       (message) => message.getUint8(HEADER.destinationBits) === 0 && message.getUint8(HEADER.type) === RTN_UNICAST,
     )
@@ -97,6 +105,14 @@ export function defaultInterfaces(table: number): number[] {
       const nexthops = attributes.get(RTA.multipath);
       return nexthops === undefined ? [numberIn(attributes, RTA.interface)] : interfacesIn(viewOf(nexthops));
     });
+}
+
+/**
+ * Returns the first routes of a routing table. They contain all default routes, because the kernel dumps
+ * routes in ascending order of their address.
+ */
+function firstRoutes(table: number): DataView[] {
+  return filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
 }
 
 /** Returns whether any routing table has a route through the interface. */

@@ -66,6 +66,7 @@ export class KernelChanges {
       thirdPartyHooks: () => forwarding.thirdPartyHooks(),
       nat: translation.support(objectOptions),
       diverts: this.diverts,
+      divertsDns: this.options.divertDns === true,
     });
   }
 

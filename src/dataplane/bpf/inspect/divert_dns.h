@@ -24,10 +24,28 @@ static __always_inline bool is_dns_lookup(const struct packet *packet)
 	       (packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_TCP);
 }
 
+/* Counts a DNS query that the kernel would not forward and that no socket of the node receives. The kernel
+ * drops such a query. Its destination has no route, or is an address of the node: `bpf_fib_lookup` returns
+ * the same value for both, so the datapath cannot divert only the former.
+ */
+static __always_inline void count_unroutable(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_sock *socket;
+
+	if (is_multicast_or_broadcast(packet->destination))
+		return;
+	socket = find_receiver(skb, packet);
+	if (socket)
+		bpf_sk_release(socket);
+	else
+		count_packet(COUNT_DNS_UNROUTABLE, skb);
+}
+
 /* Hands a DNS query to the DNS proxy, whatever server the query is addressed to. Drops the packet if no DNS
  * proxy listens, or if the source address is forged. Returns NOT_DIVERTED if the query is addressed to the
- * node itself, or if a bridge switches the query. Assigns only UDP packets and TCP SYNs to a socket: for
- * later packets of a TCP connection, the kernel itself finds the connected socket.
+ * node itself or to an address without a route, or if a bridge switches the query. Assigns only UDP packets
+ * and TCP SYNs to a socket: for later packets of a TCP connection, the kernel itself finds the connected
+ * socket.
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {
@@ -37,7 +55,11 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 
 	if (!packet)
 		return OUTCOME_DROP;
-	if (is_not_forwarded(skb, packet) || is_switched(skb))
+	if (is_not_forwarded(skb, packet)) {
+		count_unroutable(skb, packet);
+		return NOT_DIVERTED;
+	}
+	if (is_switched(skb))
 		return NOT_DIVERTED;
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);

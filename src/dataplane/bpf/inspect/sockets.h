@@ -28,27 +28,36 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 	return bpf_skc_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
 }
 
+/* Returns the socket of this node that receives a UDP or TCP packet, also a listening socket; 0 if no socket
+ * does. The caller must release the socket.
+ */
+static __always_inline struct bpf_sock *find_receiver(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct tuple tuple = {
+		.source = bpf_htonl(packet->source),
+		.destination = bpf_htonl(packet->destination),
+		.source_port = bpf_htons(packet->source_port),
+		.destination_port = bpf_htons(packet->destination_port),
+	};
+
+	if (packet->protocol == IPPROTO_UDP)
+		return bpf_sk_lookup_udp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
+	if (packet->protocol == IPPROTO_TCP)
+		return bpf_sk_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
+	return 0;
+}
+
 /* Returns whether a socket of the DNS proxy or of the service plane receives this packet. These sockets
  * trust the source address of a packet, so the caller must drop a packet with a forged source.
  */
 __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
 {
-	struct tuple tuple = {};
 	struct bpf_sock *socket;
 	bool own;
 
 	if (!packet || packet->fragment == FRAGMENT_LATER)
 		return false;
-	tuple.source = bpf_htonl(packet->source);
-	tuple.destination = bpf_htonl(packet->destination);
-	tuple.source_port = bpf_htons(packet->source_port);
-	tuple.destination_port = bpf_htons(packet->destination_port);
-	if (packet->protocol == IPPROTO_UDP)
-		socket = bpf_sk_lookup_udp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
-	else if (packet->protocol == IPPROTO_TCP)
-		socket = bpf_sk_lookup_tcp(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), BPF_F_CURRENT_NETNS, 0);
-	else
-		return false;
+	socket = find_receiver(skb, packet);
 	if (!socket)
 		return false;
 	/* If no exempt bit is configured, the datapath cannot tell the sockets of Weir from other sockets of the
