@@ -18,6 +18,7 @@ import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js'
 import { releaseMemory } from '#libc/memory-release.js';
 import { addressShared } from '#observe/findings/address-shared.js';
 import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
+import { valueUnreadable } from '#observe/findings/value-unreadable.js';
 import { LogRing } from '#observe/log-ring.js';
 import { Observer } from '#observe/observer.js';
 import { createWorkMetrics } from '#observe/work-metrics.js';
@@ -191,8 +192,12 @@ export async function runNode(
       if (code !== null) observer.record(clusterContradiction(code, Date.now()));
     });
     cluster?.unreadable.changes.subscribe(({ key, reason }) => {
-      if (reason === null) log.info({ code: 'value_readable', key }, 'a value of etcd can be read again, or is gone');
-      else log.warn({ code: 'value_unreadable', key, reason }, 'a value of etcd cannot be read; nothing uses it');
+      if (reason === null) {
+        log.info({ code: 'value_readable', key }, 'a value of etcd can be read again, or is gone');
+        return;
+      }
+      log.warn({ code: 'value_unreadable', key, reason }, 'a value of etcd cannot be read; nothing uses it');
+      observer.record(valueUnreadable(key, reason, Date.now()));
     });
     const management = managementOf({
       ...{ version, system, cluster, interceptCa, authority, work, observer, running },

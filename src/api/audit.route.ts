@@ -34,7 +34,7 @@ export const auditResource: Resource = (api, management) => {
           tags: ['observation'],
           summary,
           description:
-            'Returns denies and refused logins, the newest first. Findings of the types `config_change`, `gap` and `cluster_contradiction` are returned only if `finding_type` names these types. ' +
+            'Returns denies and refused logins, the newest first. Findings of the types `config_change`, `gap`, `cluster_contradiction` and `value_unreadable` are returned only if `finding_type` names these types. ' +
             'A page can have fewer findings than `limit`, or none, although more pages follow: continue until `next_cursor` is null. A finding that is seen again while you read the pages moves to the front: it is not returned twice, and later pages can omit it.',
           querystring: findingsQuery,
           response: {

@@ -45,7 +45,7 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
     .description('list denied traffic (in audit mode: traffic that would be denied) and refused logins, newest first')
     .option(
       '--type <finding-type...>',
-      'of these types, such as l4_deny; config_change, gap and cluster_contradiction are listed only on request',
+      'of these types, such as l4_deny; config_change, gap, cluster_contradiction and value_unreadable are listed only on request',
     )
     .option('--group <group...>', 'evaluated in these source groups')
     .option('--rule <rule...>', 'decided by these rules')

@@ -1,4 +1,4 @@
-import { type Observable, Subject } from 'rxjs';
+import { defer, from, merge, type Observable, Subject } from 'rxjs';
 import type { RecordKind } from '#store/record-kind.js';
 import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
@@ -21,8 +21,10 @@ export class UnreadableValues {
     return this.#reasons;
   }
 
+  /** The changes. A subscriber gets the present reasons first. */
   get changes(): Observable<UnreadableChange> {
-    return this.#changes;
+    const present = (): UnreadableChange[] => Array.from(this.#reasons, ([key, reason]) => ({ key, reason }));
+    return defer(() => merge(from(present()), this.#changes));
   }
 
   /** Returns the record of an entry, or null if its value does not fit. `isLeased`: it must be on a lease. */

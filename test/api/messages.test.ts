@@ -161,7 +161,7 @@ test.each([
   [
     'GET',
     '/api/v1/audit/findings?finding_type=x',
-    'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap, cluster_contradiction, address_shared.',
+    'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap, cluster_contradiction, address_shared, value_unreadable.',
   ],
 ])(
   '%s %s is refused with a problem that names the invalid parameter and explains the fault',

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { KeyValue } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
+import { UnreadableValues } from '#cluster/unreadable-values.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { EtcdCluster } from './etcd-cluster.js';
 import { policyOf } from './failure-rig.js';
@@ -59,7 +60,29 @@ async function writes(node: ClusterNode, address: string): Promise<void> {
   ]);
   expect(performance.now() - began).toBeLessThan(2_900);
 }
+/** Returns the keys of the findings of a node about unreadable values. */
+async function foundAt(node: ClusterNode): Promise<readonly unknown[]> {
+  const path = '/api/v1/audit/findings/local?finding_type=value_unreadable';
+  const { items } = (await node.request('GET', path)).body as { readonly items: readonly Record<string, unknown>[] };
+  return items.map(({ target, reason }) => (typeof reason === 'string' && reason !== '' ? target : reason));
+}
 const crashes = () => nodes.flatMap((node) => node.crashes);
+
+describe('UnreadableValues', () => {
+  test('tells a subscriber the present reasons first, then each change', () => {
+    const values = new UnreadableValues(keys);
+    values.note('a', 'it is not JSON');
+    values.note('b', 'it is not JSON');
+    values.forget('a');
+    const seen: unknown[] = [];
+    values.changes.subscribe((change) => seen.push(change));
+    values.forget('b');
+    expect(seen).toEqual([
+      { key: 'b', reason: 'it is not JSON' },
+      { key: 'b', reason: null },
+    ]);
+  });
+});
 
 describe('a value of etcd that does not fit', () => {
   const shared = (name: string) => `${keys.shared.from}${name}`;
@@ -85,6 +108,7 @@ describe('a value of etcd that does not fit', () => {
       await expect.poll(() => unreadableAt(node)).toEqual(expect.arrayContaining(told));
       await node.passes('cluster');
       expect((await node.request('GET', '/metrics')).text).toMatch(/^weir_cluster_unreadable_values 1\d$/m);
+      await expect.poll(() => foundAt(node)).toEqual(expect.arrayContaining(told));
     }
     await writes(nodeAt(0), '10.1.0.2');
     await writes(nodeAt(1), '10.1.0.3');

@@ -160,6 +160,12 @@ describe('Prometheus alerts', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
   });
 
+  it('exist for each metric of a cluster that reports a fault of etcd', () => {
+    const read = new Set(alerts.flatMap(({ expr }) => readQuery(expr).selectors.map(({ metric }) => metric)));
+    const faults = ['contradicted', 'etcd_full', 'unreadable_values'].map((name) => `weir_cluster_${name}`);
+    expect(faults.filter((name) => !read.has(name) || !series.has(name))).toEqual([]);
+  });
+
   it('use in their texts only labels that the result of the alert expression keeps', () => {
     const wrong = alerts.flatMap(({ alert, expr, annotations }) => {
       const { groupings, selectors } = readQuery(expr);

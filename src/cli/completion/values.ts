@@ -9,7 +9,7 @@ import { parseReply } from '../remote.js';
 export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   'finding-type': [
     ...['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'],
-    ...['config_change', 'gap', 'cluster_contradiction', 'address_shared'],
+    ...['config_change', 'gap', 'cluster_contradiction', 'address_shared', 'value_unreadable'],
   ],
   'message-type': ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'],
   verdict: ['allow', 'deny', 'audit', 'redirect'],

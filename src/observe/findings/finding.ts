@@ -5,6 +5,7 @@ import type { OwnerName } from '#contracts/address-owner.js';
  * events that were lost before they became findings, or changes that were dropped for a sink.
  * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
  * `address_shared`: different objects of two integrations own an address.
+ * `value_unreadable`: a value of etcd does not fit, so that nothing uses it.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -17,8 +18,9 @@ export const FINDING_TYPES = [
   'gap',
   'cluster_contradiction',
   'address_shared',
+  'value_unreadable',
 ] as const;
-const UNLISTED: readonly FindingType[] = ['config_change', 'gap', 'cluster_contradiction'];
+const UNLISTED: readonly FindingType[] = ['config_change', 'gap', 'cluster_contradiction', 'value_unreadable'];
 /**
  * The finding types that a list contains if the query names no types: denied traffic, refused API requests,
  * and shared addresses.
@@ -61,8 +63,8 @@ export type FindingIdentity = {
   readonly dropReason: string | null;
   /**
    * Why the service plane denied, or why the DNS rebinding protection removed an address. In a
-   * `cluster_contradiction`: its code, such as `older`. Null in all other findings. Findings that an older
-   * build stored lack this field.
+   * `cluster_contradiction`: its code, such as `older`. In a `value_unreadable`: what does not fit. Null in
+   * all other findings. Findings that an older build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
@@ -72,7 +74,7 @@ export type FindingIdentity = {
   readonly operation: string | null;
   /**
    * The path of the API request. In a `gap`: the component that lost the events, such as `dataplane`. In an
-   * `address_shared`: the names of the integrations.
+   * `address_shared`: the names of the integrations. In a `value_unreadable`: the key in etcd.
    */
   readonly target: string | null;
 };

@@ -1,0 +1,23 @@
+import { emptyIdentity } from './empty-identity.js';
+import type { FindingDelta } from './finding.js';
+
+/** Another program can choose the key, with up to 1.5 MB. */
+const MAX_CHARACTERS = 512;
+
+/**
+ * Returns a finding of type `value_unreadable`: the value of a key in etcd does not fit, so that nothing uses
+ * it. The key and the reason are cut at 512 characters. `atMs` is the time in milliseconds since 1970.
+ */
+export function valueUnreadable(key: string, reason: string, atMs: number): FindingDelta {
+  return {
+    ...emptyIdentity,
+    type: 'value_unreadable',
+    effectiveAction: 'allow',
+    target: key.slice(0, MAX_CHARACTERS),
+    reason: reason.slice(0, MAX_CHARACTERS),
+    generation: null,
+    firstMs: atMs,
+    lastMs: atMs,
+    count: 1,
+  };
+}
