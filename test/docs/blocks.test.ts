@@ -37,9 +37,7 @@ const CASES: Readonly<Record<string, Readonly<Record<string, Case>>>> = {
     'weir cluster recover': DOCUMENTS,
   },
   'docs/kubernetes.md': {
-    'weir integration add prod': {
-      reason: 'it needs a cluster: test/kubernetes/create-account.test.ts gives the flags, with a real API server',
-    },
+    'weir integration add prod': { file: 'test/e2e/kubernetes.test.ts' },
     'source_groups:': HERE,
     '$ weir findings': OUTPUT,
     '$ weir integration status': OUTPUT,

@@ -1,8 +1,12 @@
 import type { Socket } from 'node:dgram';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/cli-run.js';
+import { blockAt } from '#test/docs/blocks.js';
 import { boundSocket } from '#test/kernel/bound-socket.js';
 import { LongestGap } from '#test/kernel/longest-gap.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
@@ -175,6 +179,7 @@ describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
       selector: { integration: 'prod', pod_selector: { match_labels: { app } } },
       resolved: true,
       addresses,
+      networks: 0,
     });
     expect(await status()).toMatchObject({
       ...{ name: 'prod', state: 'watching', stale: false },
@@ -302,5 +307,30 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
       await remove('a');
     });
     expect(removed).toBeLessThan(LAST_PACKET_MS);
+  });
+
+  it('watches the cluster that the commands of docs/kubernetes.md connect', async () => {
+    expect((await api('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [] })).status).toBe(200);
+    await cli('integration', 'remove', 'prod');
+    expect(await cli('integration', 'list')).not.toContain('prod');
+    const { folder } = kube;
+    writeFileSync(join(folder, 'weir'), `#!/bin/sh\nexec ${weirCommand.join(' ')} "$@"\n`, { mode: 0o755 });
+    mkdirSync(join(folder, '.kube'));
+    writeFileSync(join(folder, '.kube/config'), JSON.stringify(kube.kubeconfig()));
+    const block = blockAt('docs/kubernetes.md', 'weir integration add prod');
+    const environment = [
+      `HOME=${folder}`,
+      `PATH=${folder}:${process.env.PATH}`,
+      `WEIR_TOKEN=${await rig.node.token()}`,
+    ];
+    const { code, stdout, stderr } = await rig.topology.node.run('env', ...environment, 'sh', '-ec', block);
+    expect(code, stderr).toBe(0);
+    expect(stderr).toMatch(/^created the service account weir-gateway\/weir-gateway, /);
+    // The selectors of the former policy stay named for a minute, so that the node may already watch.
+    expect(stdout).toMatch(/^stored prod: [\s\S]*\nNAME +STATE[^\n]*\nprod +(unused|connecting|listing|watching) /);
+    expect((await api('PUT', '/api/v1/policy', POLICY)).status).toBe(200);
+    await expect.poll(async () => (await policyReady())?.detail).toBe('a policy is active');
+    await createPod('a', 'web');
+    await expect.poll(() => passes(WEB_PORT)).toBe(true);
   });
 });

@@ -32,15 +32,8 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
   afterAll(() => kube.remove());
 
   function kubeconfig(user: Readonly<Record<string, string>>): string {
-    const data = Buffer.from(kube.certificate.ca).toString('base64');
-    const content = {
-      'current-context': 'one',
-      contexts: [{ name: 'one', context: { cluster: 'c', user: 'u' } }],
-      clusters: [{ name: 'c', cluster: { server: `${kube.url}/`, 'certificate-authority-data': data } }],
-      users: [{ name: 'u', user }],
-    };
     const file = join(kube.folder, 'kubeconfig');
-    writeFileSync(file, JSON.stringify(content));
+    writeFileSync(file, JSON.stringify(kube.kubeconfig(user)));
     return file;
   }
   const add = (url: string, user: Readonly<Record<string, string>>, ...more: string[]) =>
@@ -48,11 +41,7 @@ describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a rea
       ['integration', 'add', 'prod', '--kubeconfig', kubeconfig(user), '--create-account', '--server', url, ...more],
       ENVIRONMENT,
     );
-  const administrator = () => {
-    const { certPem, keyPem } = kube.newAdminCertificate();
-    const base64 = (text: string) => Buffer.from(text).toString('base64');
-    return { 'client-certificate-data': base64(certPem), 'client-key-data': base64(keyPem) };
-  };
+  const administrator = () => kube.administrator();
   /** Returns the status with which the server answers requests with a token. */
   const statusOf = async (token: string, method: string, path: string) =>
     (await kube.send(method, path, method === 'GET' ? undefined : {}, token)).status;

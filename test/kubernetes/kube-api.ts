@@ -172,9 +172,22 @@ export class KubeApi {
     return (status as { readonly token: string }).token;
   }
 
-  /** Makes a client certificate of an administrator. */
-  newAdminCertificate(): { readonly certPem: string; readonly keyPem: string } {
-    return makeClientCertificate(this.folder, '/O=system:masters/CN=operator');
+  /** Makes a client certificate of an administrator. Returns it as the user of a kubeconfig. */
+  administrator(): Readonly<Record<string, string>> {
+    const { certPem, keyPem } = makeClientCertificate(this.folder, '/O=system:masters/CN=operator');
+    const base64 = (text: string) => Buffer.from(text).toString('base64');
+    return { 'client-certificate-data': base64(certPem), 'client-key-data': base64(keyPem) };
+  }
+
+  /** Returns a kubeconfig with one context. */
+  kubeconfig(user = this.administrator()): object {
+    const data = Buffer.from(this.certificate.ca).toString('base64');
+    return {
+      'current-context': 'one',
+      contexts: [{ name: 'one', context: { cluster: 'c', user: 'u' } }],
+      clusters: [{ name: 'c', cluster: { server: `${this.url}/`, 'certificate-authority-data': data } }],
+      users: [{ name: 'u', user }],
+    };
   }
 
   /** Runs kubectl as administrator. Returns its standard output. */
