@@ -45,7 +45,10 @@ export type Join = {
 export async function joinCluster({ token, config, listen, advertise }: Join): Promise<string> {
   const read = readJoinToken(token.trim());
   if (read === null)
-    throw new CliError('this is not a join token', { fix: '`weir cluster token` on a node of the cluster prints one' });
+    throw new CliError('this is not a join token', {
+      exitCode: 2,
+      fix: '`weir cluster token` on a node of the cluster prints one',
+    });
   const file = await realpath(config).catch((cause: unknown) => unreadable(config, cause));
   const document = parseYaml(await readFile(file, 'utf8').catch((cause: unknown) => unreadable(config, cause)));
   if (document.errors.length > 0 || (document.contents !== null && !isMap(document.contents)))

@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module';
-import { Command } from 'commander';
+import { Command, type CommanderError } from 'commander';
 import { addCaCommands } from './ca.command.js';
 import { addClusterCommands } from './cluster.command.js';
+import { CliError } from './command-error.js';
 import { addCompletionCommands } from './completion.command.js';
 import { addConfigCommands } from './config.command.js';
 import { addDataplaneCommands } from './dataplane.command.js';
@@ -23,17 +24,19 @@ import { addWiretapCommand } from './wiretap.command.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
-/** Creates the `weir` command with all subcommands. `usage` is called with the text of each usage error. */
+/**
+ * Creates the `weir` command with all subcommands. `help` is called with the help of a command that lacks its
+ * subcommand.
+ */
 export function commandTree(
   terminal: Terminal,
   end: End,
-  usage: (text: string) => void = (text) => terminal.err(text),
+  help: (text: string) => void = (text) => terminal.err(text),
 ): Command {
   const program = new Command('weir')
     .description('network policy, enforced by the kernel and managed over HTTP')
     .version(version, '-V, --version', 'print the version')
-    .exitOverride()
-    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: usage })
+    .configureOutput({ writeOut: (text) => terminal.out(text), writeErr: help, outputError: () => {} })
     .addHelpText('after', () => {
       const codes = Object.entries(EXIT_CODES).map(([code, meaning]) => `  ${code}  ${meaning}\n`);
       return `\nExit codes:\n${codes.join('')}`;
@@ -57,14 +60,26 @@ export function commandTree(
   addClusterCommands(program, terminal);
   addCompletionCommands(program, terminal);
   addHelpCommand(program);
-  nameHelp(program, 'weir');
+  throwUsage(program, 'weir');
   return program;
 }
 
-/** Makes each usage error name the help of its command, such as `weir init --help`. */
-function nameHelp(command: Command, path: string): void {
-  command.showHelpAfterError(`(${path} --help says more)`);
-  for (const below of command.commands) nameHelp(below, `${path} ${below.name()}`);
+/**
+ * Makes each usage error a `CliError` that names the help of its command, such as `weir init --help`. A
+ * command without its subcommand stays an error of Commander, which has printed the help.
+ */
+function throwUsage(command: Command, path: string): void {
+  command.exitOverride((error) => {
+    throw error.exitCode === 0 || error.code === 'commander.help' ? error : usageError(error, path);
+  });
+  for (const below of command.commands) throwUsage(below, `${path} ${below.name()}`);
+}
+
+function usageError(error: CommanderError, path: string): CliError {
+  const [message = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
+  const hint =
+    suggestion === undefined ? '' : `${suggestion.replace(/^\(D|\)$/g, (part) => (part === ')' ? '' : 'd'))} `;
+  return new CliError(message, { cause: error, exitCode: 2, fix: `${hint}\`${path} --help\` says more` });
 }
 
 /**

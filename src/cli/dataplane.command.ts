@@ -115,7 +115,10 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
   const loaded = config === undefined ? null : loadConfig(config, environment);
   const dataplane = loaded?.dataplane ?? null;
   if (config !== undefined && dataplane === null && pinPath === undefined) {
-    throw new CliError(`${config} has no dataplane section; give the folder of the pins with --pin-path`);
+    throw new CliError(`${config} has no section dataplane`, {
+      exitCode: 2,
+      fix: 'give the folder of the pins with --pin-path',
+    });
   }
   // Another pin path without a configuration belongs to a node whose data folder is not known.
   const dataDir = loaded?.node.dataDir ?? (pinPath === undefined ? DEFAULT_DATA_DIR : undefined);

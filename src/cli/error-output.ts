@@ -3,6 +3,7 @@ import { ConfigError } from '#config/config-problem.js';
 import { CliError, type ExitCode, UnreachableError } from './command-error.js';
 import { serialised } from './remote.js';
 import { styleOf } from './style.js';
+import { isNamed, messageOf, remedyOf } from './system-error.js';
 import type { Terminal } from './terminal.js';
 import { visible } from './visible.js';
 
@@ -39,13 +40,17 @@ export function errorFormOf(words: readonly string[]): ErrorForm {
 }
 
 /**
- * Prints an error and returns the exit code of the command. Rethrows errors that are bugs, so that Node
- * prints their stack.
+ * Prints an error and returns the exit code of the command. Prints nothing for `--help` and `--version`, and
+ * for a command without its subcommand in the form `table`: Commander has printed the help. Rethrows errors
+ * that are bugs, so that Node prints their stack.
  */
 export function printError(error: unknown, form: ErrorForm, terminal: Terminal): ExitCode {
   if (error instanceof CommanderError && error.exitCode === 0) return 0;
-  const { exitCode, text, document } = described(error, terminal);
-  if (form === 'table') terminal.err(text);
+  if (error instanceof CommanderError && form === 'table') return 2;
+  const { exitCode, lines, document } = described(error);
+  const { fix } = document;
+  const advice = fix === undefined ? '' : `  ${styleOf(terminal).dim(`→ ${visible(fix)}`)}\n`;
+  if (form === 'table') terminal.err(`weir: ${lines.map(visible).join('\n')}\n${advice}`);
   else if (form === 'json') terminal.err(`${JSON.stringify({ error: document })}\n`);
   else terminal.err(serialised('yaml', { error: document }));
   return exitCode;
@@ -53,7 +58,8 @@ export function printError(error: unknown, form: ErrorForm, terminal: Terminal):
 
 type Described = {
   readonly exitCode: ExitCode;
-  readonly text: string;
+  /** The message, and a line for each problem. */
+  readonly lines: readonly string[];
   readonly document: {
     readonly code: string;
     readonly message: string;
@@ -62,33 +68,30 @@ type Described = {
   };
 };
 
-function described(error: unknown, terminal: Terminal): Described {
-  // The text is empty, because Commander has already printed the message.
-  if (error instanceof CommanderError) return { exitCode: 2, text: '', document: usageOf(error) };
-  if (error instanceof ConfigError) return { exitCode: 1, text: `${error.message}\n`, document: configOf(error) };
+function described(error: unknown): Described {
+  if (error instanceof CommanderError) return { exitCode: 2, lines: [NO_COMMAND.message], document: NO_COMMAND };
+  if (error instanceof ConfigError) return ofConfig(error);
   if (error instanceof CliError) {
     // The form of configuration problems is the same in each command.
-    if (error.cause instanceof ConfigError) return { ...described(error.cause, terminal), exitCode: error.exitCode };
-    const { message, fix, exitCode, problems } = error;
-    const advice = fix === undefined ? '' : `  ${styleOf(terminal).dim(`→ ${fix}`)}\n`;
+    if (error.cause instanceof ConfigError) return { ...ofConfig(error.cause), exitCode: error.exitCode };
+    const { message, exitCode, problems } = error;
+    const fix = error.fix ?? remedyOf(error.cause);
     const document = {
       code: codeOf(error),
       message: headingOf(message, problems.length),
       ...(fix === undefined ? {} : { fix }),
       ...(problems.length === 0 ? {} : { problems }),
     };
-    return { exitCode, text: `weir: ${visibleMessage(message)}\n${advice}`, document };
+    return { exitCode, lines: message.split('\n'), document };
   }
   if (!isNamed(error)) throw error;
-  return {
-    exitCode: 1,
-    text: `weir: ${visibleMessage(error.message)}\n`,
-    document: { code: 'failed', message: error.message },
-  };
+  const message = messageOf(error);
+  const fix = remedyOf(error);
+  const document = { code: 'failed', message, ...(fix === undefined ? {} : { fix }) };
+  return { exitCode: 1, lines: message.split('\n'), document };
 }
 
-/** A message may list problems, one a line. */
-const visibleMessage = (message: string): string => message.split('\n').map(visible).join('\n');
+const NO_COMMAND = { code: 'usage', message: 'no command is given', fix: '`weir --help` shows all' };
 
 /**
  * Returns the first line of a message without its colon. The further lines list the problems, which the JSON
@@ -104,23 +107,18 @@ function codeOf(error: CliError): string {
   return exitCode === 2 ? 'usage' : 'failed';
 }
 
-function usageOf({ message, code }: CommanderError): Described['document'] {
-  if (code === 'commander.help')
-    return { code: 'usage', message: 'no command is given', fix: '`weir --help` shows all' };
-  const [first = '', hint] = message.replace(/^error: /, '').split('\n');
-  return { code: 'usage', message: first, fix: hint?.replace(/^[(]|[)]$/g, '') ?? '`weir --help` says more' };
-}
-
-function configOf({ problems }: ConfigError): Described['document'] {
-  const message = `the configuration is not valid: ${problems.length} problem${problems.length === 1 ? '' : 's'}`;
-  const listed = problems.map(({ key, code, message: what, where }) => ({ pointer: key, code, message: what, where }));
-  return { code: 'invalid_config', message, problems: listed };
-}
-
-/**
- * Returns whether the error has a code. Such an error is a failure that its message explains. Any other error
- * is a bug.
- */
-function isNamed(error: unknown): error is Error & { readonly code: string } {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+function ofConfig(error: ConfigError): Described {
+  const { problems } = error;
+  const listed = problems.map(({ key, code, message, where }) => ({ pointer: key, code, message, where }));
+  const [first] = problems;
+  const isUnreadable = first?.code === 'unreadable';
+  const message = isUnreadable
+    ? `${first.where} cannot be read: ${first.message}`
+    : `the configuration is not valid: ${problems.length} problem${problems.length === 1 ? '' : 's'}`;
+  const fix = remedyOf(error.cause);
+  return {
+    exitCode: 1,
+    lines: isUnreadable ? [message] : [message, ...error.message.split('\n')],
+    document: { code: error.code, message, ...(fix === undefined ? {} : { fix }), problems: listed },
+  };
 }

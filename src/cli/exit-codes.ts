@@ -5,7 +5,7 @@ export type End = (code: number) => void;
 export const EXIT_CODES = {
   0: 'done',
   1: 'not done, or not answered',
-  2: 'wrongly called',
+  2: 'wrongly called: a command, an argument or a flag is missing, unknown, or has a value that is not valid',
   3:
     'the result is negative: `weir policy diff` found differences, the node of `weir status` is not ready, ' +
     '`weir dataplane status` found an interface that is not policed, or `weir dataplane check` a machine that cannot enforce the configuration',

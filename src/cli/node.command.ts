@@ -6,6 +6,7 @@ import { type ReadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
+import { isNamed } from './system-error.js';
 import type { Terminal } from './terminal.js';
 
 /** Adds the commands `weir run | start`, which concern a node on this machine. */
@@ -69,12 +70,4 @@ function startFailure(failure: unknown, { node, api }: Config): unknown {
     default:
       return failure;
   }
-}
-
-/**
- * Returns whether the error has a code. Such an error is a failure that its message explains. Any other error
- * is a bug.
- */
-function isNamed(error: unknown): error is Error & { readonly code: string } {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

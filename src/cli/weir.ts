@@ -8,12 +8,12 @@ export async function weir(words: readonly string[], given: Terminal = processTe
   const terminal = { ...given, err: (text: string) => given.err(visibleLines(text)) };
   let code: number = 0;
   const form = errorFormOf(words);
-  const usage = form === 'table' ? (text: string) => terminal.err(text) : () => {};
+  const help = form === 'table' ? (text: string) => terminal.err(text) : () => {};
   const end = (exitCode: number): void => {
     code = exitCode;
   };
   try {
-    await commandTree(terminal, end, usage).parseAsync([...words], { from: 'user' });
+    await commandTree(terminal, end, help).parseAsync([...words], { from: 'user' });
     return code;
   } catch (error) {
     return printError(error, form, terminal);

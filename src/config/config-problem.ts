@@ -26,8 +26,9 @@ export class ConfigError extends Error {
   constructor(
     readonly problems: readonly ConfigProblem[],
     readonly isInText: boolean,
+    options?: ErrorOptions,
   ) {
-    super(problems.map(sentence).join('\n'));
+    super(problems.map(sentence).join('\n'), options);
   }
 }
 

@@ -35,7 +35,7 @@ export function readConfig(file: string, environment: Environment = process.env)
   try {
     yaml = readBoundedSync(file, MAX_BYTES.config).toString();
   } catch (cause) {
-    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }], false);
+    throw new ConfigError([{ code: 'unreadable', key: '', where: file, message: reasonOf(cause) }], false, { cause });
   }
   return parseConfig(yaml, file, environment);
 }

@@ -372,7 +372,12 @@ describe('errors with --output json or yaml', () => {
     [['token', 'create', '--subject', 'ci'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', 'lst'], refusal, 2, { code: 'usage', message: any, fix: any }],
     [['flows', '--limit', 'x'], refusal, 2, { code: 'usage', message: any, fix: any }],
-    [['polcy'], refusal, 2, { code: 'usage', message: "unknown command 'polcy'", fix: 'Did you mean policy?' }],
+    [
+      ['polcy'],
+      refusal,
+      2,
+      { code: 'usage', message: "unknown command 'polcy'", fix: 'did you mean policy? `weir --help` says more' },
+    ],
   ])('are printed as one object on standard error for the command %j', async (words, answer, exitCode, error) => {
     const { url } = await serverThatAnswers(answer);
     const folder = temporaryFolder();
@@ -407,7 +412,7 @@ describe('weir command line', () => {
     expect(await run(['config', 'check', file])).toEqual({
       code: 1,
       out: '',
-      err: `${file}:2:16: api.listen: 0.0.0.0 is not a loopback address, and there is no api.tls: clients would send tokens without encryption\n`,
+      err: `weir: the configuration is not valid: 1 problem\n${file}:2:16: api.listen: 0.0.0.0 is not a loopback address, and there is no api.tls: clients would send tokens without encryption\n`,
     });
     expect((await run(['config', 'check', file], { WEIR_API__LISTEN: '127.0.0.1:80' })).code).toBe(0);
   });
@@ -417,7 +422,7 @@ describe('weir command line', () => {
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
-      expect(err).toBe('/no/such/file: no such file or directory\n');
+      expect(err).toBe('weir: /no/such/file cannot be read: no such file or directory\n');
     },
   );
 
@@ -441,7 +446,7 @@ describe('weir command line', () => {
     const { code, err } = await run(['init']);
     expect({ code, err }).toEqual({
       code: 2,
-      err: "error: required option '--interfaces <names>' not specified\n(weir init --help says more)\n",
+      err: "weir: required option '--interfaces <names>' not specified\n  → `weir init --help` says more\n",
     });
   });
 
@@ -449,7 +454,7 @@ describe('weir command line', () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({
       code: 2,
-      err: "error: unknown command 'polcy'\n(Did you mean policy?)\n(weir --help says more)\n",
+      err: "weir: unknown command 'polcy'\n  → did you mean policy? `weir --help` says more\n",
     });
   });
 
@@ -476,7 +481,7 @@ describe('weir command line', () => {
     async (words) => {
       const { code, out, err } = await run(['help', ...words]);
       expect([code, out]).toEqual([2, '']);
-      expect(err).toMatch(/^error: unknown command '/);
+      expect(err).toMatch(/^weir: unknown command '/);
     },
   );
 

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
 import { readingProblem } from '#cli/file-warnings.js';
@@ -9,7 +9,9 @@ import type { Source } from '#cli/policy/policy-source.js';
 import { notIpv4, readStatus, type Status, statusText } from '#cli/status.command.js';
 import { styleOf } from '#cli/style.js';
 import type { Config } from '#config/config.js';
-import { parseConfig } from '#config/load.js';
+import { ConfigError } from '#config/config-problem.js';
+import type { Environment } from '#config/config-source.js';
+import { parseConfig, type ReadConfig } from '#config/load.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { waitUntilReady } from '../node-readiness.js';
 import type { Terminal } from '../terminal.js';
@@ -117,8 +119,14 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
     });
 }
 
+/** The kernel refuses other names, also alternative ones. */
+const INTERFACE_NAME = /^[^\s/:]{1,127}$/;
+
 function listed(text: string): string[] {
-  return text.split(',').map((name) => name.trim());
+  const names = text.split(',').map((name) => name.trim());
+  if (!names.every((name) => INTERFACE_NAME.test(name)))
+    throw new InvalidArgumentError('It must be names of interfaces, separated by commas.');
+  return names;
 }
 
 /** Throws a `CliError` with one sentence for each reason why this machine cannot be configured. */
@@ -184,7 +192,7 @@ async function draftsOf(settings: InitSettings, existing: Existing | null, { env
     existing === null
       ? configText(settings)
       : updatedConfig(existing.text, existing.config.dataplane?.interfaces ?? [], settings);
-  const { config } = parseConfig(text, settings.config, environment);
+  const { config } = parsedDraft(text, settings, environment);
   const before = existsSync(policy) ? readFileSync(policy, 'utf8') : null;
   if (before !== null && existing === null && settings.keepsMode && modeIn(before) === 'enforce')
     throw new CliError(`the mode of ${policy} is enforce: give --mode enforce, or --mode audit for a trial`);
@@ -195,6 +203,19 @@ async function draftsOf(settings: InitSettings, existing: Existing | null, { env
     policy: await checkedSource(after, policy, settings.mode),
     dataplane: config.dataplane,
   };
+}
+
+/**
+ * Parses a configuration that this command writes. The configuration before the flags was valid, so a fault
+ * in its text comes from a flag.
+ */
+function parsedDraft(text: string, { config }: InitSettings, environment: Environment): ReadConfig {
+  try {
+    return parseConfig(text, config, environment);
+  } catch (error) {
+    if (!(error instanceof ConfigError && error.isInText)) throw error;
+    throw new CliError(error.message, { cause: error, exitCode: 2 });
+  }
 }
 
 /** Puts the policy of the file in force, waits until the node is ready, and prints its state. */

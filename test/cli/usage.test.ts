@@ -1,0 +1,78 @@
+import type { Command } from 'commander';
+import { describe, expect, it } from 'vitest';
+import { commandTree } from '#cli/command-tree.js';
+import { processTerminal } from '#cli/terminal.js';
+import { run } from './cli-run.js';
+
+type Listed = { readonly words: readonly string[]; readonly command: Command };
+
+const program = commandTree(processTerminal, () => {});
+const commands = (function below(command: Command, words: readonly string[]): Listed[] {
+  return [{ words, command }, ...command.commands.flatMap((sub) => below(sub, [...words, sub.name()]))];
+})(program, []);
+
+/** No parser or list of choices accepts this value. */
+const BAD = '~ bad /';
+/** Their parsers only collect values; the command checks each, or the node does. */
+const COLLECTED = ['--header', '--hostname', '--interface', '--type'];
+
+const parsed = commands.flatMap(({ words, command }) =>
+  command.options
+    .filter((option) => option.parseArg !== undefined && !COLLECTED.includes(option.long ?? ''))
+    .map(
+      ({ long, short }) =>
+        [[...words, long ?? short ?? '', BAD].join(' '), [...words, long ?? short ?? '', BAD]] as const,
+    ),
+);
+const required = (command: Command): string[] =>
+  command.options
+    .filter((option) => option.mandatory)
+    .flatMap(({ long, argChoices }) => [long ?? '', argChoices?.[0] ?? 'x']);
+const withArguments = commands
+  .filter(({ command }) => command.registeredArguments.some((argument) => argument.required))
+  .map(({ words, command }) => [words.join(' '), [...words, ...required(command)]] as const);
+const mandatory = commands.flatMap(({ words, command }) =>
+  command.options
+    .filter((option) => option.mandatory)
+    .map(({ long }) => [`${words.join(' ')} without ${long ?? ''}`, words] as const),
+);
+const runnable = commands.filter(({ command }) => command.commands.length === 0 && command.name() !== 'help');
+
+describe('wrong usage exits with 2 and names the help of the command', () => {
+  const help = (words: readonly string[]): string => `\`${['weir', ...words].join(' ')} --help\` says more`;
+
+  it('has commands with parsers, arguments and mandatory flags to try', () => {
+    expect([parsed.length > 60, withArguments.length > 8, mandatory.length > 8]).toEqual([true, true, true]);
+  });
+
+  it.each(parsed)('for a value that is not valid: weir %s', async (_, words) => {
+    const { code, out, err } = await run(words);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(/^weir: option '.*' argument '~ bad \/' is invalid\. /);
+    expect(err).toContain(help(words.slice(0, -2)));
+  });
+
+  it.each(withArguments)('for a missing argument: weir %s', async (path, words) => {
+    const { code, out, err } = await run(words);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(/^weir: missing required argument '/);
+    expect(err).toContain(help(path.split(' ')));
+  });
+
+  it.each(mandatory)('for a missing flag: weir %s', async (_, words) => {
+    const { code, out, err } = await run(words);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(/^weir: required option '/);
+    expect(err).toContain(help(words));
+  });
+
+  it.each(runnable.map(({ words, command }) => [words.join(' '), words, required(command)] as const))(
+    'for an unknown flag: weir %s',
+    async (_, words, given) => {
+      const { code, out, err } = await run([...words, ...given, '--no-such-flag']);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(err).toMatch(/^weir: unknown option '--no-such-flag'\n/);
+      expect(err).toContain(help(words));
+    },
+  );
+});
