@@ -1,9 +1,11 @@
-import { type DestinationStream, type Logger, pino } from 'pino';
+import { isatty } from 'node:tty';
+import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
 import pretty from 'pino-pretty';
 import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
 import { isJournal, journalText } from '#observe/journal.js';
 import type { LogRing } from '#observe/log-ring.js';
+import { withoutControls } from '#observe/pretty-line.js';
 import { redacted } from '#observe/redaction.js';
 
 const STANDARD_OUTPUT = 1;
@@ -18,10 +20,12 @@ export type NodeLog = {
 export function createLog({ log: settings, node }: Config, ring: LogRing): NodeLog {
   const json: DestinationStream = pino.destination({ dest: STANDARD_OUTPUT, sync: true });
   const journal: DestinationStream = { write: (line) => json.write(journalText(line)) };
+  const formatted: DestinationStream = pretty({ sync: true, translateTime: false, singleLine: true, ignore: 'node' });
+  const text: DestinationStream = { write: (line) => formatted.write(withoutControls(line)) };
   const outputs = {
-    auto: isJournal(STANDARD_OUTPUT, process.env) ? journal : json,
+    auto: isJournal(STANDARD_OUTPUT, process.env) ? journal : isatty(STANDARD_OUTPUT) ? text : json,
     json,
-    pretty: pretty({ sync: true }) as DestinationStream,
+    pretty: text,
   };
   let out = outputs[settings.format];
   const streams = [{ write: (line: string) => out.write(line) }, ring].map((stream) => ({
@@ -29,7 +33,12 @@ export function createLog({ log: settings, node }: Config, ring: LogRing): NodeL
     stream,
   }));
   const log = pino(
-    { level: settings.level, base: { node: node.id }, hooks: { streamWrite: redacted } },
+    {
+      level: settings.level,
+      base: { node: node.id },
+      timestamp: stdTimeFunctions.isoTime,
+      hooks: { streamWrite: redacted },
+    },
     pino.multistream(streams),
   );
   return {

@@ -49,7 +49,7 @@ const log = z
     ).prefault('info'),
     format: oneOf(
       ['auto', 'json', 'pretty'],
-      'One JSON object per line (`json`), or formatted text (`pretty`). `auto`: text with priorities if the journal of systemd reads standard output, so that `journalctl -u weir -p warning` selects lines; JSON otherwise.',
+      'One JSON object per line (`json`), with `time` in ISO 8601, or formatted text (`pretty`). `auto`: text with priorities if the journal of systemd reads standard output, so that `journalctl -u weir -p warning` selects lines; formatted text on a terminal; JSON otherwise.',
     ).prefault('auto'),
   })
   .prefault({})

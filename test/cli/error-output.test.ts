@@ -108,9 +108,9 @@ describe('a system error names the operation, the file or address, and the remed
     ],
     [
       'a program that is not installed',
-      () => spawnSync('no-such-program').error,
-      'spawnSync no-such-program: no such file or directory (ENOENT)',
-      'install the package with the program no-such-program',
+      () => spawnSync('/no/such/program').error,
+      'spawnSync /no/such/program: no such file or directory (ENOENT)',
+      'install the package with the program /no/such/program',
     ],
     [
       'an operation of libc',
