@@ -20,7 +20,7 @@ export async function createPeerListener(
     logger,
     hosts: [listen.host, advertise.host],
     tls: certificate.present,
-    isPeerListener: true,
+    listener: 'peers',
   });
   const { server } = listener as unknown as { readonly server: { setSecureContext(options: object): void } };
   const renewing = certificate.identity.subscribe(({ ca, ...own }: PeerIdentity) => {

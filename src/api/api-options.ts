@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
+import type { Listener } from './api.js';
 
 /**
  * Limits of the HTTP server (D2, D37). `DEFAULT_LIMITS` has the values of a node; tests set smaller limits.
@@ -25,7 +26,7 @@ export type ApiLimits = {
   readonly requestsPerSocket: number;
   /**
    * The limit of requests from one client address in `requestWindowMs`. Requests to public routes, such as
-   * `/health` and `/metrics`, are not counted.
+   * `/health` and `/metrics`, are counted only at the metrics listener, where all routes are public.
    */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
@@ -76,10 +77,11 @@ export type ApiOptions = {
     readonly ca?: string | Buffer | null;
   };
   /**
-   * Makes the server the peer listener of the node. Its clients are other nodes of the cluster, which prove
-   * their identity with certificates. It has only the routes that other nodes need.
+   * The listener that the server is; by default, the management API. It has the routes whose `access` names
+   * it. The clients of `peers` are other nodes of the cluster, which prove their identity with certificates.
+   * `metrics` accepts any `Host` header.
    */
-  readonly isPeerListener?: boolean;
+  readonly listener?: Listener;
   readonly limits?: Partial<ApiLimits>;
   /**
    * Returns whether the server must close this new connection immediately. By default the server accepts

@@ -10,23 +10,33 @@ export type Api = FastifyInstance<Server, IncomingMessage, ServerResponse, Fasti
 export type Resource = (api: Api, management: Management) => void;
 
 /**
+ * A server of the node. `management`: the API. `peers`: for the other nodes of the cluster. `metrics`: for
+ * scrapes and probes.
+ */
+export type Listener = 'management' | 'peers' | 'metrics';
+
+/**
  * The clients that may call a route (D36). `public`: all clients. `read`: clients with a valid token.
- * `write`: clients with an admin token.
+ * `write`: clients with an admin token. At the peer listener, the certificate of a node of the cluster takes
+ * the place of an admin token.
  */
 export type Access = 'public' | 'read' | 'write';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The access of the route. The default is `read` for GET and HEAD, and `write` for all other methods. */
-    access?: Access;
+    /**
+     * The clients that may call the route, for each listener that has it. By default only the management API
+     * has a route: `read` for GET and HEAD, and `write` for all other methods.
+     */
+    access?: Readonly<Partial<Record<Listener, Access>>>;
     /** Set if the request body is a policy of up to 64 MiB. The route receives the body as unparsed bytes. */
     policyBody?: true;
-    /** Whether the peer listener has the route. `joining`: also for a node that has not joined. */
-    peers?: boolean | 'joining';
   }
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */
     caller: Caller | null;
+    /** The clients that may call the route at this listener. Null if the listener does not have the route. */
+    access: Access | null;
     /** Returns whether the client may still use the route. A stream calls it repeatedly. */
     isStillAllowed: () => Promise<boolean>;
   }

@@ -28,7 +28,7 @@ export const auditResource: Resource = (api, management) => {
     api.get(
       path,
       {
-        config: { peers: isLocal },
+        config: { access: { management: 'read', ...(isLocal ? { peers: 'read' } : {}) } },
         schema: {
           operationId,
           tags: ['observation'],

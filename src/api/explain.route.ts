@@ -189,7 +189,7 @@ export const explainResource: Resource = (api, management) => {
   api.post(
     '/api/v1/policy/explain',
     {
-      config: { access: 'read' },
+      config: { access: { management: 'read' } },
       validatorCompiler: readBodyAs(meant),
       schema: {
         operationId: 'explainPolicy',

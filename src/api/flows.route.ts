@@ -26,7 +26,7 @@ export const flowsResource: Resource = (api, management) => {
   api.get(
     PATH,
     {
-      config: { peers: true },
+      config: { access: { management: 'read', peers: 'read' } },
       schema: {
         operationId: 'listFlows',
         tags: ['observation'],

@@ -10,7 +10,7 @@ export const healthResource: Resource = (api) => {
   api.get(
     '/health',
     {
-      config: { access: 'public' },
+      config: { access: { management: 'public', metrics: 'public' } },
       schema: {
         operationId: 'getHealth',
         tags: ['observation'],

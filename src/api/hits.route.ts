@@ -9,7 +9,7 @@ export const hitsResource: Resource = (api, management) => {
   api.get(
     '/api/v1/policy/hits',
     {
-      config: { peers: true },
+      config: { access: { management: 'read', peers: 'read' } },
       schema: {
         operationId: 'getPolicyHits',
         tags: ['policy'],

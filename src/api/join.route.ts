@@ -19,7 +19,7 @@ export const joinResource: Resource = (api, { cluster }) => {
   api.post(
     '/api/v1/cluster/join',
     {
-      config: { access: 'public', peers: 'joining' },
+      config: { access: { peers: 'public' } },
       schema: {
         operationId: 'joinCluster',
         tags: ['cluster'],

@@ -6,7 +6,7 @@ export const metricsResource: Resource = (api, { metrics }) => {
   api.get(
     '/metrics',
     {
-      config: { access: 'public' },
+      config: { access: { management: 'public', metrics: 'public' } },
       schema: {
         operationId: 'getMetrics',
         tags: ['observation'],

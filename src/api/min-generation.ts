@@ -24,8 +24,8 @@ export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'pol
   });
 }
 
-function isRead({ method, routeOptions }: FastifyRequest): boolean {
-  return (method === 'GET' || method === 'HEAD') && routeOptions.config.access !== 'public';
+function isRead({ method, access }: FastifyRequest): boolean {
+  return (method === 'GET' || method === 'HEAD') && access !== 'public';
 }
 
 function minGenerationOf({ headers }: FastifyRequest): number | null {

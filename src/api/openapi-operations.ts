@@ -48,7 +48,7 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
  * from the access of the route. The precondition headers follow from the statuses of its responses.
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
-  const access = route.config?.access ?? 'write';
+  const access = route.config?.access?.management ?? 'write';
   const answers = Object.keys((schema.response as object | undefined) ?? {});
   const headers = {
     ...preconditions(answers),

@@ -59,7 +59,7 @@ export function openapiResource(version: string): FastifyPluginAsync {
     api.get(
       '/openapi/service-v1.json',
       {
-        config: { access: 'public' },
+        config: { access: { management: 'public' } },
         schema: {
           operationId: 'getOpenApi',
           tags: ['observation'],

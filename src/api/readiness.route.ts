@@ -37,7 +37,7 @@ export const readinessResource: Resource = (api, management) => {
   api.get(
     '/ready',
     {
-      config: { access: 'public', peers: true },
+      config: { access: { management: 'public', metrics: 'public', peers: 'read' } },
       schema: {
         operationId: 'getReadiness',
         tags: ['observation'],

@@ -45,12 +45,14 @@ export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void
 /**
  * Refuses a `Host` header that does not name this node, to prevent DNS rebinding. The owner of a malicious
  * web page can make the hostname of the page resolve to this node, but the browser still sends this hostname
- * in `Host`. Loopback names and the IP address on which the connection arrived are always accepted.
+ * in `Host`. Loopback names and the IP address on which the connection arrived are always accepted. With
+ * `any`, refuses only a request of HTTP/1.1 without `Host` (RFC 9112, 3.2).
  */
-export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string>): void {
+export function checkHost(request: FastifyRequest, hosts: ReadonlySet<string> | 'any'): void {
   const { headers, raw } = request;
   if (headers.host === undefined && raw.httpVersion === '1.1')
     throw new ApiError('malformed_request', 'the request has no Host header');
+  if (hosts === 'any') return;
   const host = hostnameOf(headers.host ?? '');
   if (host === null) throw new ApiError('host_refused', 'the Host header does not contain a host name or an address');
   if (hosts.has(host) || LOOPBACK.includes(host)) return;

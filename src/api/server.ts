@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
 import { serializerCompiler } from 'fastify-type-provider-zod';
-import type { Access, Api } from './api.js';
+import type { Access, Api, Listener, Resource } from './api.js';
 import { type ApiLimits, type ApiOptions, type ApiSettings, DEFAULT_LIMITS } from './api-options.js';
 import { auditResource } from './audit.route.js';
 import { keepAuditTrail } from './audit-trail.js';
@@ -53,41 +53,58 @@ import { UpgradeRequest } from './upgrade-requests.js';
 import { registerWebSockets } from './websocket.js';
 import { wiretapResource } from './wiretap.route.js';
 
-const RESOURCES = [
-  healthResource,
-  readinessResource,
-  metricsResource,
-  statsResource,
-  policyResource,
-  pendingChangeResource,
-  hitsResource,
-  explainResource,
-  policiesResource,
-  sourceGroupsResource,
-  groupMembersResource,
-  performanceModeResource,
-  configReloadResource,
-  tlsInterceptCaResource,
-  integrationsResource,
-  integrationStatusResource,
-  clusterResource,
-  clusterNodesResource,
-  tokensResource,
-  flowsResource,
-  dnsCacheResource,
-  auditResource,
-  wiretapResource,
-  sysdumpResource,
-  debugResource,
-];
+/**
+ * The resources that each listener registers. A listener has a route of them if the `access` of the route
+ * names the listener.
+ */
+const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
+  management: [
+    healthResource,
+    readinessResource,
+    metricsResource,
+    statsResource,
+    policyResource,
+    pendingChangeResource,
+    hitsResource,
+    explainResource,
+    policiesResource,
+    sourceGroupsResource,
+    groupMembersResource,
+    performanceModeResource,
+    configReloadResource,
+    tlsInterceptCaResource,
+    integrationsResource,
+    integrationStatusResource,
+    clusterResource,
+    clusterNodesResource,
+    tokensResource,
+    flowsResource,
+    dnsCacheResource,
+    auditResource,
+    wiretapResource,
+    sysdumpResource,
+    debugResource,
+  ],
+  peers: [
+    joinResource,
+    readinessResource,
+    hitsResource,
+    flowsResource,
+    auditResource,
+    wiretapResource,
+    sysdumpResource,
+  ],
+  metrics: [healthResource, readinessResource, metricsResource],
+};
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?$/i;
 
 /**
- * Creates the management API of a node. The returned server does not listen yet, but its method `inject`
- * already works.
+ * Creates a server of a node: by default the management API, see `ApiOptions.listener`. The returned server
+ * does not listen yet, but its method `inject` already works.
  */
 export async function createApi(management: Management, options: ApiOptions): Promise<Api> {
+  const { listener = 'management' } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const api = Fastify(serverOptions(options, limits)) as unknown as Api;
   api.server.maxConnections = limits.connections;
@@ -112,11 +129,12 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   api.setSerializerCompiler(serializerCompiler);
   api.setErrorHandler(answerError);
   readJsonOnly(api);
-  const notFound = createNotFound(api);
   api.addHook('onRoute', (route) => {
-    route.config = { access: defaultAccess(route), ...route.config };
+    const access = route.config?.access ?? { management: defaultAccess(route) };
+    route.config = { ...route.config, access };
     if (route.config.policyBody === true) route.bodyLimit = limits.policyBodyBytes;
   });
+  const notFound = createNotFound(api, listener);
   api.setNotFoundHandler(notFound);
   await api.register(rateLimit, { global: false });
   guard(api, management, options, limits, notFound);
@@ -124,9 +142,8 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   awaitMinGeneration(api, management);
   tellEnforcedInstead(api, management);
   await registerWebSockets(api);
-  await api.register(openapiResource(options.version));
-  if (options.isPeerListener === true) await api.register(async (scope) => joinResource(scope, management));
-  for (const resource of RESOURCES) await api.register(async (scope) => resource(scope, management));
+  if (listener === 'management') await api.register(openapiResource(options.version));
+  for (const resource of RESOURCES[listener]) await api.register(async (scope) => resource(scope, management));
   return api;
 }
 
@@ -153,11 +170,11 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
       void answerError(error, request, reply);
     },
   };
-  const { tls, isPeerListener = false } = options;
+  const { tls, listener } = options;
   if (tls === undefined) return { ...common, http: server } as unknown as FastifyServerOptions;
   // The certificate of a node needs no CA: `authenticatePeer` compares its fingerprint.
   const peers = { minVersion: 'TLSv1.3', requestCert: true, rejectUnauthorized: false };
-  const clients = isPeerListener ? peers : { minVersion: 'TLSv1.2' };
+  const clients = listener === 'peers' ? peers : { minVersion: 'TLSv1.2' };
   const { ca, ...own } = tls;
   return {
     ...common,
@@ -208,13 +225,14 @@ function guard(
   limits: ApiLimits,
   notFound: (request: FastifyRequest) => never,
 ): void {
+  const { listener = 'management' } = options;
   const settings = options.settings ?? ((): ApiSettings => ({ ...limits, hosts: options.hosts ?? [] }));
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
   const countRequest = counter(api, () => settings().requestsPerWindow, limits.requestWindowMs);
   const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);
 
   const identify = async (request: FastifyRequest): Promise<Caller> => {
-    if (options.isPeerListener !== true) {
+    if (listener !== 'peers') {
       request.isStillAllowed = () => isStillAllowed(request, management.tokens);
       return authenticate(request, management.tokens, countFailedLogin);
     }
@@ -224,25 +242,28 @@ function guard(
   };
 
   api.decorateRequest('caller', null);
+  api.decorateRequest('access', null);
   api.decorateRequest('isStillAllowed', async () => false);
   api.addHook('onRequest', async (request, reply) => {
-    if (options.isPeerListener === true && !request.routeOptions.config.peers)
-      throw new ApiError('no_such_path', 'the peer listener does not have this path; use the management API');
-    // A node that is asked does not ask other nodes.
-    if (options.isPeerListener === true && (request.query as { readonly scope?: unknown }).scope === 'cluster')
-      throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
     checkTarget(request);
     checkHeaders(request, limits.headerCount);
-    checkHost(request, hostSet(settings().hosts));
+    // Scrapers and probes use names that the node does not know.
+    checkHost(request, listener === 'metrics' ? 'any' : hostSet(settings().hosts));
     checkOrigin(request);
     checkQuery(request);
-    const { access = 'write', policyBody = false, peers } = request.routeOptions.config;
-    if (access === 'public' && (options.isPeerListener !== true || peers === 'joining')) return;
-    const waitSeconds = options.isPeerListener === true ? null : await countRequest(request);
+    const { access: accesses = {}, policyBody = false } = request.routeOptions.config;
+    const access = request.is404 ? null : (accesses[listener] ?? null);
+    request.access = access;
+    if (access === 'public' && listener !== 'metrics') return;
+    const waitSeconds = listener === 'peers' ? null : await countRequest(request);
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
     // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a
     // request with the method QUERY and no content type.
-    if (request.is404) return notFound(request);
+    if (access === null) return notFound(request);
+    if (access === 'public') return;
+    // A node that is asked does not ask other nodes.
+    if (listener === 'peers' && (request.query as { readonly scope?: unknown }).scope === 'cluster')
+      throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
     request.caller = await identify(request);
     checkRole(request.caller, access, isDryRun(request));
     if (policyBody) budget.reserve(request, reply);

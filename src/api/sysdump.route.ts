@@ -22,7 +22,7 @@ export const sysdumpResource: Resource = (api, { support, peers }) => {
     api.post(
       path,
       {
-        config: { peers: isLocal },
+        config: { access: { management: 'write', ...(isLocal ? { peers: 'write' } : {}) } },
         schema: {
           operationId,
           tags: ['support'],

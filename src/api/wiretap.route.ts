@@ -30,7 +30,7 @@ export const wiretapResource: Resource = (api, management) => {
     method: 'GET',
     exposeHeadRoute: false,
     url: '/api/v1/wiretap/stream',
-    config: { peers: true },
+    config: { access: { management: 'read', peers: 'read' } },
     schema: {
       operationId: 'streamWiretap',
       tags: ['observation'],

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import type { LightMyRequestResponse } from 'fastify';
 import { afterEach } from 'vitest';
 import type { Api } from '#api/api.js';
@@ -53,3 +54,16 @@ export async function listening(api: Api): Promise<number> {
 
 /** Replaces each parameter in the path of a route, such as `{id}`, by the example value `x1`. */
 export const concrete = (path: string): string => path.replace(/[:{](id|name|group_id)\}?/g, 'x1');
+
+/** Sends bytes, and returns the response when the server has closed the connection. */
+export function answerTo(port: number, bytes: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let received = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+    socket.setEncoding('utf8').on('error', reject);
+    socket.on('data', (part: string) => {
+      received += part;
+    });
+    socket.on('close', () => resolve(received));
+  });
+}

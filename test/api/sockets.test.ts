@@ -6,7 +6,7 @@ import type { ApiLimits } from '#api/api-options.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { CERTIFICATE, KEY } from './certificate.js';
 import { TOKENS } from './fake-management.js';
-import { listening, rig } from './rig.js';
+import { answerTo, listening, rig } from './rig.js';
 
 const AUTHORIZED = `Host: localhost\r\nAuthorization: Bearer ${TOKENS.admin}\r\n`;
 const QUICK: Partial<ApiLimits> = { connectionsCheckingIntervalMs: 20, headersTimeoutMs: 100, requestTimeoutMs: 100 };
@@ -363,18 +363,6 @@ test('a request with an unknown expectation is answered as one without it', asyn
   );
   expect([status, text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
 });
-
-function answerTo(port: number, bytes: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let received = '';
-    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
-    socket.setEncoding('utf8').on('error', reject);
-    socket.on('data', (part: string) => {
-      received += part;
-    });
-    socket.on('close', () => resolve(received));
-  });
-}
 
 describe('an API that closes', () => {
   test.each([
