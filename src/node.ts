@@ -137,6 +137,7 @@ export async function runNode(
     // reset. Warn the operator.
     plane?.watch((change) => log.warn(change, 'service plane changed'));
     const made: Api[] = [];
+    let managementApi: Api | null = null;
     const observer = createObserver(config, log, () => system);
     let isSettled = (): void => {};
     const settled = new Promise<void>((resolve) => {
@@ -156,7 +157,7 @@ export async function runNode(
             policyFile,
             settings: (which) => partSettings(which === 'next' ? running.next : running.config),
             changeApi: ({ maxConnections }) => {
-              for (const { server } of made.slice(0, 1)) server.maxConnections = maxConnections;
+              if (managementApi !== null) managementApi.server.maxConnections = maxConnections;
             },
             changeLog: (settings) => nodeLog.change(settings),
           });
@@ -211,6 +212,7 @@ export async function runNode(
         apiOptions(() => running.config.api, version, log),
       );
       made.push(api);
+      managementApi = api;
       apiIsMade();
       const stopping = new AbortController();
       void stopped.then(() => stopping.abort());
@@ -234,7 +236,21 @@ export async function runNode(
       await api.ready();
       void reportStart(system, manager, log, { isInCluster: cluster !== null });
       const kept = manager === null ? null : sockets;
-      await listen({ name: 'the API', server: api, at: config.api.listen, sockets: kept }, log, stopping.signal);
+      const apiListens = listen(
+        { name: 'the API', server: api, at: config.api.listen, sockets: kept },
+        log,
+        stopping.signal,
+      );
+      // A failure is thrown by the later `await`.
+      apiListens.catch(() => {});
+      const { listen: at, tls } = config.metrics;
+      if (at !== null) {
+        const { openMetricsListener } = await import('./metrics-listener.js');
+        const opening = { version, log, signal: stopping.signal };
+        const listener = await openMetricsListener(management, { at, tls }, opening);
+        if (listener !== null) made.push(listener);
+      }
+      await apiListens;
       const bound = api.server.address() as AddressInfo | null;
       if (bound !== null) {
         const { address, port } = bound;

@@ -27,6 +27,16 @@ const mutualTls = (peer: string) =>
     key: path('PEM file with the private key of this node.'),
   });
 
+const serverTls = (about: string) =>
+  z
+    .strictObject({
+      cert: path('PEM file with the certificate chain.'),
+      key: path('PEM file with the private key.'),
+    })
+    .nullable()
+    .prefault(null)
+    .meta({ description: about });
+
 const node = z
   .strictObject({
     id: text('Name of this node in findings, in the cluster and in logs.').prefault(hostname).meta({
@@ -60,14 +70,7 @@ const api = z
     listen: listenAddress(
       'Address on which the management API listens. Any address other than loopback requires `api.tls`; without it the node does not start.',
     ).prefault('127.0.0.1:8080'),
-    tls: z
-      .strictObject({
-        cert: path('PEM file with the certificate chain.'),
-        key: path('PEM file with the private key.'),
-      })
-      .nullable()
-      .prefault(null)
-      .meta({ description: 'Serves HTTPS instead of HTTP.' }),
+    tls: serverTls('Serves HTTPS instead of HTTP.'),
     allowed_hosts: z.array(text('A host name.')).prefault([]).meta({
       description: 'Host names under which the API may be called, besides the address of `api.listen` and `localhost`.',
       form: 'list of text',
@@ -416,6 +419,12 @@ const metrics = z
       1_000,
       'Number of source groups with packets and bytes of their own in `/metrics`, in the order of evaluation. All other groups are added together. `0`: no metrics by source group. Each group has six time series, and `/metrics` needs no token, so its readers then see the ids of source groups.',
     ).prefault(0),
+    listen: listenAddress('An address.', { addressOnly: true }).nullable().prefault(null).meta({
+      description:
+        'Address of a further listener for scrapes and probes from other machines. It has only `/metrics`, `/health` and `/ready`, and needs no token. Without TLS, plain HTTP is served on any address. Every client that reaches the address sees the names of integrations, the details of readiness checks, such as names of interfaces and nodes, and with `source_groups` the ids of source groups. So listen on an address of the management network, or let a packet filter accept the scrapers alone, see `docs/metrics.md`. The management API has these paths too.',
+      form: '`address:port` or `null`',
+    }),
+    tls: serverTls('Serves HTTPS instead of HTTP on `metrics.listen`.'),
   })
   .prefault({})
   .meta({ description: 'The metrics of the node: see `docs/metrics.md`.' });

@@ -33,8 +33,7 @@ export type Config = {
    * The time in milliseconds for which Weir keeps wiretap messages, so that a new reader can start with them.
    */
   readonly wiretap: { readonly replayMs: number };
-  /** `sourceGroups`: the maximum number of source groups with metrics of their own. */
-  readonly metrics: { readonly sourceGroups: number };
+  readonly metrics: MetricsConfig;
   readonly servicePlane: ServicePlaneConfig | null;
   readonly kubernetes: KubernetesConfig;
   readonly cluster: ClusterConfig | null;
@@ -99,6 +98,14 @@ type FindingsConfig = {
   readonly maxEntries: number;
   readonly file: { readonly path: string; readonly maxBytes: number; readonly keep: number } | null;
   readonly webhook: { readonly url: string; readonly secretFile: string; readonly timeoutMs: number } | null;
+};
+
+type MetricsConfig = {
+  /** The maximum number of source groups with metrics of their own. */
+  readonly sourceGroups: number;
+  /** The address of the metrics listener; null if only the API serves metrics. */
+  readonly listen: ListenAddress | null;
+  readonly tls: TlsFiles | null;
 };
 
 type ServicePlaneConfig = {
@@ -198,7 +205,7 @@ export function configOf(parsed: ParsedConfig): Config {
           },
     findings: findingsOf(parsed.findings),
     wiretap: { replayMs: wiretap.replay },
-    metrics: { sourceGroups: metrics.source_groups },
+    metrics: { sourceGroups: metrics.source_groups, listen: metrics.listen, tls: metrics.tls },
     servicePlane:
       service_plane === undefined
         ? null

@@ -1,4 +1,5 @@
 import { statfsSync } from 'node:fs';
+import { isIP } from 'node:net';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { z } from 'zod';
 import { checkBounded, MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
@@ -9,7 +10,7 @@ import { configSchema, type ParsedConfig } from './config-schema.js';
 import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
 import { requiredFiles } from './named-files.js';
-import { isLoopback } from './value.js';
+import { isLoopback, type ListenAddress } from './value.js';
 
 /**
  * The configuration of a file. `disclosed`: the configuration as a support dump may show it. `parsed`: the
@@ -55,6 +56,7 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   const config = configOf(parsed.data);
   const missing = missingFiles(config, source);
   problems.push(...contradictions(config, source), ...etcdContradictions(parsed.data, source));
+  problems.push(...sharedAddresses(config, source));
   const isInText = problems.length > 0;
   problems.push(...missing, ...notPinnable(config, source));
   if (missing.length === 0) problems.push(...unusableFiles(config, source));
@@ -94,7 +96,7 @@ function problem(
   return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
 }
 
-function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
+function contradictions({ api, dns, metrics }: Config, source: Source): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   if (api.tls === null && !isLoopback(api.listen.host)) {
     const message = `${api.listen.host} is not a loopback address, and there is no api.tls: clients would send tokens without encryption`;
@@ -103,7 +105,36 @@ function contradictions({ api, dns }: Config, source: Source): ConfigProblem[] {
   if (dns !== null && dns.minGrantMs > dns.maxGrantMs) {
     problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));
   }
+  if (metrics.tls !== null && metrics.listen === null) {
+    problems.push(problem('invalid_value', ['metrics', 'tls'], 'must not be given without metrics.listen', source));
+  }
   return problems;
+}
+
+type Listening = { readonly path: readonly PropertyKey[]; readonly at: ListenAddress };
+
+/** Returns a problem for each TCP listener whose address another listener of the node uses. */
+function sharedAddresses({ api, dns, metrics, servicePlane, cluster }: Config, source: Source): ConfigProblem[] {
+  const listeners: Listening[] = [
+    { path: ['api', 'listen'], at: api.listen },
+    ...(servicePlane === null ? [] : [{ path: ['service_plane', 'listen'], at: servicePlane.listen }]),
+    ...(dns?.listen ?? []).map((at, index) => ({ path: ['dns', 'listen', index], at })),
+    ...(cluster === null ? [] : [{ path: ['cluster', 'peer', 'listen'], at: cluster.peer.listen }]),
+    ...(metrics.listen === null ? [] : [{ path: ['metrics', 'listen'], at: metrics.listen }]),
+  ];
+  return listeners.flatMap(({ path, at }, index) => {
+    const former = listeners.slice(0, index).find((other) => share(other.at, at));
+    if (former === undefined) return [];
+    const { host, port } = former.at;
+    const message = `is an address that ${former.path.join('.')} uses (${isIP(host) === 6 ? `[${host}]` : host}:${port})`;
+    return [problem('invalid_value', path, message, source)];
+  });
+}
+
+/** Whether only one of two sockets can listen. With port 0, the kernel chooses a free port. */
+function share(one: ListenAddress, other: ListenAddress): boolean {
+  const isAny = ({ host }: ListenAddress): boolean => host === '0.0.0.0' || host === '::';
+  return one.port === other.port && one.port !== 0 && (one.host === other.host || isAny(one) || isAny(other));
 }
 
 function etcdContradictions({ cluster }: z.output<typeof configSchema>, source: Source): ConfigProblem[] {
@@ -147,16 +178,20 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
 }
 
 /**
- * Returns the problems of the files `api.tls.cert` and `api.tls.key`, for example if the key does not belong
- * to the certificate. The node reads both files only once, when the process starts, so their faults must be
+ * Returns the problems of the files of `api.tls` and `metrics.tls`, for example if the key does not belong to
+ * the certificate. The node reads these files only once, when the process starts, so their faults must be
  * reported now.
  */
-function unusableFiles({ api: { tls } }: Config, source: Source): ConfigProblem[] {
+function unusableFiles({ api, metrics }: Config, source: Source): ConfigProblem[] {
+  return [...unusablePair('api', api.tls, source), ...unusablePair('metrics', metrics.tls, source)];
+}
+
+function unusablePair(section: 'api' | 'metrics', tls: Config['api']['tls'], source: Source): ConfigProblem[] {
   if (tls === null) return [];
   const cert = readBoundedSync(tls.cert, MAX_BYTES.certificates);
   const key = readBoundedSync(tls.key, MAX_BYTES.certificates);
   const refused = (name: 'cert' | 'key', message: string) =>
-    problem('invalid_value', ['api', 'tls', name], message, source);
+    problem('invalid_value', [section, 'tls', name], message, source);
   const problems = [
     ...(isAccepted({ cert }) ? [] : [refused('cert', `${tls.cert} contains no certificate in PEM`)]),
     ...(isAccepted({ key }) ? [] : [refused('key', `${tls.key} contains no private key in PEM without a passphrase`)]),

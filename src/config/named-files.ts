@@ -7,11 +7,13 @@ export type NamedFile = { readonly key: string; readonly path: string };
  * Returns the files that the node reads and that must exist when it starts. `policy.file` is not one of them:
  * the node starts without it, and waits for it.
  */
-export function requiredFiles({ api, findings, servicePlane, cluster }: Config): readonly NamedFile[] {
+export function requiredFiles({ api, findings, metrics, servicePlane, cluster }: Config): readonly NamedFile[] {
   const named: [string, string | null | undefined][] = [
     ['api.tls.cert', api.tls?.cert],
     ['api.tls.key', api.tls?.key],
     ['findings.webhook.secret_file', findings.webhook?.secretFile],
+    ['metrics.tls.cert', metrics.tls?.cert],
+    ['metrics.tls.key', metrics.tls?.key],
     ['service_plane.upstream_ca', servicePlane?.upstreamCa === 'system' ? null : servicePlane?.upstreamCa],
     ['cluster.etcd.tls.ca', cluster?.etcd.tls?.ca],
     ['cluster.etcd.tls.cert', cluster?.etcd.tls?.cert],

@@ -67,6 +67,9 @@ export const RELOADED_BY = {
   'findings.webhook.timeout': 'restart',
   'wiretap.replay': 'restart',
   'metrics.source_groups': 'restart',
+  'metrics.listen': 'restart',
+  'metrics.tls.cert': 'restart',
+  'metrics.tls.key': 'restart',
   // A constant of the loaded BPF programs.
   'service_plane.listen': 'restart',
   'service_plane.workers': 'restart',

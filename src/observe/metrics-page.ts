@@ -17,7 +17,31 @@ for a group of its own, \`other_groups\` for the sum of all groups beyond the li
 that no group decided; the last two have an empty \`source_group\`. A group that leaves the policy loses its series, and
 another group takes its place.
 
-A dashboard for Grafana is in [\`deploy/grafana/weir.json\`](../deploy/grafana/weir.json), and alerts are in
+## Scrape from another machine
+
+The management API listens on loopback by default. \`metrics.listen\` opens a further listener, which has only \`/metrics\`, \`/health\`
+and \`/ready\`, without a token:
+
+\`\`\`yaml
+metrics:
+  listen: 10.0.0.1:19649
+  # Without it, plain HTTP.
+  tls: { cert: /etc/weir/metrics.crt, key: /etc/weir/metrics.key }
+\`\`\`
+
+Every other path is 404. It listens also while the node is not ready, and accepts any \`Host\` header, so that a scrape by an
+address, by the name of a pod or by any DNS name works. A change of \`metrics\`, and a renewed certificate, need a restart.
+
+Each client that reaches the address sees the names of integrations, the details of readiness checks, such as names of interfaces and
+nodes, and the ids of source groups with \`metrics.source_groups\`. To limit the clients:
+
+- listen on an address of the management network, not on \`0.0.0.0\`,
+- or accept the scrapers alone in a packet filter: \`nft add rule inet filter input tcp dport 19649 ip saddr != 10.0.0.9 drop\`,
+- or set \`dataplane.police_local\`. The policy then decides scrapes that arrive on a policed interface as any other traffic of the
+  node: a source group with the addresses of Prometheus needs a rule for \`dst_ips\` of the node and \`dst_ports: [19649]\`.
+
+[\`deploy/prometheus/scrape.yaml\`](../deploy/prometheus/scrape.yaml) scrapes gateways, and pods of Kubernetes
+([kubernetes.md](kubernetes.md#metrics-and-probes)). A dashboard for Grafana is in [\`deploy/grafana/weir.json\`](../deploy/grafana/weir.json), and alerts are in
 [\`deploy/prometheus/alerts.yaml\`](../deploy/prometheus/alerts.yaml).
 `;
 

@@ -58,7 +58,7 @@ export function createWorkMetrics(): WorkMetrics {
   const { gauge, counter, histogram } = familiesOf(registry);
   const requests = counter(
     'weir_api_requests_total',
-    'Requests answered by the management API.',
+    'Requests answered by the management API, the peer listener or the metrics listener.',
     'route',
     'method',
     'status',
@@ -72,7 +72,7 @@ export function createWorkMetrics(): WorkMetrics {
   );
   const refusedConnections = counter(
     'weir_api_connections_refused_total',
-    'Connections to the management API that were closed at once: too many in total, too many of one address, or no free file descriptor.',
+    'Connections to the management API, the peer listener or the metrics listener that were closed at once: too many in total, too many of one address, or no free file descriptor.',
   );
   const writes = counter(
     'weir_policy_writes_total',

@@ -15,7 +15,8 @@ const API_RESERVE = 64;
 
 /**
  * The purpose of a file descriptor. `api`: a connection to the API. `connection`: a new connection of
- * traffic, of DNS over TCP, or to a server. `pipe`: a pipe of an established connection.
+ * traffic, of DNS over TCP, of a remote client to the metrics listener, or to a server. `pipe`: a pipe of an
+ * established connection.
  */
 type Use = 'api' | 'connection' | 'pipe';
 

@@ -39,7 +39,7 @@ const defaults = {
   dns: null,
   findings: { retentionMs: 2_592_000_000, maxEntries: 100_000, file: null, webhook: null },
   wiretap: { replayMs: 30_000 },
-  metrics: { sourceGroups: 0 },
+  metrics: { sourceGroups: 0, listen: null, tls: null },
   servicePlane: null,
   kubernetes: { node: null, nodeName: hostname(), podNetworks: undefined, inCluster: null },
   cluster: null,
@@ -126,7 +126,7 @@ findings:
   file: { path: /var/log/weir/findings.jsonl, max_size: 2, keep: 3 }
   webhook: { url: "https://siem.example/in?key=1", secret_file: ${pem}, timeout: 2s }
 wiretap: { replay: 1m }
-metrics: { source_groups: 50 }
+metrics: { source_groups: 50, listen: "[::1]:19649" }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
 kubernetes: { scope: node, node_name: n1, pod_cidrs: [10.244.0.0/16], in_cluster: { name: local } }
 cluster:
@@ -199,7 +199,7 @@ cluster:
         webhook: { url: 'https://siem.example/in?key=1', secretFile: pem, timeoutMs: 2_000 },
       },
       wiretap: { replayMs: 60_000 },
-      metrics: { sourceGroups: 50 },
+      metrics: { sourceGroups: 50, listen: { host: '::1', port: 19649 }, tls: null },
       servicePlane: {
         listen: { host: '127.0.0.1', port: 15_001 },
         workers: 2,
@@ -420,6 +420,58 @@ dataplane:
     },
   );
 
+  it.each(['0.0.0.0:19649', '192.0.2.1:80', '[::]:19649', '[2001:db8::1]:19649'])(
+    'is accepted if metrics.listen is %s without TLS',
+    (listen) => {
+      expect(problemsOf(`version: 1\nmetrics: { listen: "${listen}" }`)).toEqual([]);
+    },
+  );
+
+  it.each(['weir.example.com:19649', 'localhost:19649', '19649', ':19649'])(
+    'is refused if metrics.listen is %s',
+    (listen) => {
+      expect(problemsOf(`version: 1\nmetrics: { listen: "${listen}" }`)).toEqual([
+        'invalid_value weir.yaml:2:20: metrics.listen: must be `address:port`, such as 10.1.0.1:53',
+      ]);
+    },
+  );
+
+  it('is refused if metrics.tls is given without metrics.listen', () => {
+    const pem = new URL('../../package.json', import.meta.url).pathname;
+    expect(problemsOf(`version: 1\nmetrics: { tls: { cert: ${pem}, key: ${pem} } }`)[0]).toBe(
+      'invalid_value weir.yaml:2:12: metrics.tls: must not be given without metrics.listen',
+    );
+  });
+
+  it.each([
+    ['127.0.0.1:8080', '127.0.0.1:8080', true],
+    ['127.0.0.1:8080', '0.0.0.0:8080', true],
+    ['127.0.0.1:8080', '[::]:8080', true],
+    ['[::1]:8080', '[::1]:8080', true],
+    ['127.0.0.1:8080', '192.0.2.1:8080', false],
+    ['127.0.0.1:8080', '0.0.0.0:8081', false],
+    ['127.0.0.1:0', '127.0.0.1:0', false],
+  ])('is refused if api.listen is %s, and metrics.listen is %s: %s', (api, metrics, isRefused) => {
+    expect(problemsOf(`version: 1\napi: { listen: "${api}" }\nmetrics: { listen: "${metrics}" }`)).toEqual(
+      isRefused ? [`invalid_value weir.yaml:3:20: metrics.listen: is an address that api.listen uses (${api})`] : [],
+    );
+  });
+
+  it('is refused if other listeners of the node share an address', () => {
+    const text = `version: 1
+api: { listen: "127.0.0.1:8080" }
+dns: { listen: ["10.1.0.1:53", "10.1.0.1:53"], upstreams: ["192.0.2.1:53"] }
+service_plane: { listen: "127.0.0.1:8080" }
+metrics: { listen: "0.0.0.0:7946" }
+cluster: { etcd: { endpoints: ["http://a:2379"] }, peer: { listen: "10.1.0.1:7946", advertise: "10.1.0.1:7946" } }
+`;
+    expect(problemsOf(text)).toEqual([
+      'invalid_value weir.yaml:4:26: service_plane.listen: is an address that api.listen uses (127.0.0.1:8080)',
+      'invalid_value weir.yaml:3:32: dns.listen.1: is an address that dns.listen.0 uses (10.1.0.1:53)',
+      'invalid_value weir.yaml:5:20: metrics.listen: is an address that cluster.peer.listen uses (10.1.0.1:7946)',
+    ]);
+  });
+
   it('is refused if a DNS listener or upstream has an IPv6 address, or if a `rebind_allow` name is malformed', () => {
     const text = `version: 1
 dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
@@ -493,7 +545,10 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     });
   });
 
-  it('is refused if the API certificate or key is not PEM, or if the key does not match the certificate', () => {
+  it.each([
+    ['api', '127.0.0.1:8080'],
+    ['metrics', '0.0.0.0:19649'],
+  ])('is refused if the certificate or key of %s.tls is not PEM, or if the key does not match', (section, listen) => {
     const folder = temporaryFolder();
     const file = (name: string, text: string): string => {
       const path = join(folder, name);
@@ -508,17 +563,19 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
       String(privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' })),
     );
     const told = (certificate: string, itsKey: string): string[] =>
-      problemsOf(`version: 1\napi:\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`);
+      problemsOf(
+        `version: 1\n${section}:\n  listen: ${listen}\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`,
+      );
     expect(told(cert, key)).toEqual([]);
     expect(told(text, text)).toEqual([
-      `invalid_value weir.yaml:4:11: api.tls.cert: ${text} contains no certificate in PEM`,
-      `invalid_value weir.yaml:5:10: api.tls.key: ${text} contains no private key in PEM without a passphrase`,
+      `invalid_value weir.yaml:5:11: ${section}.tls.cert: ${text} contains no certificate in PEM`,
+      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${text} contains no private key in PEM without a passphrase`,
     ]);
     expect(told(cert, locked)).toEqual([
-      `invalid_value weir.yaml:5:10: api.tls.key: ${locked} contains no private key in PEM without a passphrase`,
+      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${locked} contains no private key in PEM without a passphrase`,
     ]);
     expect(told(cert, other)).toEqual([
-      `invalid_value weir.yaml:5:10: api.tls.key: ${other} is not the key of the certificate in ${cert}`,
+      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${other} is not the key of the certificate in ${cert}`,
     ]);
   });
 

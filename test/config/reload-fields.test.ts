@@ -42,7 +42,7 @@ const BASE: Tree = {
     webhook: { url: 'https://a.example/', secret_file: named('secret') },
   },
   wiretap: {},
-  metrics: {},
+  metrics: { listen: '127.0.0.1:19649' },
   service_plane: {},
   kubernetes: { scope: 'node', in_cluster: { name: 'local' } },
   cluster: {
@@ -106,6 +106,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'findings.webhook.timeout': '6s',
   'wiretap.replay': '31s',
   'metrics.source_groups': 1,
+  'metrics.listen': '127.0.0.1:19650',
   'service_plane.listen': '127.0.0.1:15002',
   'service_plane.workers': 3,
   'service_plane.max_connections': 17,
@@ -132,7 +133,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'cluster.seal_key_file': OTHER_FILE,
 };
 /** Fields that a configuration cannot change alone: `version` has one value, and TLS needs real files. */
-const ONE_VALUE = ['version', 'api.tls.cert', 'api.tls.key'];
+const ONE_VALUE = ['version', 'api.tls.cert', 'api.tls.key', 'metrics.tls.cert', 'metrics.tls.key'];
 
 const file = join(folder, 'weir.yaml');
 function write(tree: Tree): void {
