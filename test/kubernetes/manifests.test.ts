@@ -17,15 +17,13 @@ type Overlay = (typeof OVERLAYS)[number] | typeof REMOVAL;
 const NEWER = /^ +appArmorProfile:\n +type: Unconfined\n/gm;
 
 type EnvironmentVariable = { readonly name: string; readonly value?: string };
-type Probe = { readonly httpGet: { readonly host: string; readonly port: number; readonly path: string } };
+/** The variables that Kubernetes sets from fields of the pod. */
+const OF_POD: Readonly<Record<string, string>> = { NODE_NAME: 'n1', NODE_IP: '192.0.2.7' };
 type Container = {
   readonly env: readonly EnvironmentVariable[];
   readonly securityContext: {
     readonly capabilities: { readonly add: readonly string[]; readonly drop: readonly string[] };
   };
-  readonly startupProbe: Probe;
-  readonly livenessProbe: Probe;
-  readonly readinessProbe: Probe;
 };
 type Manifest = {
   readonly kind: string;
@@ -134,10 +132,11 @@ describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () 
     '%s has a valid configuration with its interfaces, scope and pod networks',
     (overlay, interfaces, node, pods) => {
       const { env } = containerOf(overlay);
-      const environment = Object.fromEntries(env.map(({ name, value = 'n1' }) => [name, value]));
+      const environment = Object.fromEntries(env.map(({ name, value = OF_POD[name] }) => [name, value]));
       const { config } = parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', environment);
       expect([config.node.id, config.dataplane?.interfaces]).toEqual(['n1', interfaces]);
       expect(config.kubernetes).toEqual({ node, nodeName: 'n1', podNetworks: pods, inCluster: 'local' });
+      expect(config.metrics.listen).toEqual({ host: '192.0.2.7', port: 19_649 });
       expect(config.policy.file).toBe('/etc/weir/policy/policy.yaml');
     },
   );
@@ -156,24 +155,14 @@ describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () 
     expect(problem?.code).toBe('unknown_integration');
   });
 
-  it.each(OVERLAYS)('%s has the capabilities of the systemd unit, and probes the address of the API', (overlay) => {
-    const { securityContext, startupProbe, livenessProbe, readinessProbe } = containerOf(overlay);
+  it.each(OVERLAYS)('%s has the capabilities of the systemd unit', (overlay) => {
+    const { securityContext } = containerOf(overlay);
     const unit = readFileSync(repository('deploy/systemd/weir.service'), 'utf8');
     const ofUnit = /^AmbientCapabilities=(.*)$/m.exec(unit)?.[1]?.split(' ') ?? [];
     expect(securityContext.capabilities).toEqual({
       drop: ['ALL'],
       add: ofUnit.map((name) => name.replace('CAP_', '')),
     });
-    const at = { host: '127.0.0.1', port: 8080 };
-    expect(
-      parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', { NODE_NAME: 'n', WEIR_DATAPLANE__INTERFACES: 'x' }).config
-        .api.listen,
-    ).toEqual(at);
-    expect([startupProbe, livenessProbe, readinessProbe].map(({ httpGet }) => httpGet)).toEqual([
-      { ...at, path: '/health' },
-      { ...at, path: '/health' },
-      { ...at, path: '/ready' },
-    ]);
   });
 
   it.each(OVERLAYS)('%s is accepted by a real API server, and a second time without a change', async (overlay) => {
