@@ -87,8 +87,9 @@ describe('replies from an unpoliced interface to a policed client', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
-    see('out_foreign', back(tcp), { tcpFlags: TCP.fin | TCP.ack });
-    see('in', tcp, { tcpFlags: TCP.fin | TCP.ack });
+    see('out_foreign', back(tcp), { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
+    see('in', tcp, { tcpFlags: TCP.fin | TCP.ack, acknowledgment: 1, payloadBytes: 0 });
+    see('out_foreign', back(tcp), { tcpFlags: TCP.ack, sequence: 1, acknowledgment: 1, payloadBytes: 0 });
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 

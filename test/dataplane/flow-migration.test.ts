@@ -56,9 +56,19 @@ function establishAndMigrate(): void {
 test('the delta of a migrated flow is the state and the packet counts that changed in the earlier datapath', () => {
   establishAndMigrate();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
-  before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
+  before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
+  before.runPacket(back(web), { tcpFlags: TCP.ack, acknowledgment: 1, payloadBytes: 0 });
   migration.migrateDelta(read);
-  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 1n] }]);
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 2n] }]);
+});
+
+test('a FIN that the earlier datapath has passed counts in the new datapath once its receiver acknowledges it', () => {
+  establishAndMigrate();
+  before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
+  migration.migrateDelta(read);
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [3n, 1n] }]);
+  after.runPacket(back(web), { tcpFlags: TCP.ack, acknowledgment: 1, payloadBytes: 0 });
+  expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 2n] }]);
 });
 
 test('migrating the delta of a flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {

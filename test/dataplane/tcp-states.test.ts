@@ -21,7 +21,7 @@ type Step = readonly ['client' | 'server', number];
 const client = (flags: number): Step => ['client', flags];
 const server = (flags: number): Step => ['server', flags];
 const HANDSHAKE = [client(SYN), server(SYN | ACK), client(ACK)];
-const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK)];
+const BY_BOTH = [...HANDSHAKE, client(FIN | ACK), server(FIN | ACK), client(ACK)];
 
 /** Sends the steps in order. Returns, for each packet, whether it passed. */
 function play(...steps: readonly Step[]): boolean[] {
@@ -73,7 +73,7 @@ describe('the flow of a TCP connection', () => {
     [
       'is half closed by a FIN with the last ACK',
       'tcp_half_closed',
-      [client(SYN), server(SYN | ACK), client(FIN | ACK)],
+      [client(SYN), server(SYN | ACK), client(FIN | ACK), server(ACK)],
     ],
     ['closes after a FIN of each side', 'tcp_closing', BY_BOTH],
     ['stays closed after a later reset', 'tcp_closing', [...BY_BOTH, client(RST)]],
@@ -94,7 +94,7 @@ describe('the flow of a TCP connection', () => {
     [
       'is half closed again after a forged reset',
       'tcp_half_closed',
-      [...HANDSHAKE, client(FIN | ACK), server(RST), server(ACK)],
+      [...HANDSHAKE, client(FIN | ACK), server(ACK), server(RST), server(ACK)],
     ],
     [
       'is established after a forged refusal',
@@ -138,7 +138,7 @@ describe('the flow of a TCP connection', () => {
 describe('the server side of a TCP connection', () => {
   test.each([
     ['is established', HANDSHAKE],
-    ['is half closed', [...HANDSHAKE, server(FIN | ACK)]],
+    ['is half closed', [...HANDSHAKE, server(FIN | ACK), client(ACK)]],
     ['has closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
   ])('cannot open a connection on the same ports if the connection of the client %s', (_, steps) => {
@@ -179,7 +179,7 @@ describe('a TCP packet with any combination of flags', () => {
     ['half open', [client(SYN)]],
     ['answered by a SYN ACK', [client(SYN), server(SYN | ACK)]],
     ['established', HANDSHAKE],
-    ['half closed', [...HANDSHAKE, client(FIN | ACK)]],
+    ['half closed', [...HANDSHAKE, client(FIN | ACK), server(ACK)]],
     ['closing', BY_BOTH],
     ['reset', [...HANDSHAKE, server(RST)]],
   ])('from the client passes if RFC 9293 allows the flags, while the connection is %s', (_, steps) => {
@@ -190,7 +190,7 @@ describe('a TCP packet with any combination of flags', () => {
     ['half open', [client(SYN)], true],
     ['answered by a SYN ACK', [client(SYN), server(SYN | ACK)], true],
     ['established', HANDSHAKE, false],
-    ['half closed', [...HANDSHAKE, client(FIN | ACK)], false],
+    ['half closed', [...HANDSHAKE, client(FIN | ACK), server(ACK)], false],
     ['closing', BY_BOTH, false],
     ['reset', [...HANDSHAKE, server(RST)], false],
   ])('from the server passes if RFC 9293 allows the flags (SYN only in the handshake): %s', (_, steps, synPasses) => {
@@ -272,21 +272,26 @@ test('a SYN with payload is dropped if the policy denies it', () => {
   expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
 });
 
+const [CLIENT_AT, SERVER_AT] = [0x1234_5678, 0x9abc_def0];
+/** A packet with sequence number, acknowledgment number (0 by default) and payload (none by default). */
+type Numbered = readonly [...Step, sequence: number, acknowledgment?: number, payloadBytes?: number];
+const OPENING: readonly Numbered[] = [
+  ['client', SYN, CLIENT_AT - 1],
+  ['server', SYN | ACK, SERVER_AT - 1, CLIENT_AT],
+  ['client', ACK, CLIENT_AT, SERVER_AT],
+];
+
+/** Sends the packets in order. Returns, for each packet, whether it passed. */
+function send(entry: Entry, ...steps: readonly Numbered[]): boolean[] {
+  return steps.map(([side, tcpFlags, sequence, acknowledgment = 0, payloadBytes = 0]) => {
+    const packet = side === 'client' ? tcp : back(tcp);
+    const options = { tcpFlags, sequence: sequence >>> 0, acknowledgment: acknowledgment >>> 0, payloadBytes };
+    return kernel.runPacket(packet, options, 0, entry).returned === PASSED;
+  });
+}
+
 describe('a TCP reset in an open connection', () => {
-  const [CLIENT_AT, SERVER_AT] = [0x1234_5678, 0x9abc_def0];
-  type Numbered = readonly [...Step, sequence: number, acknowledgment?: number];
-  const OPENING: readonly Numbered[] = [
-    ['client', SYN, CLIENT_AT - 1],
-    ['server', SYN | ACK, SERVER_AT - 1, CLIENT_AT],
-    ['client', ACK, CLIENT_AT, SERVER_AT],
-  ];
-  const send = (entry: Entry, ...steps: readonly Numbered[]): boolean[] =>
-    steps.map(([side, tcpFlags, sequence, acknowledgment = 0]) => {
-      const packet = side === 'client' ? tcp : back(tcp);
-      const options = { tcpFlags, sequence, acknowledgment, payloadBytes: 0 };
-      return kernel.runPacket(packet, options, 0, entry).returned === PASSED;
-    });
-  const WRONG = [1, -1, 1_000, 0x8000, -0x8000];
+  const WRONG = [1, -1, 1_000, 0x4000, -0x4000];
   const sides = [
     ['server', SERVER_AT, ['client', ACK, CLIENT_AT, SERVER_AT]],
     ['client', CLIENT_AT, ['server', ACK, SERVER_AT, CLIENT_AT]],
@@ -372,5 +377,92 @@ describe('a TCP reset in an open connection', () => {
     send('in', ['server', ACK, SERVER_AT, CLIENT_AT]);
     send('out_foreign', ['client', RST, CLIENT_AT]);
     expect(flow()).toMatchObject([{ state: 'tcp_reset', foreign: true }]);
+  });
+});
+
+describe('a TCP FIN in an open connection', () => {
+  const sides = [
+    ['client', CLIENT_AT, 'server', SERVER_AT],
+    ['server', SERVER_AT, 'client', CLIENT_AT],
+  ] as const;
+  const state = (): unknown => flow().map(({ state }) => state);
+
+  describe.each(sides)('of the %s', (side, at, receiver, receiverAt) => {
+    const answer = (acknowledgment: number): Numbered => [receiver, ACK, receiverAt, acknowledgment];
+    const fin = (sequence: number, payloadBytes = 0): Numbered => [side, FIN | ACK, sequence, receiverAt, payloadBytes];
+    const data = (sequence: number): Numbered => [side, PSH | ACK, sequence, receiverAt, 10];
+    beforeEach(() => {
+      send('in', ...OPENING, answer(at));
+    });
+
+    test('counts once its receiver acknowledges it', () => {
+      send('in', fin(at));
+      expect(state()).toEqual(['tcp_established']);
+      send('in', answer(at + 1));
+      expect(state()).toEqual(['tcp_half_closed']);
+    });
+
+    test('counts with data under way, after all data is acknowledged', () => {
+      send('in', data(at), data(at + 10), fin(at + 20, 7), answer(at + 10), answer(at + 20));
+      expect(state()).toEqual(['tcp_established']);
+      send('in', answer(at + 28));
+      expect(state()).toEqual(['tcp_half_closed']);
+    });
+
+    test('does not count with a number that its receiver does not acknowledge', () => {
+      for (const by of [1, -2, 1_000, 0x4000, -0x4000]) {
+        send('in', fin(at + by), answer(at), answer(at), [side, ACK, at, receiverAt]);
+        expect(state()).toEqual(['tcp_established']);
+      }
+      expect(send('in', fin(at), answer(at + 1))).toEqual([true, true]);
+      expect(state()).toEqual(['tcp_half_closed']);
+    });
+
+    test('does not count if the policy has changed in between and the number is wrong', () => {
+      kernel.newEpoch();
+      send('in', fin(at + 5));
+      kernel.newEpoch();
+      send('in', answer(at));
+      expect(state()).toEqual(['tcp_established']);
+      send('in', fin(at));
+      kernel.newEpoch();
+      send('in', answer(at + 1));
+      expect(state()).toEqual(['tcp_half_closed']);
+    });
+
+    test('is taken back by data behind it, until the receiver acknowledges it again', () => {
+      send('in', fin(at), answer(at + 1), data(at - 10));
+      expect(state()).toEqual(['tcp_established']);
+      send('in', answer(at + 1));
+      expect(state()).toEqual(['tcp_half_closed']);
+      send('in', data(at + 1), answer(at + 11));
+      expect(state()).toEqual(['tcp_established']);
+    });
+
+    test('stays counted if it is repeated, also with data', () => {
+      send('in', fin(at), answer(at + 1), fin(at), fin(at - 10, 10), [side, ACK, at + 1, receiverAt]);
+      expect(state()).toEqual(['tcp_half_closed']);
+      expect(send('in', [side, RST, at + 1])).toEqual([true]);
+    });
+
+    test('that is forged delays a reset of this side until its receiver sends another packet', () => {
+      send('in', fin(at + 77));
+      expect(send('in', [side, RST, at], answer(at), [side, RST, at])).toEqual([false, true, true]);
+      expect(state()).toEqual(['tcp_reset']);
+    });
+
+    test('closes the connection together with the FIN of the other side', () => {
+      send('in', fin(at), [receiver, FIN | ACK, receiverAt, at + 1]);
+      expect(state()).toEqual(['tcp_half_closed']);
+      send('in', [side, ACK, at + 1, receiverAt + 1]);
+      expect(state()).toEqual(['tcp_closing']);
+    });
+  });
+
+  test('closes the connection if both sides send it at the same time', () => {
+    send('in', ...OPENING, ['client', FIN | ACK, CLIENT_AT, SERVER_AT], ['server', FIN | ACK, SERVER_AT, CLIENT_AT]);
+    expect(state()).toEqual(['tcp_established']);
+    send('in', ['client', ACK, CLIENT_AT + 1, SERVER_AT + 1], ['server', ACK, SERVER_AT + 1, CLIENT_AT + 1]);
+    expect(state()).toEqual(['tcp_closing']);
   });
 });

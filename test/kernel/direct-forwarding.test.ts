@@ -83,9 +83,10 @@ test('direct forwarding · an allowed packet is sent directly, without the netwo
 
 test('direct forwarding · all packets of a TCP connection are sent directly, from the SYN to the last ACK', () => {
   const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
-  const seen = (packet: Packet, tcpFlags: number, from = lan): number => {
+  const seen = (packet: Packet, tcpFlags: number, from = lan, sequence = 1): number => {
     kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
-    return see(packet, { tcpFlags }, undefined, undefined, from.mac);
+    const numbers = { sequence, acknowledgment: 8, payloadBytes: 0 };
+    return see(packet, { tcpFlags, ...numbers }, undefined, undefined, from.mac);
   };
   const answer = back(connection);
   const packets = [
@@ -93,9 +94,9 @@ test('direct forwarding · all packets of a TCP connection are sent directly, fr
     seen(answer, TCP.syn | TCP.ack, wan),
     seen(connection, TCP.ack),
     seen(answer, TCP.ack, wan),
-    seen(answer, TCP.fin | TCP.ack, wan),
-    seen(connection, TCP.fin | TCP.ack),
-    seen(answer, TCP.ack, wan),
+    seen(answer, TCP.fin | TCP.ack, wan, 7),
+    seen(connection, TCP.fin | TCP.ack, lan, 7),
+    seen(answer, TCP.ack, wan, 8),
   ];
   expect(packets).toEqual(packets.map(() => SENT));
   expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);

@@ -117,6 +117,7 @@ struct packet {
 	__u16 payload; /* number of bytes after the IPv4 header */
 	__u32 sequence;       /* sequence number of a TCP packet */
 	__u32 acknowledgment; /* acknowledgment number of a TCP packet */
+	__u32 data;           /* number of payload bytes of a TCP packet, also of merged segments */
 	bool outgoing;
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */

@@ -69,7 +69,10 @@ export class Comparison {
     this.#kernel.grants.sweep(process.hrtime.bigint());
     this.#kernel.grants.afterGrace();
     for (const { pattern, address, forSeconds } of learned) {
-      this.#grants.grant(pattern, address, process.hrtime.bigint() + BigInt(forSeconds) * 1_000_000_000n);
+      const now = process.hrtime.bigint();
+      const expiry = now + BigInt(forSeconds) * 1_000_000_000n;
+      // The clock begins at the boot of the machine. A grant that expired before the boot would be absent.
+      this.#grants.grant(pattern, address, expiry > 0n ? expiry : now / 2n);
     }
     this.#inForce = 1;
     this.#model.activate(this.#policies[1]);

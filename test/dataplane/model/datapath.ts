@@ -335,6 +335,7 @@ class FrameRun {
       closed: [state === 'tcp_half_closed' && side === 0, state === 'tcp_half_closed' && side === 1],
       resetBy: side,
       acknowledged: mine(acknowledgedBy(packet)),
+      awaits: [false, false],
       packets: mine(this.frame.segments),
       bytes: mine(this.frame.length),
     });

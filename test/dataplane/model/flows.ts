@@ -21,6 +21,8 @@ export type ModelFlow = {
   resetBy: Side;
   /** For each side, the lower bits of its last acknowledgment number, or `NOT_KNOWN` or `NO_RESET`. */
   readonly acknowledged: [number, number];
+  /** For each side, whether it must acknowledge a FIN of the other side by the number in `acknowledged`. */
+  readonly awaits: [boolean, boolean];
   readonly packets: [number, number];
   readonly bytes: [number, number];
 };
@@ -82,7 +84,7 @@ export function acknowledgedBy(packet: Headers): number {
 }
 
 function lowerBits(number: number): number {
-  return Math.max(number & 0xffff, NO_RESET + 1);
+  return Math.max(number & 0x7fff, NO_RESET + 1);
 }
 
 /**
@@ -91,10 +93,42 @@ function lowerBits(number: number): number {
  */
 export function isStrayReset(flow: ModelFlow, packet: Headers, side: Side): boolean {
   if (packet.protocol !== IPPROTO.tcp || !(packet.tcpFlags & RST)) return false;
-  const expected = flow.acknowledged[1 - side];
-  if (expected === NOT_KNOWN || expected === lowerBits(packet.sequence)) return false;
-  flow.acknowledged[1 - side] = NO_RESET;
+  const receiver = otherSide(side);
+  const expected = flow.acknowledged[receiver];
+  const isKnown = flow.awaits[receiver] || expected !== NOT_KNOWN;
+  if (!isKnown || (!flow.awaits[receiver] && expected === lowerBits(packet.sequence))) return false;
+  flow.acknowledged[receiver] = NO_RESET;
+  flow.awaits[receiver] = false;
   return true;
+}
+
+const otherSide = (side: Side): Side => (side === 0 ? 1 : 0);
+
+/** Stores that `receiver` must acknowledge a FIN of the other side by this number. */
+function awaitAcknowledgment(flow: ModelFlow, receiver: Side, number: number): void {
+  flow.acknowledged[receiver] = lowerBits(number);
+  flow.awaits[receiver] = true;
+}
+
+/** Stores the number that a packet acknowledges. A FIN of the other side counts once it is acknowledged. */
+function acknowledge(flow: ModelFlow, packet: Headers, side: Side): void {
+  const number = acknowledgedBy(packet);
+  if (flow.awaits[side] && flow.acknowledged[side] !== number) return;
+  if (flow.awaits[side]) flow.closed[otherSide(side)] = true;
+  flow.awaits[side] = false;
+  flow.acknowledged[side] = number;
+}
+
+/** Follows a FIN, or data after a FIN, which takes the FIN back. */
+function followEnd(flow: ModelFlow, packet: Headers, side: Side): void {
+  const receiver = otherSide(side);
+  const isFin = (packet.tcpFlags & FIN) !== 0;
+  if (!flow.closed[side]) {
+    if (isFin) awaitAcknowledgment(flow, receiver, packet.sequence + packet.data + 1);
+  } else if (flow.confirmed && !isFin && packet.data > 0) {
+    flow.closed[side] = false;
+    if (flow.acknowledged[receiver] > NO_RESET) flow.awaits[receiver] = true;
+  }
 }
 
 export function openingState(packet: Headers): FlowState {
@@ -121,14 +155,14 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     return true;
   }
   const flags = packet.tcpFlags;
-  if ((flags & (ACK | RST)) === ACK) flow.acknowledged[side] = acknowledgedBy(packet);
+  if ((flags & (ACK | RST)) === ACK) acknowledge(flow, packet, side);
   if (flags & RST) {
     if (flow.state === 'tcp_closing') return false;
     flow.state = 'tcp_reset';
     flow.resetBy = side;
     return false;
   }
-  if (flags & FIN) flow.closed[side] = true;
+  followEnd(flow, packet, side);
   if (!flow.confirmed) return shakeHands(flow, packet, side);
   // A RST was forged if the side that seemed to send the RST sends an ACK afterwards.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
@@ -152,6 +186,7 @@ function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
   else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {
     flow.state = 'tcp_syn_received';
     flow.acknowledged[0] = lowerBits(packet.sequence + 1);
+    flow.awaits[0] = false;
   }
   return confirms;
 }

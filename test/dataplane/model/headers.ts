@@ -19,6 +19,8 @@ export type Headers = {
   tcpFlags: number;
   sequence: number;
   acknowledgment: number;
+  /** Number of payload bytes of a TCP packet. */
+  data: number;
   readonly id: number;
   readonly part: 'whole' | 'first' | 'later';
   readonly more: boolean;
@@ -70,6 +72,7 @@ export function readHeaders(frame: DataView, length: number, merged: boolean): H
     tcpFlags: 0,
     sequence: 0,
     acknowledgment: 0,
+    data: 0,
     id: frame.getUint16(ETHERNET + 4),
     part: unit > 0 ? 'later' : more ? 'first' : 'whole',
     more,
@@ -102,6 +105,7 @@ function readTransport(frame: DataView, headers: Headers, merged: boolean): Drop
     headers.tcpFlags = frame.getUint8(at + 13);
     headers.sequence = frame.getUint32(at + 4);
     headers.acknowledgment = frame.getUint32(at + 8);
+    headers.data = contentBytes - bytes;
     return isSent(headers.tcpFlags) ? undefined : 'tcp_flags';
   }
   if (protocol === IPPROTO.udp && headers.part === 'whole' && !merged) {

@@ -3,22 +3,48 @@
 #define WEIR_TCP_NUMBERS_H
 
 /* A RST counts only if its sequence number is the last acknowledgment number of its receiver (RFC 5961, 3.2).
- * A host that forges packets of one side does not see those of the other side, and cannot send any. So the
- * acknowledgment numbers of the receiver decide, and not the numbers that the sender of the RST has used.
+ * A FIN counts only once its receiver acknowledges it. A host that forges packets of one side does not see
+ * those of the other side, and cannot send any. So the acknowledgment numbers of the receiver decide, and not
+ * the numbers that the sender of the RST or of the FIN has used.
  *
- * A flow has room for the lower 16 bits only. So after one RST that does not fit, no RST of this side counts
- * until the receiver has sent another packet. A forger has one guess in 65,534 between two packets of the
+ * A flow has room for the lower 15 bits only. So after one RST that does not fit, no RST of this side counts
+ * until the receiver has sent another packet. A forger has one guess in 32,766 between two packets of the
  * receiver.
+ *
+ * The 16 bits of a side contain its last acknowledgment number, or, with FIN_PENDING, the number by which
+ * this side will acknowledge a FIN. While a FIN is pending, no RST of the other side counts; the first one
+ * ends the wait. Two CPUs can write these 16 bits at once, and then lose a FIN. The flow then ends by the FIN
+ * of the other side, or by its time-out.
  */
 #define NO_NUMBER 0 /* not known: each RST counts */
 #define NO_RESET 1  /* a RST did not fit: no RST counts until the receiver sends another number */
+#define FIN_PENDING 0x8000
 
 /* Returns the bits of a sequence or acknowledgment number that a flow stores. */
 static __always_inline __u16 number_of(__u32 number)
 {
-	__u16 low = number;
+	__u16 low = number & ~FIN_PENDING;
 
 	return low > NO_RESET ? low : NO_RESET + 1;
+}
+
+/* Stores the acknowledgment number of a packet. Returns true if the packet acknowledges a pending FIN of the
+ * other side, which counts from now on. `side`: 0 for a packet of the opener, 1 for a reply.
+ */
+static __always_inline bool acknowledge(struct flow *flow, __u32 side, __u16 number)
+{
+	__u16 kept = READ_ONCE(flow->acknowledged[side & 1]);
+
+	if (kept & FIN_PENDING && kept != (number | FIN_PENDING))
+		return false;
+	WRITE_ONCE(flow->acknowledged[side & 1], number);
+	return kept & FIN_PENDING;
+}
+
+/* Stores that one side has sent a FIN. `next`: the sequence number after the FIN. */
+static __always_inline void await_acknowledgment(struct flow *flow, __u32 side, __u32 next)
+{
+	WRITE_ONCE(flow->acknowledged[!side], FIN_PENDING | number_of(next));
 }
 
 /* Returns whether a packet is a RST that does not fit its flow. Such a RST must neither change the flow nor

@@ -22,28 +22,54 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
-/* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `half`: the flow is
- * half open. `side`: 0 for a packet of the opener, 1 for a reply.
- */
-static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 side, bool half,
-				       __u64 now_ns)
+/* Returns the state of an established TCP flow with these flags. */
+static __always_inline __u8 state_by_fins(__u8 flags)
 {
-	__u8 state = flow->state, flags = flow->flags, tcp_flags = packet->tcp_flags;
-	bool confirmed = false;
+	return flags & BOTH_FINS ? state_after_fins(flags) : FLOW_TCP_ESTABLISHED;
+}
 
+/* Takes back the FIN of a side that sends data after it: the FIN was forged, or the data is repeated, because
+ * its acknowledgment was lost. In the latter case the receiver acknowledges the FIN again.
+ */
+static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
+{
+	__u16 next = READ_ONCE(flow->acknowledged[!side]);
+
+	if (next > NO_RESET)
+		await_acknowledgment(flow, side, next);
+	return __sync_fetch_and_and(state_and_flags(flow), ~((__u32)FLOW_FIN << side << 8)) >> 8 & ~(FLOW_FIN << side);
+}
+
+#define BY_REPLY 1
+#define OF_HALF_OPEN 2
+
+/* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `how`: BY_REPLY and
+ * OF_HALF_OPEN. Not inlined, because the callers would exceed the BPF stack.
+ */
+__noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 how, __u64 now_ns)
+{
+	bool confirmed = false, ends = false, half = how & OF_HALF_OPEN;
+	__u32 side = how & BY_REPLY;
+	__u8 state, flags, tcp_flags;
+
+	if (!flow || !packet)
+		return 0;
+	state = flow->state;
+	flags = flow->flags;
+	tcp_flags = packet->tcp_flags;
 	if ((tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
-		WRITE_ONCE(flow->acknowledged[side], number_of(packet->acknowledgment));
-	if (!half && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
-		return;
+		ends = acknowledge(flow, side, number_of(packet->acknowledgment));
+	if (!half && !ends && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
+		return 0;
 	if (tcp_flags & TCP_RST) {
 		if (state == FLOW_TCP_CLOSING)
-			return;
+			return 0;
 		if (side)
 			set_flags(flow, FLOW_RESET_BY_REPLY);
 		else
 			__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_RESET_BY_REPLY << 8));
 		flow->state = FLOW_TCP_RESET;
-		return;
+		return 0;
 	}
 	if (half) {
 		/* A reply with SYN changes the state to SYN_RECEIVED, even after a RST, which may be forged. The ACK
@@ -64,16 +90,19 @@ static __always_inline void follow_tcp(struct flow *flow, __u32 slot, const stru
 		/* The side that seemed to send the RST still sends an ACK, so the RST was forged. Restore the state
 		 * before the RST.
 		 */
-		flow->state = flags & BOTH_FINS ? FLOW_TCP_HALF_CLOSED : FLOW_TCP_ESTABLISHED;
+		flow->state = state_by_fins(flags);
 	}
-	if (tcp_flags & TCP_FIN)
-		flags = set_flags(flow, FLOW_FIN << side);
-	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET) {
-		if (flags & BOTH_FINS)
-			flow->state = state_after_fins(flags);
-		else if (confirmed)
-			flow->state = FLOW_TCP_ESTABLISHED;
+	if (ends)
+		flags = set_flags(flow, FLOW_FIN << !side);
+	if (!(flags & FLOW_FIN << side)) {
+		if (tcp_flags & TCP_FIN)
+			await_acknowledgment(flow, side, packet->sequence + packet->data + 1);
+	} else if (!half && packet->data && !(tcp_flags & TCP_FIN)) {
+		flags = take_back_fin(flow, side);
 	}
+	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET)
+		flow->state = state_by_fins(flags);
+	return 0;
 }
 
 /* Updates the state of a flow of a protocol other than TCP. The first reply establishes such a flow. */
@@ -95,7 +124,7 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	bool half = slot & HALF_OPEN || OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1;
 
 	if (packet->protocol == IPPROTO_TCP)
-		follow_tcp(flow, slot, packet, side, half, now_ns);
+		follow_tcp(flow, slot, packet, side | (half ? OF_HALF_OPEN : 0), now_ns);
 	else
 		follow_other(flow, slot, packet, side, half, now_ns);
 	flow->last_seen = ticks_of(now_ns);

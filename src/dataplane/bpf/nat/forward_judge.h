@@ -126,8 +126,8 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16
 	return true;
 }
 
-/* Reads a packet, and the packet that it quotes if it is an ICMP error. */
-static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, struct packet *packet, struct packet *quoted)
+/* Reads a packet, and the packet that it quotes if it is an ICMP error. `bytes`: length of the packet. */
+static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, __u32 bytes, struct packet *packet, struct packet *quoted)
 {
 	struct bpf_dynptr dynptr;
 	__u32 l4[4];
@@ -139,7 +139,7 @@ static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, struct pa
 	if (packet->protocol == IPPROTO_TCP) {
 		if (bpf_dynptr_read(l4, sizeof(l4), &dynptr, packet->header, 0))
 			return false;
-		read_tcp(packet, (const __u8 *)l4);
+		read_tcp(packet, (const __u8 *)l4, bytes - packet->header);
 		return true;
 	}
 	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type))
@@ -280,7 +280,7 @@ int weir_forward(struct bpf_nf_ctx *context)
 	copy->gso_size = BPF_CORE_READ(shared, gso_size);
 	copy->gso_segs = BPF_CORE_READ(shared, gso_segs);
 	packet->way.ifindex = context->state->out->ifindex;
-	if (!read_forwarded(context, packet, quoted)) {
+	if (!read_forwarded(context, skb->len, packet, quoted)) {
 		drop(copy, packet, DROP_MALFORMED);
 		return NETFILTER_DROP;
 	}

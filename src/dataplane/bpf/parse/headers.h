@@ -86,9 +86,14 @@ static __always_inline bool opens_tcp(const struct packet *packet)
 	return (packet->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
-/* Reads the flags and numbers of a TCP header, of which at least 14 bytes are readable. */
-static __always_inline void read_tcp(struct packet *packet, const __u8 *l4)
+/* Reads the flags and numbers of a TCP header, of which at least 14 bytes are readable. `bytes`: length of
+ * the TCP header and its payload.
+ */
+static __always_inline void read_tcp(struct packet *packet, const __u8 *l4, __u32 bytes)
 {
+	__u32 header = (l4[12] >> 4) * 4;
+
+	packet->data = bytes > header ? bytes - header : 0;
 	packet->tcp_flags = l4[13];
 	packet->sequence = bpf_ntohl(*(const __u32 *)(l4 + 4));
 	packet->acknowledgment = bpf_ntohl(*(const __u32 *)(l4 + 8));
@@ -219,7 +224,7 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 				return DROP_MALFORMED;
 			if (header + offset > total)
 				return too_short;
-			read_tcp(packet, l4);
+			read_tcp(packet, l4, skb->len > IP_BYTES_MAX + ETH_HLEN ? skb->len - ETH_HLEN - header : total - header);
 			if (!is_tcp_combination(packet->tcp_flags))
 				return DROP_TCP_FLAGS;
 		} else if (packet->protocol == IPPROTO_UDP && !packet->fragment && !skb->gso_size) {

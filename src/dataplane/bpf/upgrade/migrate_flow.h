@@ -131,8 +131,12 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 		if (!flow)
 			return 0;
 		merge_counts(slot, &request->flow, &request->tally, rest, now);
-		if (same_key(&flow->key, &key))
+		if (same_key(&flow->key, &key)) {
 			change_state_and_flags(flow, request->state_and_flags, vital_of(&request->flow));
+			for (__u32 side = 0; side < 2; side++)
+				if (request->flow.acknowledged[side] & FIN_PENDING)
+					WRITE_ONCE(flow->acknowledged[side], request->flow.acknowledged[side]);
+		}
 		return 0;
 	}
 	if (request->half) {
