@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { statfsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
@@ -178,26 +179,44 @@ function notPinnable({ dataplane }: Config, source: Source): ConfigProblem[] {
 }
 
 /**
- * Returns the problems of the files of `api.tls` and `metrics.tls`, for example if the key does not belong to
- * the certificate. The node reads these files only once, when the process starts, so their faults must be
- * reported now.
+ * Returns the problems of the files of each `tls` section, for example if the key does not belong to the
+ * certificate. Otherwise the node would end at its start, or a listener would be missing.
  */
-function unusableFiles({ api, metrics }: Config, source: Source): ConfigProblem[] {
-  return [...unusablePair('api', api.tls, source), ...unusablePair('metrics', metrics.tls, source)];
+function unusableFiles({ api, metrics, cluster }: Config, source: Source): ConfigProblem[] {
+  return [
+    ...unusableTls(['api', 'tls'], api.tls, source),
+    ...unusableTls(['metrics', 'tls'], metrics.tls, source),
+    ...unusableTls(['cluster', 'etcd', 'tls'], cluster?.etcd.tls ?? null, source),
+    ...unusableTls(['cluster', 'peer', 'tls'], cluster?.peer.tls ?? null, source),
+  ];
 }
 
-function unusablePair(section: 'api' | 'metrics', tls: Config['api']['tls'], source: Source): ConfigProblem[] {
+type ReadFiles = { readonly cert: string; readonly key: string; readonly ca?: string };
+
+function unusableTls(path: readonly string[], tls: ReadFiles | null, source: Source): ConfigProblem[] {
   if (tls === null) return [];
   const cert = readBoundedSync(tls.cert, MAX_BYTES.certificates);
   const key = readBoundedSync(tls.key, MAX_BYTES.certificates);
-  const refused = (name: 'cert' | 'key', message: string) =>
-    problem('invalid_value', [section, 'tls', name], message, source);
+  const refused = (name: keyof ReadFiles, message: string) =>
+    problem('invalid_value', [...path, name], message, source);
   const problems = [
+    ...(tls.ca === undefined || isCertificate(readBoundedSync(tls.ca, MAX_BYTES.certificates))
+      ? []
+      : [refused('ca', `${tls.ca} contains no certificate in PEM`)]),
     ...(isAccepted({ cert }) ? [] : [refused('cert', `${tls.cert} contains no certificate in PEM`)]),
     ...(isAccepted({ key }) ? [] : [refused('key', `${tls.key} contains no private key in PEM without a passphrase`)]),
   ];
   if (problems.length > 0 || isAccepted({ cert, key })) return problems;
   return [refused('key', `${tls.key} is not the key of the certificate in ${tls.cert}`)];
+}
+
+/** `createSecureContext` ignores a CA that it cannot read. */
+function isCertificate(pem: Buffer): boolean {
+  try {
+    return new X509Certificate(pem).fingerprint256 !== '';
+  } catch {
+    return false;
+  }
 }
 
 function isAccepted(options: SecureContextOptions): boolean {

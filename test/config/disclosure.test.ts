@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { configSchema } from '#config/config-schema.js';
 import { leavesOf, SHOWN } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 test('the list of configuration keys that Weir may disclose (`SHOWN`) has exactly the keys of the configuration schema', () => {
@@ -58,7 +59,7 @@ test('the disclosed configuration shows the user of etcd and the path of the pas
     string,
   ];
   writeFileSync(password, 'planted-password');
-  writeFileSync(pem, '');
+  writeFileSync(pem, CERTIFICATE + KEY);
   writeFileSync(
     file,
     `

@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { hostname } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
@@ -498,7 +498,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
   });
 
   describe('of a cluster', () => {
-    const pem = new URL('../../package.json', import.meta.url).pathname;
+    const clusterFolder = mkdtempSync(join(tmpdir(), 'weir-test-'));
+    afterAll(() => rmSync(clusterFolder, { recursive: true, force: true }));
+    const [pem, text] = [join(clusterFolder, 'any.pem'), join(clusterFolder, 'text')];
+    writeFileSync(pem, CERTIFICATE + KEY);
+    writeFileSync(text, 'text');
     const mutual = `{ ca: ${pem}, cert: ${pem}, key: ${pem} }`;
     const cluster = (...etcd: readonly string[]): string =>
       ['version: 1', 'cluster:', `  peer: { listen: 0.0.0.0:1, advertise: a:1, tls: ${mutual} }`, '  etcd:', ...etcd]
@@ -527,6 +531,18 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
       expect(at('user: ""', 'password_file: ""')).toEqual([
         'invalid_value weir.yaml:6:11: cluster.etcd.user: must not be empty',
         'invalid_value weir.yaml:7:20: cluster.etcd.password_file: must not be empty',
+      ]);
+    });
+
+    it.each([
+      ['etcd', 6, (tls: string) => cluster('endpoints: ["https://a:2379"]', `tls: ${tls}`)],
+      ['peer', 3, (tls: string) => cluster('endpoints: ["http://a:2379"]').replace(mutual, tls)],
+    ] as const)('is refused if the files of the TLS section of %s are not PEM', (name, line, withTls) => {
+      const refused = problemsOf(withTls(`{ ca: ${text}, cert: ${text}, key: ${text} }`));
+      expect(refused.map((problem) => problem.replace(/:\d+: /, ': '))).toEqual([
+        `invalid_value weir.yaml:${line}: cluster.${name}.tls.ca: ${text} contains no certificate in PEM`,
+        `invalid_value weir.yaml:${line}: cluster.${name}.tls.cert: ${text} contains no certificate in PEM`,
+        `invalid_value weir.yaml:${line}: cluster.${name}.tls.key: ${text} contains no private key in PEM without a passphrase`,
       ]);
     });
 

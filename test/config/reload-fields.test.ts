@@ -7,18 +7,23 @@ import { leavesOf } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
 import { RELOADED_BY } from '#config/reload-fields.js';
 import { RunningConfig } from '#config/running-config.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 
 type Tree = { [key: string]: unknown };
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const named = (name: string): string => {
+const named = (name: string, text = ''): string => {
   const file = join(folder, name);
-  writeFileSync(file, '');
+  writeFileSync(file, text);
   return file;
 };
-const OTHER_FILE = named('other.pem');
-const mutualTls = { ca: named('ca.pem'), cert: named('cert.pem'), key: named('key.pem') };
+const OTHER_FILE = named('other.pem', CERTIFICATE + KEY);
+const mutualTls = {
+  ca: named('ca.pem', CERTIFICATE),
+  cert: named('cert.pem', CERTIFICATE),
+  key: named('key.pem', KEY),
+};
 
 /** A configuration with every section, and for each field another valid value. `version` has only one. */
 const BASE: Tree = {
