@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { parseConfig } from '#config/load.js';
 import { validateEnvelope } from '#policy/check/validate.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { blockAt, blocksOf } from './blocks.js';
 import { fileAt } from './files.js';
@@ -84,7 +85,7 @@ describe('the blocks without commands', () => {
   test('of docs/cluster.md are a valid configuration', () => {
     const folder = temporaryFolder();
     for (const name of ['etcd-ca.pem', 'weir.pem', 'weir.key', 'seal.key'])
-      writeFileSync(join(folder, name), 'text\n', { mode: 0o600 });
+      writeFileSync(join(folder, name), CERTIFICATE + KEY, { mode: 0o600 });
     const text = blockAt('docs/cluster.md', 'version: 1').replaceAll('/etc/weir', folder);
     const { config } = parseConfig(text, 'weir.yaml', {});
     expect(config.cluster).toMatchObject({ prefix: '/weir', peer: { advertise: { host: '10.0.1.1', port: 7443 } } });
