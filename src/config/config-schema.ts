@@ -105,7 +105,7 @@ const timeouts = z
       'An established TCP flow. The default is longer than two hours, after which hosts send the first keep-alive.',
       '3h',
     ),
-    tcp_half_closed: idle('One side has closed, and the other side has acknowledged it.', '10m'),
+    tcp_half_closed: idle('One side has closed.', '10m'),
     tcp_closing: idle('A TCP flow that both sides have closed, or that one side has reset.', '10s'),
     udp: idle('UDP without a reply.', '30s'),
     udp_replied: idle('UDP with a reply.', '180s'),

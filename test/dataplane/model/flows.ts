@@ -119,16 +119,21 @@ function acknowledge(flow: ModelFlow, packet: Headers, side: Side): void {
   flow.acknowledged[side] = number;
 }
 
-/** Follows a FIN, or data after a FIN, which takes the FIN back. */
-function followEnd(flow: ModelFlow, packet: Headers, side: Side): void {
+/**
+ * Follows a FIN, or data after a FIN, which takes the FIN back. Returns whether the packet is the first FIN
+ * that the receiver must acknowledge.
+ */
+function followEnd(flow: ModelFlow, packet: Headers, side: Side): boolean {
   const receiver = otherSide(side);
   const isFin = (packet.tcpFlags & FIN) !== 0;
+  const isFirst = isFin && !flow.closed[side] && !flow.awaits[receiver];
   if (!flow.closed[side]) {
     if (isFin) awaitAcknowledgment(flow, receiver, packet.sequence + packet.data + 1);
   } else if (flow.confirmed && !isFin && packet.data > 0) {
     flow.closed[side] = false;
     if (flow.acknowledged[receiver] > NO_RESET) flow.awaits[receiver] = true;
   }
+  return isFirst;
 }
 
 export function openingState(packet: Headers): FlowState {
@@ -155,6 +160,7 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     return true;
   }
   const flags = packet.tcpFlags;
+  const isAsked = flow.awaits[side];
   if ((flags & (ACK | RST)) === ACK) acknowledge(flow, packet, side);
   if (flags & RST) {
     if (flow.state === 'tcp_closing') return false;
@@ -162,11 +168,14 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     flow.resetBy = side;
     return false;
   }
-  followEnd(flow, packet, side);
-  if (!flow.confirmed) return shakeHands(flow, packet, side);
+  const begins = followEnd(flow, packet, side);
+  if (!flow.confirmed) return shakeHands(flow, packet, side, begins);
   // A RST was forged if the side that seemed to send the RST sends an ACK afterwards.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
-  if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
+  if (flow.state !== 'tcp_reset' || goesOn) {
+    const keepsWaiting = flow.state === 'tcp_half_closed' && !isAsked;
+    flow.state = standing(flow, begins || keepsWaiting);
+  }
   return false;
 }
 
@@ -175,14 +184,14 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
  * SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
  * side.
  */
-function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
+function shakeHands(flow: ModelFlow, packet: Headers, side: Side, begins: boolean): boolean {
   const { state } = flow;
   const flags = packet.tcpFlags;
   const midLife = state === 'tcp_established' || state === 'tcp_half_closed';
   const confirms = midLife
     ? flow.packets[side] === 0
     : state === 'tcp_syn_received' && side === 0 && (flags & ACK) !== 0;
-  if (confirms) flow.state = standing(flow);
+  if (confirms) flow.state = standing(flow, begins);
   else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {
     flow.state = 'tcp_syn_received';
     flow.acknowledged[0] = lowerBits(packet.sequence + 1);
@@ -191,7 +200,8 @@ function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
   return confirms;
 }
 
-function standing({ closed: [byOpener, byOther] }: ModelFlow): FlowState {
+/** `waits`: a side has sent a FIN, and its receiver has sent no packet since. */
+function standing({ closed: [byOpener, byOther] }: ModelFlow, waits: boolean): FlowState {
   if (byOpener && byOther) return 'tcp_closing';
-  return byOpener || byOther ? 'tcp_half_closed' : 'tcp_established';
+  return byOpener || byOther || waits ? 'tcp_half_closed' : 'tcp_established';
 }

@@ -29,7 +29,8 @@ static __always_inline __u8 state_by_fins(__u8 flags)
 }
 
 /* Takes back the FIN of a side that sends data after it: the FIN was forged, or the data is repeated, because
- * its acknowledgment was lost. In the latter case the receiver acknowledges the FIN again.
+ * its acknowledgment was lost. In the latter case the receiver acknowledges the FIN again. Returns the
+ * resulting flags.
  */
 static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
 {
@@ -48,7 +49,7 @@ static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
  */
 __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 how, __u64 now_ns)
 {
-	bool confirmed = false, ends = false, half = how & OF_HALF_OPEN;
+	bool confirmed = false, ends = false, awaits = false, asked, half = how & OF_HALF_OPEN;
 	__u32 side = how & BY_REPLY;
 	__u8 state, flags, tcp_flags;
 
@@ -57,6 +58,7 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 	state = flow->state;
 	flags = flow->flags;
 	tcp_flags = packet->tcp_flags;
+	asked = READ_ONCE(flow->acknowledged[side]) & FIN_PENDING;
 	if ((tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
 		ends = acknowledge(flow, side, number_of(packet->acknowledgment));
 	if (!half && !ends && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
@@ -95,12 +97,21 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 	if (ends)
 		flags = set_flags(flow, FLOW_FIN << !side);
 	if (!(flags & FLOW_FIN << side)) {
-		if (tcp_flags & TCP_FIN)
+		if (tcp_flags & TCP_FIN) {
+			awaits = !(READ_ONCE(flow->acknowledged[!side]) & FIN_PENDING);
 			await_acknowledgment(flow, side, packet->sequence + packet->data + 1);
+		}
 	} else if (!half && packet->data && !(tcp_flags & TCP_FIN)) {
 		flags = take_back_fin(flow, side);
 	}
-	if ((!half || confirmed) && flow->state != FLOW_TCP_RESET)
+	if ((half && !confirmed) || flow->state == FLOW_TCP_RESET)
+		return 0;
+	/* A flow is half closed from a FIN until the next packet of the receiver, which may be gone. If this
+	 * packet does not acknowledge the FIN, the flow is established again, whatever FINs follow.
+	 */
+	if (!(flags & BOTH_FINS) && (awaits || (flow->state == FLOW_TCP_HALF_CLOSED && !asked)))
+		flow->state = FLOW_TCP_HALF_CLOSED;
+	else
 		flow->state = state_by_fins(flags);
 	return 0;
 }

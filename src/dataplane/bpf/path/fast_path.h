@@ -39,9 +39,7 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 
 #define TCP_SPECIAL (TCP_SYN | TCP_RST | TCP_ACK)
 
-/* Bit mask of the flow states that the fast path handles. A packet without SYN and RST leaves such a state
- * unchanged, or its FIN changes the state to another state of this mask.
- */
+/* Bit mask of the flow states that the fast path handles. */
 #define ESTABLISHED_STATES                                                               \
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
@@ -76,9 +74,9 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
-	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes, next = 0;
-	__u16 acknowledged = NO_NUMBER;
-	bool from_high, at_once, opens = false, ends = false, has_ended, translated, sends = false;
+	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
+	__u16 kept, acknowledged = NO_NUMBER;
+	bool from_high, at_once, opens = false, ends = false, translated, sends = false;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
 	struct active *in_force;
 	enum outcome outcome;
@@ -103,7 +101,6 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 			return NOT_ESTABLISHED;
 		length += sizeof(*ip);
 		acknowledged = number_of(bpf_ntohs(*(__u16 *)(l4 + 10)));
-		next = bpf_ntohl(*(__u32 *)(l4 + 4)) + total - length + 1;
 	} else if (ip->protocol == IPPROTO_UDP) {
 		length = l4[4] << 8 | l4[5];
 		if (length < 8 || sizeof(*ip) + length > total)
@@ -155,15 +152,16 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_flush_due(bytes, skb->len))
 		return NOT_ESTABLISHED;
-	/* Data after a FIN takes the FIN back. */
-	has_ended = vital >> 8 & FLOW_FIN << side;
-	if (has_ended && !ends && total > length)
+	/* The full path handles a FIN, its acknowledgment or the refusal of it, and data after a FIN. */
+	kept = READ_ONCE(flow->acknowledged[side]);
+	if (ends || (vital >> 8 & FLOW_FIN << side && total > length) ||
+	    (kept & FIN_PENDING && (kept == (acknowledged | FIN_PENDING) || !is_established(vital))))
 		return NOT_ESTABLISHED;
 	at_once = !sends && !translated && is_sent_directly(in_force, now_ns);
 	/* The network stack handles FINs and their acknowledgments, so that conntrack notices the end of a
 	 * connection.
 	 */
-	if (sends && !ends && is_established(vital) && !(flow->acknowledged[side] & FIN_PENDING)) {
+	if (sends && is_established(vital) && !(kept & FIN_PENDING)) {
 		__u8 alias = READ_ONCE(fast_packet->alias);
 
 		if (alias == NO_ALIAS)
@@ -181,10 +179,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	asm volatile("" ::: "memory");
 	if (!has_key_of(flow, flow_lookup))
 		return NOT_ESTABLISHED;
-	if (acknowledge(flow, side, acknowledged))
-		flow->state = state_after_fins(set_flags(flow, FLOW_FIN << !side));
-	if (ends && !has_ended)
-		await_acknowledgment(flow, side, next);
+	if (!(kept & FIN_PENDING))
+		flow->acknowledged[side] = acknowledged;
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
 	flow->bytes[side] += skb->len;
