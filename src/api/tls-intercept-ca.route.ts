@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
@@ -48,7 +49,7 @@ const FILE_NAME = 'weir-intercept-ca.pem';
 const tags = ['settings'];
 const querystring = noQuery;
 const etagOf = ({ revision }: InterceptCaView) => `"tls-intercept-ca.${revision}"`;
-const absent = () => new ApiError('not_found', 'there is no intercept CA');
+const absent = () => new ApiError('not_found', CA_ABSENT);
 
 export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
   api.get(

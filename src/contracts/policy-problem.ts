@@ -1,3 +1,4 @@
+import { CA_ABSENT } from './no-intercept-ca.js';
 /** An error in a policy document. `pointer` is a JSON pointer (RFC 6901) into the body of the request. */
 export type Problem = { readonly pointer: string; readonly code: ProblemCode; readonly message: string };
 /**
@@ -97,8 +98,7 @@ export const WARNING_CODES = {
   activity_taken: 'The previously active policy is no longer active.',
   audit_kept: 'The record keeps the mode audit: packets that no rule decides are recorded, not denied.',
   fallback_allows: 'policy.fallback is allow: after a boot, packets pass without a policy until this one is in force.',
-  no_intercept_ca:
-    'A rule intercepts TLS, and the node has no intercept CA: connections that match the rule are reset.',
+  no_intercept_ca: `A rule intercepts TLS, and ${CA_ABSENT}: connections that match the rule are reset.`,
   ca_not_valid_yet: 'The intercept CA is not valid yet: intercepted connections fail until its validity begins.',
   ca_bound_to_names:
     'The name constraints of the intercept CA permit only some names: clients reject certificates for other names.',

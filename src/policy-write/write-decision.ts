@@ -1,4 +1,5 @@
 import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/policy-requests.js';
+import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
@@ -237,7 +238,7 @@ function activityTaken({ id, name }: PolicyRecord): Warning {
 export const NO_INTERCEPT_CA: Warning = {
   pointer: '',
   code: 'no_intercept_ca',
-  message: 'A rule intercepts TLS, and this node has no intercept CA: connections that match such a rule are reset.',
+  message: `A rule intercepts TLS, and ${CA_ABSENT}: connections that match such a rule are reset.`,
 };
 export const FALLBACK_ALLOWS: Warning = {
   pointer: '',

@@ -1,5 +1,6 @@
 import { type Observable, ReplaySubject, switchMap } from 'rxjs';
 import type { Refusal } from '#bus/policy-requests.js';
+import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import { WARNING_CODES, type Warning } from '#contracts/policy-problem.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { describeCa, type InterceptCa, interceptCaOf } from '#service-plane/ca/intercept-ca.js';
@@ -120,7 +121,7 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
       }),
     remove: ({ expectedRevision }) =>
       orRefusal(async () => {
-        if (!(await store.remove(expectedRevision))) return refusal('not_found', 'there is no intercept CA');
+        if (!(await store.remove(expectedRevision))) return refusal('not_found', CA_ABSENT);
         tell(null);
         return { kind: 'deleted' };
       }),

@@ -174,7 +174,7 @@ test('without an intercept CA, connections that match an intercept rule are rese
   await rig.put(policyOf([http({ request: { methods: ['GET'] } })]));
   expect((await rig.node.request('DELETE', CA)).status).toBe(204);
   const ready = await rig.node.request('GET', '/ready');
-  expect(ready.text).toContain('there is no intercept CA');
+  expect(ready.text).toContain('there is no intercept CA (`weir ca generate` makes one)');
   expect((await fetch('/')).code).not.toBe(0);
   await rig.put(policyOf([http({ request: { methods: ['GET'] } }, { mode: 'audit' })]));
   const { certificates } = rig;

@@ -2,6 +2,7 @@ import { itemAt } from '#arrays/read.js';
 import type { PlaneState } from '#contracts/explain-facts.js';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Membership } from '#contracts/membership.js';
+import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js';
 import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
@@ -92,7 +93,7 @@ export function explainConnection(
   if (decision.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
   if (decision.kind === 'decided') return explained(steps, decision, question);
   const from = itemAt(steps, decision.from);
-  if (plane === 'no_ca') return uninspected(from, 'a rule intercepts, and there is no intercept CA');
+  if (plane === 'no_ca') return uninspected(from, `a rule intercepts, and ${CA_ABSENT}`);
   const request = requestOf(question);
   if (question.sni !== undefined && request.host !== canonicalName(question.sni)) {
     const special = 'the host of the request is not the name of its connection, so the node responds with 421';

@@ -1,0 +1,28 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
+import { NO_INTERCEPT_CA } from '#policy-write/write-decision.js';
+import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+
+it('readiness and the warning of a policy name the command that makes an intercept CA', () => {
+  const command = '`weir ca generate`';
+  expect(CA_ABSENT).toContain(command);
+  expect(NO_INTERCEPT_CA.message).toContain(command);
+  expect({ ...PROBLEM_CODES, ...WARNING_CODES }.no_intercept_ca).toContain(command);
+  expect(servicePlaneChart.getStateNodeById('servicePlane.running.serving.without_ca').meta?.detail).toContain(command);
+});
+
+it('no other text tells that there is no intercept CA', () => {
+  const files = ['src', 'statecharts'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => join(folder, name)),
+  );
+  const found = files.filter((file) => {
+    const code = readFileSync(file, 'utf8').replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
+    return /\bno intercept CA\b/.test(code);
+  });
+  expect(found.sort()).toEqual(['src/cli/ca.command.ts', 'src/contracts/no-intercept-ca.ts']);
+});
