@@ -1,5 +1,35 @@
 import tseslint from 'typescript-eslint';
 
+const noAbortSignalAny = {
+  object: 'AbortSignal',
+  property: 'any',
+  message: 'Node 20 may free its signal while it is in use: use `withJoinedSignal`.',
+};
+const noCoerce = {
+  object: 'z',
+  property: 'coerce',
+  message:
+    '`Number` reads an empty text as 0: read a number of a query with `wholeNumber` (src/api/query-parameters.ts).',
+};
+const noSpread = [
+  {
+    selector: "CallExpression[callee.object.name='Math'] > SpreadElement",
+    message:
+      'Each value takes space on the stack, so a long list throws a RangeError: use `largest` or `smallest` (src/arrays/extremes.ts).',
+  },
+  {
+    selector: 'CallExpression[callee.property.name=/^(push|unshift)$/] > SpreadElement',
+    message:
+      'Each item takes space on the stack, so a long list throws a RangeError: use `append` (src/arrays/append.ts).',
+  },
+];
+const noUncheckedJson = {
+  selector:
+    "TSAsExpression[typeAnnotation.type!='TSUnknownKeyword'] > CallExpression[callee.object.name='JSON'][callee.property.name='parse']",
+  message:
+    'Validate JSON before its use: read a record with a `RecordKind` (src/store/record-kind.ts), and any other text with a schema.',
+};
+
 export default tseslint.config(
   { ignores: ['dist/', 'node_modules/', 'docs/', 'src/cluster/etcd/generated/', '.weir/', '**/*.js', '**/*.cjs'] },
   {
@@ -13,14 +43,7 @@ export default tseslint.config(
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
       '@typescript-eslint/require-await': 'off',
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
-      'no-restricted-properties': [
-        'error',
-        {
-          object: 'AbortSignal',
-          property: 'any',
-          message: 'Node 20 may free its signal while it is in use: use `withJoinedSignal`.',
-        },
-      ],
+      'no-restricted-properties': ['error', noAbortSignalAny],
     },
   },
   {
@@ -34,24 +57,8 @@ export default tseslint.config(
   {
     files: ['src/**/*.ts', 'statecharts/**/*.ts'],
     rules: {
-      'no-restricted-properties': [
-        'error',
-        {
-          object: 'z',
-          property: 'coerce',
-          message:
-            '`Number` reads an empty text as 0: read a number of a query with `wholeNumber` (src/api/query-parameters.ts).',
-        },
-      ],
-      'no-restricted-syntax': [
-        'error',
-        {
-          selector:
-            "TSAsExpression[typeAnnotation.type!='TSUnknownKeyword'] > CallExpression[callee.object.name='JSON'][callee.property.name='parse']",
-          message:
-            'Validate JSON before its use: read a record with a `RecordKind` (src/store/record-kind.ts), and any other text with a schema.',
-        },
-      ],
+      'no-restricted-properties': ['error', noAbortSignalAny, noCoerce],
+      'no-restricted-syntax': ['error', noUncheckedJson, ...noSpread],
     },
   },
   {
@@ -68,7 +75,7 @@ export default tseslint.config(
       'src/requests/token-expiry.ts',
       'src/service-plane/policy-image.ts',
     ],
-    rules: { 'no-restricted-syntax': 'off' },
+    rules: { 'no-restricted-syntax': ['error', ...noSpread] },
   },
   {
     files: ['test/**/*.ts', 'bench/**/*.ts'],

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { instantSchema } from '#api/instant.schema.js';
+import { append } from '#arrays/append.js';
 import { durationMs } from '#contracts/duration.js';
 import { type Client, createClient } from './client.js';
 import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
@@ -94,7 +95,7 @@ async function read(
   for (let cursor: string | null | undefined; cursor !== null && items.length < limit; ) {
     const parameters = { ...filters, limit: Math.min(PAGE, limit - items.length), cursor };
     const page = parseReply(pageSchema, await client.request(withQuery(path, parameters), { signal }));
-    items.push(...page.items);
+    append(items, page.items);
     errors.add(page.node_errors);
     cursor = page.next_cursor;
   }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { createClient } from './client.js';
 import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
@@ -80,7 +81,7 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
         const part = { limit: Math.min(PAGE, limit - items.length), cursor, scope: scopeParameter(allNodes) };
         const path = withQuery(PATH, { ...parametersOf(options), ...part });
         const page = parseReply(flowsSchema, await client.request(path));
-        items.push(...page.items);
+        append(items, page.items);
         matched = page.matched;
         errors.add(page.node_errors);
         cursor = page.next_cursor;

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { type Client, createClient } from './client.js';
 import { CliError } from './command-error.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
@@ -73,7 +74,7 @@ async function checkNames(
   const all: Hits['items'] = [];
   for (let cursor: string | null | undefined; cursor !== null; ) {
     const page: Hits = parseReply(hitsSchema, await client.request(withQuery('/api/v1/policy/hits', { cursor })));
-    all.push(...page.items);
+    append(all, page.items);
     cursor = page.next_cursor;
   }
   const unknown = lacks(all);

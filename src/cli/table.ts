@@ -13,7 +13,7 @@ const widthOf = (text: string): number => stripVTControlCharacters(text).length;
  */
 export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = (titles.length > 0 ? [titles, ...rows] : rows).map((line) => line.map(visibleCell));
-  const columns = Math.max(0, ...lines.map((line) => line.length));
+  const columns = lines.reduce((most, line) => Math.max(most, line.length), 0);
   const widths = Array.from({ length: columns }, (_, column) =>
     lines.reduce((widest, line) => Math.max(widest, widthOf(line[column] ?? '')), 0),
   );

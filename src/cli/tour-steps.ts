@@ -1,3 +1,4 @@
+import { largest } from '#arrays/extremes.js';
 import { firstLine, type NodeProcess, program } from './node-process.js';
 import type { Topology } from './topology.js';
 
@@ -12,7 +13,7 @@ export const WEIR = process.env.npm_command === undefined ? 'weir' : 'npx weir';
 export function farewell(removed: string, next: readonly (readonly [words: string, purpose: string])[]): void {
   print(`\nRemoved: ${removed}. Nothing of the tour is left on this machine.`);
   print('Next:');
-  const width = Math.max(...next.map(([words]) => words.length));
+  const width = largest(next.map(([words]) => words.length));
   for (const [words, purpose] of next) print(`   ${WEIR} ${words.padEnd(width)}   # ${purpose}`);
 }
 

@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import { listKey, partKey, partsIn } from '#store/bodies.js';
 import type { PolicyRow } from '#store/policy-row.js';
 import { RECORDS } from '#store/records.js';
@@ -80,7 +81,10 @@ async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly 
   const all: string[] = [];
   for (const range of keys.bodies) {
     const { entries } = await client.range(range, { ...READ, keysOnly: true });
-    all.push(...entries.map(({ key }) => key));
+    append(
+      all,
+      entries.map(({ key }) => key),
+    );
   }
   return all.filter((key) => !live.has(key));
 }

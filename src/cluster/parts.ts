@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import { isBodyValue, listKey, partKey, partsIn } from '#store/bodies.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvPut, KvReads, PolicyPlan } from '#store/store-types.js';
@@ -82,7 +83,10 @@ export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies:
   for (const page of chunks(bodies, KEYS_PER_READ)) {
     const apply = page.map(({ key }): Operation => ({ type: 'get', key: keys.inEtcd(key), keysOnly: true }));
     const { found } = await client.transact({ when: [], apply }, WITHIN);
-    absent.push(...page.filter((_, index) => found[index]?.length === 0));
+    append(
+      absent,
+      page.filter((_, index) => found[index]?.length === 0),
+    );
   }
   for (const page of packed(absent)) {
     const apply = page.map(({ key, value }): Operation => ({ type: 'put', key: keys.inEtcd(key), value }));

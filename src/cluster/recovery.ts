@@ -1,3 +1,4 @@
+import { largest } from '#arrays/extremes.js';
 import { intactEntries, intactRecords } from '#store/intact-values.js';
 import { sealedIntegration } from '#store/integration-store.js';
 import { encodeJson, under } from '#store/json-value.js';
@@ -57,7 +58,7 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
     const found = await shared(ports);
     const local = await localContent(ports);
     const taken = [local.head, found.head].map((head) => reservedGeneration(head ?? NO_HEAD));
-    const generation = Math.max(...taken, atLeast) + 1;
+    const generation = Math.max(largest(taken), atLeast) + 1;
     const sequence = Math.max(local.head?.sequence ?? 0, found.head?.sequence ?? 0);
     const recoveries = Math.max(replica.recoveries, found.meta?.recoveries ?? 0) + 1;
     if (keep === 'store') {

@@ -19,6 +19,7 @@ import {
   timeout,
   timer,
 } from 'rxjs';
+import { append } from '#arrays/append.js';
 import { listKey } from '#store/bodies.js';
 import { intactEntries, intactValues } from '#store/intact-values.js';
 import { encodeJson, putJson } from '#store/json-value.js';
@@ -294,7 +295,7 @@ export class Replica {
         this.#readable(local, entry);
       }
     }
-    changes.push(...(await this.#withoutBody(entries, changes)));
+    append(changes, await this.#withoutBody(entries, changes));
     for (const local of await this.#localKeys())
       if (!present.has(local)) changes.push({ type: 'delete', key: this.#keys.inEtcd(local), modRevision: revision });
     await this.#apply(changes, revision);
@@ -356,7 +357,7 @@ export class Replica {
     const bodies: KvPut[] = [];
     for (const [list, key] of lists)
       try {
-        bodies.push(...(await fetch([list])));
+        append(bodies, await fetch([list]));
       } catch (failure) {
         if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
         missing.add(list);
@@ -504,7 +505,7 @@ export class Replica {
     const entries: KeyValue[] = [];
     for (const page of chunks(keys, KEYS_PER_READ)) {
       const apply = page.map((key) => ({ type: 'get' as const, key }));
-      entries.push(...(await this.#client.transact({ when: [], apply }, READ)).found.flat());
+      append(entries, (await this.#client.transact({ when: [], apply }, READ)).found.flat());
     }
     this.#unreadable.retain(history, entries);
     return entries;

@@ -3,6 +3,7 @@ import { statfsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { checkBounded, MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { type Config, configOf } from './config.js';
@@ -51,16 +52,19 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   const parsed = configSchema.safeParse(source.value, { reportInput: true });
   const problems = [...source.problems];
   if (!parsed.success) {
-    problems.push(...parsed.error.issues.flatMap((issue) => problemsOf(issue, source)));
+    append(
+      problems,
+      parsed.error.issues.flatMap((issue) => problemsOf(issue, source)),
+    );
     throw new ConfigError(problems, areInText(problems));
   }
   const config = configOf(parsed.data);
   const missing = missingFiles(config, source);
-  problems.push(...contradictions(config, source), ...etcdContradictions(parsed.data, source));
-  problems.push(...sharedAddresses(config, source));
+  append(problems, [...contradictions(config, source), ...etcdContradictions(parsed.data, source)]);
+  append(problems, sharedAddresses(config, source));
   const isInText = problems.length > 0;
-  problems.push(...missing, ...notPinnable(config, source));
-  if (missing.length === 0) problems.push(...unusableFiles(config, source));
+  append(problems, [...missing, ...notPinnable(config, source)]);
+  if (missing.length === 0) append(problems, unusableFiles(config, source));
   if (problems.length > 0) throw new ConfigError(problems, isInText);
   return { config, disclosed: disclose(source, parsed.data), parsed: parsed.data };
 }

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { largest } from '#arrays/extremes.js';
 import type { KnownName } from '#contracts/known-name.js';
 import { wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';
@@ -109,7 +110,7 @@ export class KnownNames {
         hostname: presentationOf(key),
         addresses: live.map(([address]) => address >>> 0).sort((one, other) => one - other),
         patterns,
-        expiresAtMs: wallMs(SECOND * Math.max(...live.map(([, expiry]) => expiry))),
+        expiresAtMs: wallMs(SECOND * largest(live.map(([, expiry]) => expiry))),
         lastSeenMs: wallMs(lastSeen),
       });
     }

@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import { KernelFailure } from './kernel-failure.js';
 import { check, errno, libc } from './libc.js';
 
@@ -126,7 +127,7 @@ export class NetlinkSocket {
     for (;;) {
       const length = libc.recv(this.fd, this.#buffer, DATAGRAM_BYTES, MSG_DONTWAIT);
       if (length >= 0) {
-        messages.push(...messagesIn(this.#buffer.slice(0, length)));
+        append(messages, messagesIn(this.#buffer.slice(0, length)));
         continue;
       }
       const error = errno();

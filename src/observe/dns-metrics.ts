@@ -1,3 +1,4 @@
+import { largest, smallest } from '#arrays/extremes.js';
 import type { DnsStats } from '#contracts/dns-stats.js';
 import type { Families } from './families.js';
 
@@ -63,8 +64,8 @@ export function dnsMetrics({ gauge, counter }: Families) {
         upstreams.set({ state }, stats.upstreams.filter(({ alive }) => alive === (state === 'alive')).length);
       const latencies = stats.upstreams.flatMap(({ latencyMs }) => (latencyMs === null ? [] : [latencyMs / 1_000]));
       if (latencies.length > 0) {
-        latency.set({ which: 'fastest' }, Math.min(...latencies));
-        latency.set({ which: 'slowest' }, Math.max(...latencies));
+        latency.set({ which: 'fastest' }, smallest(latencies));
+        latency.set({ which: 'slowest' }, largest(latencies));
       }
       for (const { queries: sent, timeouts } of stats.upstreams) {
         asked.inc(sent);

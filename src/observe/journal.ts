@@ -1,4 +1,5 @@
 import { fstatSync } from 'node:fs';
+import { append } from '#arrays/append.js';
 
 /** The priorities of syslog(3) for the levels of Pino, the highest level first. */
 const PRIORITIES: readonly (readonly [level: number, priority: number])[] = [
@@ -35,7 +36,10 @@ export function journalText(line: string): string {
   const words = Object.entries(fields).map(([name, value]) => {
     if (!isError(value)) return `${name}=${wordOf(value)}`;
     const { type: ___, message, stack, ...more } = value;
-    stacks.push(...stack.split('\n').filter((frame) => /^\s+at /.test(frame)));
+    append(
+      stacks,
+      stack.split('\n').filter((frame) => /^\s+at /.test(frame)),
+    );
     const rest = Object.keys(more).length === 0 ? '' : ` ${name}_fields=${wordOf(more)}`;
     return `${name}=${wordOf(message)}${rest}`;
   });

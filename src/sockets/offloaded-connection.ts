@@ -1,3 +1,4 @@
+import { smallest } from '#arrays/extremes.js';
 import { guarded } from '#libc/termination-guard.js';
 import type { RawSocket } from './raw-socket.js';
 import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './splice-layout.js';
@@ -209,7 +210,7 @@ export function isPast(there: Seen, back: Seen, nowNs: bigint, { idleMs, endedMs
   const now = Number((nowNs >> TICK_SHIFT) & 0xffff_ffffn);
   // A packet may arrive after the clock was read. `last_seen` is then greater than `now`, and the idle time
   // is 0.
-  const still = Math.min(...[there, back].map(({ last_seen }) => Math.max(0, (now - last_seen) | 0)));
+  const still = smallest([there, back].map(({ last_seen }) => Math.max(0, (now - last_seen) | 0)));
   const isReset = ((there.ends | back.ends) & ENDS.reset) !== 0;
   const hasEnded = (there.ends & back.ends & ENDS.ended) !== 0;
   return still >= (isReset || hasEnded ? endedMs : idleMs) / MS_PER_TICK;

@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
 import type { Handover } from './handover.js';
@@ -80,7 +81,7 @@ export class Splicer {
    */
   setOffloader(make: () => SpliceOffloader): void {
     for (const [id, { offload }] of this.#attempts) this.#giveUp(id, offload);
-    if (this.#offloader !== null) this.#ended.push(...this.#offloader.close());
+    if (this.#offloader !== null) append(this.#ended, this.#offloader.close());
     this.#offloader = null;
     this.#offloader = make();
     for (const pair of this.#pairs.values()) pair.offloadAfterBytes = OFFLOAD_AFTER_BYTES;
@@ -91,7 +92,7 @@ export class Splicer {
    * second.
    */
   checkOffloaded(): void {
-    if (this.#offloader !== null) this.#ended.push(...this.#offloader.check());
+    if (this.#offloader !== null) append(this.#ended, this.#offloader.check());
   }
 
   /**

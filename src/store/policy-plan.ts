@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { append } from '#arrays/append.js';
 import type { PolicyPut } from '#contracts/policy-record.js';
 import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { putJson } from './json-value.js';
@@ -50,7 +51,8 @@ export async function planOf(
       );
     }
     body = await bodyOf(put, stored);
-    operations.push(...body.operations, ...writesOf(rowOf(record, body.sha256)));
+    append(operations, body.operations);
+    append(operations, writesOf(rowOf(record, body.sha256)));
     if (record.active) active = record.id;
     else if (active === record.id) active = null;
   }

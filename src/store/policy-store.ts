@@ -1,4 +1,5 @@
 import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
+import { append } from '#arrays/append.js';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
@@ -493,7 +494,8 @@ class KvPolicyStore implements PolicyStore {
       const row = { ...active.row, body_sha256: write.sha256 };
       restored = { sha256: write.sha256, body };
       rows.set(row.id, row);
-      operations.push(...write.operations, ...writesOf(row));
+      append(operations, write.operations);
+      append(operations, writesOf(row));
       this.#damaged.delete(row.id);
     }
     this.#present.next({ head, rows });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { append } from '#arrays/append.js';
 import type { Management } from '../management.js';
 
 const count = z.int().min(0);
@@ -44,7 +45,10 @@ export async function askNodes<T>(
     },
     options,
   );
-  errors.push(...failures.map(({ node, error }) => ({ node_id: node, error })));
+  append(
+    errors,
+    failures.map(({ node, error }) => ({ node_id: node, error })),
+  );
   errors.sort((a, b) => (a.node_id < b.node_id ? -1 : 1));
   return {
     partial: errors.length > 0,

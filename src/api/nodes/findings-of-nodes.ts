@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { EVERY_FINDING, type FindingQuery } from '#observe/findings/finding-filter.js';
 import { FindingsSchema, filterOf, type findingsQuery, MAX_IDS, shownPage } from '../audit.schema.js';
 import { refused } from '../error-answer.js';
@@ -58,7 +59,7 @@ export async function findingsOfNodes(
       const options = { without: errors.map(({ node_id: node }) => node), withinMs: SECOND_MS };
       const complete = (node: string, { items }: ShownFindings): void => merged.complete(node, items);
       const again = await askNodes(management, path, FindingsSchema, complete, options);
-      errors.push(...again.node_errors);
+      append(errors, again.node_errors);
       const known = { ...EVERY_FINDING, ids: some, types: filter.types };
       const { items } = await findingsOfNode(management, { filter: known, limit: MAX_IDS, cursor: null });
       merged.complete(self, items);

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { FlowsSchema } from '../flows.schema.js';
 import type { Management } from '../management.js';
 import { askNodes } from './ask-nodes.js';
@@ -28,7 +29,7 @@ export async function flowsOfNodes(
   let isMore = false;
   for (const page of inOrder) {
     const free = limit - items.length;
-    items.push(...page.items.slice(0, free));
+    append(items, page.items.slice(0, free));
     isMore ||= page.items.length > free || page.next_cursor !== null;
     // The flows of the next nodes follow on the next page.
     if (page.next_cursor !== null) break;

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { largest } from '#arrays/extremes.js';
 import { createClient } from '#cli/client.js';
 import { CliError } from '#cli/command-error.js';
 import { readingProblem } from '#cli/file-warnings.js';
@@ -263,7 +264,7 @@ function inForce(settings: InitSettings, active: Active | null, limits: string):
         ? ['weir policy explain --src ADDRESS --dst ADDRESS --dst-port PORT', 'which rule decides a flow']
         : [`weir policy apply -f ${file} --mode ${mode}`, `put this file in force as ${mode}`],
   ];
-  const width = Math.max(...next.map(([command]) => command.length));
+  const width = largest(next.map(([command]) => command.length));
   return [
     active === null
       ? `No policy is active on ${interfaces.join(', ')}: policy.fallback decides.`

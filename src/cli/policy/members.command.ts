@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { append } from '#arrays/append.js';
 import { createClient } from '../client.js';
 import { CliError } from '../command-error.js';
 import { wholeNumber } from '../number.js';
@@ -43,8 +44,8 @@ export function addMembersCommand(policy: Command, terminal: Terminal): void {
       do {
         const query = withQuery(path, { limit: Math.min(limit - items.length, MAX_OF_PAGE), after });
         const page: Page = parseReply(pageSchema, await client.request(query));
-        items.push(...page.items);
-        networks.push(...page.networks);
+        append(items, page.items);
+        append(networks, page.networks);
         total = page.total;
         after = page.next;
       } while (after !== null && items.length < limit);

@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { Metadata } from '@grpc/grpc-js';
 import { BehaviorSubject, type Observable } from 'rxjs';
+import { append } from '#arrays/append.js';
 import { EtcdError } from './etcd-error.js';
 import { type EtcdServer, serversOf } from './etcd-server.js';
 import { EtcdServers } from './etcd-servers.js';
@@ -106,7 +107,7 @@ export class EtcdClient {
       });
       const { header, kvs, more } = await this.#read('read etcd', RANGE, request, deadline);
       if (revision === 0n) revision = header?.revision ?? 0n;
-      entries.push(...kvs.map(entryOf));
+      append(entries, kvs.map(entryOf));
       const last = kvs.at(-1);
       if (!more || last === undefined) return { revision, entries };
       from = Uint8Array.of(...last.key, 0);

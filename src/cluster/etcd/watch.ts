@@ -1,6 +1,7 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { type ClientDuplexStream, type ServiceError, status } from '@grpc/grpc-js';
 import { Observable, type Subscriber } from 'rxjs';
+import { append } from '#arrays/append.js';
 import { EtcdError } from './etcd-error.js';
 import type { EtcdServer } from './etcd-server.js';
 import type { KeyChange, KeyRange, WatchBatch } from './etcd-types.js';
@@ -95,7 +96,7 @@ function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subsc
       fail(endOf(response, `watch etcd at ${member.endpoint}`, from));
       return;
     }
-    changes.push(...response.events.map(changeOf));
+    append(changes, response.events.map(changeOf));
     if (response.fragment || (changes.length === 0 && !response.created)) return;
     const batch = { revision, changes };
     changes = [];

@@ -1,3 +1,4 @@
+import { largest } from '#arrays/extremes.js';
 import { itemAt, u8At, u32At } from '#arrays/read.js';
 import { textAt } from '#arrays/texts.js';
 import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath.js';
@@ -8,7 +9,7 @@ import type { Hits } from './hits.js';
 
 /** For each number of a verdict, the index of its packets in a row of counts; its bytes follow. */
 const COLUMN_OF: readonly number[] = Array.from(
-  { length: 1 + Math.max(...Object.values(VERDICT_NUMBER)) },
+  { length: 1 + largest(Object.values(VERDICT_NUMBER)) },
   (_, number) => 2 * COUNTED_VERDICTS.findIndex((verdict) => VERDICT_NUMBER[verdict] === number),
 );
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { append } from '#arrays/append.js';
 import type { SelectorSet } from '#contracts/membership.js';
 import type { MemberIndex } from '#policy/model/member-index.js';
 import { CLOSED_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
@@ -130,7 +131,7 @@ export class MemberSets {
     this.#idle = 0;
     if (this.#awaitingGracePeriod.length === 0) return;
     awaitGracePeriod();
-    this.#free.push(...this.#awaitingGracePeriod);
+    append(this.#free, this.#awaitingGracePeriod);
     this.#awaitingGracePeriod = [];
   }
 

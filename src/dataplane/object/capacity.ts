@@ -1,3 +1,4 @@
+import { largest } from '#arrays/extremes.js';
 import { CapacityExceeded } from '#contracts/datapath.js';
 
 /**
@@ -60,5 +61,5 @@ export function capacityFor(need: Need, present: Capacity | undefined, programCa
 }
 
 function tier(tiers: readonly number[], need: number): number {
-  return tiers.find((size) => size >= need) ?? Math.max(...tiers);
+  return tiers.find((size) => size >= need) ?? largest(tiers);
 }

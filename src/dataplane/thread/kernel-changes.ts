@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import type { DatapathChange, Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
@@ -24,7 +25,7 @@ export class KernelChanges {
 
   /** Keeps changes that another part has found, until the next call of `look`. */
   add(changes: readonly DatapathChange[]): void {
-    this.#unreported.push(...changes);
+    append(this.#unreported, changes);
   }
 
   /** Whether the datapath redirects some packets to the DNS proxy or to the service plane. */

@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import { type DnsOptions, type Endpoint, textOf } from '#dns/dns-options.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
 import type { Message } from '#dns/wire/dns-message.js';
@@ -101,8 +102,10 @@ export class Upstreams {
       throw failure;
     }
     const closeAt = nowMs() + TIMEOUT_MS;
-    this.#removed.push(
-      ...this.#all.filter((upstream) => !next.includes(upstream)).map((upstream) => ({ upstream, closeAt })),
+    const removed = this.#all.filter((upstream) => !next.includes(upstream));
+    append(
+      this.#removed,
+      removed.map((upstream) => ({ upstream, closeAt })),
     );
     this.#all = next;
     this.onAliveness();

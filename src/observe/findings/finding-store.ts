@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import { encodeJson, putJson } from '#store/json-value.js';
 import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
@@ -175,13 +176,15 @@ class KvFindingStore implements FindingStore {
         changed.get(id)?.finding ?? (row === null ? undefined : FINDING_RECORDS.finding.read(rowKey(id), row));
       const after = merged(before, delta);
       const place = sortKeyOf(after.lastMs, id);
-      operations.push(putJson(rowKey(id), after), ...placed(after, place, before, id));
+      operations.push(putJson(rowKey(id), after));
+      append(operations, placed(after, place, before, id));
       changed.set(id, { finding: { ...after, id }, newCount: delta.count + (changed.get(id)?.newCount ?? 0) });
       if (before === undefined) count += 1;
       if (place >= end) end = `${place}\0`;
     }
     const state = { ...this.#state, count, next: this.#state.next + (this.#log.used ? changed.size : 0) };
-    operations.push(...this.#log.puts([...changed.values()], this.#state.next), stateOperation(state));
+    append(operations, this.#log.puts([...changed.values()], this.#state.next));
+    operations.push(stateOperation(state));
     await this.#kv.batch(operations, { sync: changes.some(({ delta }) => isOfTheApi(delta)) });
     moved.commit();
     this.#state = state;

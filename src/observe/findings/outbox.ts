@@ -1,3 +1,4 @@
+import { smallest } from '#arrays/extremes.js';
 import { putJson, under } from '#store/json-value.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { FindingDelta } from './finding.js';
@@ -136,7 +137,7 @@ export class OutboxLog {
    * `TRIMMED_AT_ONCE` entries.
    */
   trimmed({ first, next }: OutboxEnds): { readonly operations: KvOperation[]; readonly ends: OutboxEnds } {
-    const end = Math.min(first + TRIMMED_AT_ONCE, next, ...this.#sinks.values());
+    const end = Math.min(first + TRIMMED_AT_ONCE, next, smallest(this.#sinks.values()));
     const operations: KvOperation[] = [];
     for (let position = first; position < end; position++) {
       operations.push({ type: 'delete', key: entryKey(position) });

@@ -1,3 +1,5 @@
+import { append } from '#arrays/append.js';
+
 const NAME_CHARACTER = /[A-Za-z0-9_\-.]/;
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
@@ -45,7 +47,7 @@ function requiredPieces(expression: string): Piece[] | undefined {
     const piece = pieceOf(atom);
     if (piece === undefined) return undefined;
     if (/^[*?{]/.test(repeat)) pieces.push('gap');
-    else pieces.push(...(repeat === '' ? [piece] : [piece, 'gap']));
+    else append(pieces, repeat === '' ? [piece] : [piece, 'gap']);
   }
   return pieces.filter((piece) => piece !== '');
 }

@@ -1,3 +1,4 @@
+import { append } from '#arrays/append.js';
 import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
 import type { Rule } from '#contracts/policy-model.js';
 import { escapeStep } from '#policy/model/pointer.js';
@@ -21,7 +22,7 @@ export function expressionsOf(rule: Rule): Expression[] {
   if (hostname?.kind === 'regex') {
     found.push({ pointer: `${pointer}/match/dns_hostname`, source: hostname.text, whole: true, isForHostname: true });
   }
-  if (tls !== undefined) found.push(...ofTls(tls, `${pointer}/match/tls`));
+  if (tls !== undefined) append(found, ofTls(tls, `${pointer}/match/tls`));
   return found;
 }
 

@@ -108,7 +108,8 @@ function poolLines(
   for (let map = 0; map + 1 < pool.offsets.length; map++) {
     const starts = pool.starts.subarray(pool.offsets[map], pool.offsets[map + 1]);
     const values = pool.values.subarray(pool.offsets[map], pool.offsets[map + 1]);
-    lines.push(`${title} ${map}`, ...intervalLines({ starts, values }, range, valueText).map((line) => `  ${line}`));
+    lines.push(`${title} ${map}`);
+    for (const line of intervalLines({ starts, values }, range, valueText)) lines.push(`  ${line}`);
   }
   return lines;
 }

@@ -1,4 +1,5 @@
 import { type KeyObject, X509Certificate } from 'node:crypto';
+import { append } from '#arrays/append.js';
 import { readCertificate } from '../certificate/certificate.js';
 import type { UntrustedReason } from '../untrusted-reason.js';
 import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
@@ -31,7 +32,7 @@ export async function readCa(certPem: string, keyPem: string, now: Date = new Da
 
   const [certificate, ...above] = chain.certificates;
   const ca = interceptCaOf(certificate.pem, above.map(({ pem }) => pem).join(''), key);
-  faults.push(...faultsOf(certificate.read, key, ca, now));
+  append(faults, faultsOf(certificate.read, key, ca, now));
   if (faults.length > 0) return { kind: 'faulty', faults };
   if (now < ca.notBefore) return { kind: 'ca', ca, warnings: ['ca_not_valid_yet'] };
   const found = await tryCa(ca, now);
