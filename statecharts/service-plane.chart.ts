@@ -1,7 +1,6 @@
 import { assign, type EventObject, fromCallback, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
-import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import { notProvided } from './failure.js';
 import {
   GRANTED_ACTORS,
@@ -139,7 +138,11 @@ export const servicePlaneChart = setup({
     states: {
       without_ca: {
         tags: `${part}:failed`,
-        meta: { part, detail: `${CA_ABSENT}: connections that a rule intercepts are reset` },
+        meta: {
+          part,
+          detail:
+            'there is no intercept CA (`weir ca generate` makes one): connections that a rule intercepts are reset',
+        },
       },
       inspecting_by_older_authorities: {
         tags: `${part}:ready`,

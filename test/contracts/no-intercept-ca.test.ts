@@ -14,7 +14,7 @@ it('readiness and the warning of a policy name the command that makes an interce
   expect(servicePlaneChart.getStateNodeById('servicePlane.running.serving.without_ca').meta?.detail).toContain(command);
 });
 
-it('no other text tells that there is no intercept CA', () => {
+it('each text that tells that there is no intercept CA names this command', () => {
   const files = ['src', 'statecharts'].flatMap((folder) =>
     readdirSync(folder, { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))
@@ -22,7 +22,8 @@ it('no other text tells that there is no intercept CA', () => {
   );
   const found = files.filter((file) => {
     const code = readFileSync(file, 'utf8').replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
-    return /\bno intercept CA\b/.test(code);
+    return /\bno intercept CA\b(?! \(`weir ca generate` makes one\))/.test(code);
   });
-  expect(found.sort()).toEqual(['src/cli/ca.command.ts', 'src/contracts/no-intercept-ca.ts']);
+  // The command line has the command in the advice of its error.
+  expect(found).toEqual(['src/cli/ca.command.ts']);
 });
