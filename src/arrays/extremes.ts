@@ -1,6 +1,6 @@
 /**
- * Returns the largest value; -Infinity if there is none. `Math.max(...values)` passes each value on the stack,
- * and throws a RangeError from about 120,000 values on.
+ * Returns the largest value; -Infinity if there is none. `Math.max(...values)` passes each value on the
+ * stack, and throws a RangeError from about 120,000 values on.
  */
 export function largest(values: Iterable<number>): number {
   let found = -Infinity;
