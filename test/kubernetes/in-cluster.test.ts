@@ -67,6 +67,7 @@ describe.runIf(HAS_KUBE_API)('a node with the configuration of the manifests', {
       env: {
         PATH: process.env.PATH,
         NODE_NAME: NODE,
+        NODE_IP: '127.0.0.1',
         KUBERNETES_SERVICE_HOST: '127.0.0.1',
         KUBERNETES_SERVICE_PORT: new URL(kube.url).port,
       },
