@@ -1,4 +1,5 @@
 // Draws each statechart as a page in docs/statecharts/.
+import './usage.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { CHARTS } from '#statecharts/charts.js';
 import { drawChart } from '#statecharts/drawing.js';

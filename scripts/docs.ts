@@ -1,4 +1,5 @@
 // Writes the pages in docs/ and the JSON schemas in schemas/ that are generated from the code.
+import './usage.js';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { errorsPage } from '#api/errors-page.js';
 import { cliPage } from '#cli/cli-page.js';

@@ -1,3 +1,6 @@
+// Lists two faults in comments, test names and pages: a sentence that begins with Who, Whoever, What or
+// Nobody, and a comment line of more than 110 columns. Arguments are paths to which the search is limited.
+import './usage.js';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import ts from 'typescript';

@@ -1,3 +1,6 @@
+// Copies figures of benchmark results into the existing rows of the table in docs/performance.md. Each
+// argument is a JSON file of results in bench/results/.
+import './usage.js';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { boundOf, figureOf, isKept, type Row } from '../bench/bench.js';

@@ -1,3 +1,5 @@
+// Checks that src and statecharts in the work tree differ from a commit, the argument, only in comments.
+import './usage.js';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
 # for each failed test. Arguments go to vitest, for example the path of a test, or `--config FILE` for another
-# suite.
+# suite. With --setup=test or --setup=trials as the first argument, installs and builds first what is missing.
 source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."
+if [[ "${1:-}" = --setup=* ]]; then
+  bash scripts/setup.sh "--${1#--setup=}" || exit
+  shift
+fi
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 npx --no-install vitest run --reporter=default --reporter=json --outputFile.json="$report" "$@"

@@ -3,12 +3,21 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
-const files = [...new Set(Object.values(scripts).flatMap((line) => line.match(/scripts\/[\w-]+[.]sh/g) ?? []))];
+const names = Object.keys(scripts);
 
 describe('usage of the scripts of npm', () => {
-  it.each(files)('%s prints its comment for --help, and does nothing else', (file) => {
-    const [, first = ''] = readFileSync(file, 'utf8').split('\n');
-    const out = execFileSync('bash', [file, '--help'], { encoding: 'utf8', timeout: 10_000 });
-    expect([out.split('\n')[0], out.includes('set -')]).toEqual([first.slice(2), false]);
+  it.each(names)('npm run %s -- --help prints the comment of the script, and does nothing else', (name) => {
+    const file = /scripts\/[\w-]+[.](?:sh|ts)/.exec(scripts[name] ?? '')?.[0] ?? '';
+    const lines = readFileSync(file, 'utf8').split('\n');
+    const comment = lines[lines[0]?.startsWith('#!') === true ? 1 : 0]?.replace(/^(#|\/\/) /, '');
+    const words = ['run', '--silent', name, '--', '--help'];
+    const out = execFileSync('npm', words, { encoding: 'utf8', timeout: 60_000 });
+    expect([out.split('\n')[0], /set -|^import /m.test(out)]).toEqual([comment, false]);
+  });
+
+  it('are not preceded by others, which npm would run before it passes --help', () => {
+    expect(names.filter((name) => /^(pre|post)/.test(name) && names.includes(name.replace(/^(pre|post)/, '')))).toEqual(
+      [],
+    );
   });
 });
