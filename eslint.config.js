@@ -23,6 +23,15 @@ const noSpread = [
       'Each item takes space on the stack, so a long list throws a RangeError: use `append` (src/arrays/append.ts).',
   },
 ];
+const noRegExpAsValue = [':matches(Property, ArrayExpression) > Literal[regex]', '> Literal[regex]'].map((inside) => ({
+  selector: `CallExpression[callee.property.name=/^to(MatchObject|Equal|StrictEqual)$/] ${inside}`,
+  message: '`toMatchObject` passes for each text, and the others for none: use `expect.stringMatching`.',
+}));
+const noOtherYaml = {
+  name: 'yaml',
+  importNames: ['parse', 'parseDocument', 'parseAllDocuments', 'Parser', 'Composer'],
+  message: 'A deep text ends the process with a RangeError: read YAML with `parseYaml` (src/config/yaml-text.ts).',
+};
 const noUncheckedJson = {
   selector:
     "TSAsExpression[typeAnnotation.type!='TSUnknownKeyword'] > CallExpression[callee.object.name='JSON'][callee.property.name='parse']",
@@ -59,6 +68,7 @@ export default tseslint.config(
     rules: {
       'no-restricted-properties': ['error', noAbortSignalAny, noCoerce],
       'no-restricted-syntax': ['error', noUncheckedJson, ...noSpread],
+      'no-restricted-imports': ['error', { paths: [noOtherYaml] }],
     },
   },
   {
@@ -78,8 +88,13 @@ export default tseslint.config(
     rules: { 'no-restricted-syntax': ['error', ...noSpread] },
   },
   {
+    files: ['src/config/yaml-text.ts'],
+    rules: { 'no-restricted-imports': 'off' },
+  },
+  {
     files: ['test/**/*.ts', 'bench/**/*.ts'],
     rules: {
+      'no-restricted-syntax': ['error', ...noRegExpAsValue],
       '@typescript-eslint/no-unsafe-assignment': 'off',
       '@typescript-eslint/no-unsafe-member-access': 'off',
       '@typescript-eslint/no-unsafe-argument': 'off',

@@ -160,7 +160,11 @@ describe.each([
     try {
       await recording.untilPhase('silent', 4_000);
       // The next connection gets no response either.
-      await eventually(() => expect(recording.messages.at(-1)).toMatchObject({ reason: /did not respond/ }));
+      await eventually(() =>
+        expect(recording.messages.at(-1)).toMatchObject({
+          reason: expect.stringMatching(/did not respond/) as string,
+        }),
+      );
     } finally {
       await kube.signal('SIGCONT');
     }

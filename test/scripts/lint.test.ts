@@ -22,9 +22,22 @@ describe('the lint rules refuse', () => {
     ['a spread list in push', 'src/dns/dns-thread.ts', 'list.push(...more);', 'use `append`'],
     ['AbortSignal.any in src', 'src/cli/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['AbortSignal.any in a test', 'test/cli/cli-run.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
+    ['YAML that is read elsewhere', 'src/cli/client.ts', "import { parse } from 'yaml';", 'with `parseYaml`'],
+    ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
+    ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],
     ['numbers of zod that are coerced', 'src/api/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
   ])('%s', async (_, file, code, advice) => {
     expect(await refusals(file, code)).toEqual([expect.stringContaining(advice)]);
+  });
+
+  it('no RegExp that is an argument', async () => {
+    const code = 'expect(a.match(/x/)).toEqual({ b: expect.stringMatching(/x/), c: d.replace(/x/, e) });';
+    expect(await refusals('test/x.test.ts', code)).toEqual([]);
+  });
+
+  it('no YAML in the module that reads it', async () => {
+    const code = "import { parseDocument } from 'yaml';";
+    expect(await refusals('src/config/yaml-text.ts', code)).toEqual([]);
   });
 
   it('nothing in a bounded call', async () => {
