@@ -30,7 +30,7 @@ if [ "${1:-}" != inside ]; then
   image=${1:-}
   if [ -z "$image" ]; then
     bash scripts/setup.sh --release
-    bash scripts/release.sh "$work/release" image >"$work/log" 2>&1 || { tail -20 "$work/log" && exit 1; }
+    bash scripts/release.sh "$work/release" image >"$work/release.log" 2>&1 || { tail -20 "$work/release.log" && exit 1; }
     image=$(echo "$work"/release/weir-*-oci.tar)
   fi
   for hierarchy in "${hierarchies[@]}"; do
