@@ -193,17 +193,22 @@ test('10,000 random values in random keys of etcd and of the stores end no node 
     await starting.end();
     const mend = await spoilStore(starting);
     figures.inStores += IN_STORE;
-    for (let count = 0; count < IN_ETCD; count += 10) {
-      if (count === IN_ETCD - 200) starting.start();
-      const written = new Set(Array.from({ length: 10 }, () => keyOf(before)));
+    let isStarted = false;
+    for (let count = 0; count < IN_ETCD; ) {
+      if (!isStarted && count >= IN_ETCD - 200) {
+        starting.start();
+        isStarted = true;
+      }
+      const written = new Set(Array.from({ length: Math.min(10, IN_ETCD - count) }, () => keyOf(before)));
       await apply(
         [...written].map((key): Operation => {
           const value = garbageFor(before.find((entry) => entry.key === key)?.value);
           return { type: 'put', key, value };
         }),
       );
-      figures.inEtcd += written.size;
+      count += written.size;
     }
+    figures.inEtcd += IN_ETCD;
     for (let count = 0; count < HOLDING; count++) {
       const key = random.pick(HOLDS);
       await apply([{ type: 'put', key, value: garbageFor(before.find((entry) => entry.key === key)?.value) }]);

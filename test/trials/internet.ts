@@ -46,8 +46,11 @@ export const PAGE = 'The page of the trial';
 export const WRITTEN = 'written';
 /** The version that the API server of Kubernetes tells. */
 export const KUBERNETES_VERSION = 'v1.36.0';
-/** The packages of the npm registry, and the version of each. */
-export const PACKAGES = ['weir-trial'] as const;
+/**
+ * The packages of the npm registry, and the version of each. `npm` asks for the package with a scope by the
+ * path `/npm/@types%2fnode`.
+ */
+export const PACKAGES = ['weir-trial', '@types/node'] as const;
 export const PACKAGE_VERSION = '3.1.4';
 
 const addressesOf = (server: Server): string[] =>
@@ -165,7 +168,7 @@ function makeCertificate(folder: string, names: readonly string[]): string {
 function makeDocuments(root: string): void {
   for (const below of ['', 'v2/public', 'v2/private']) {
     const at = join(root, below);
-    for (const folder of ['npm', 'debian']) mkdirSync(join(at, folder), { recursive: true });
+    for (const folder of ['npm/@types', 'debian']) mkdirSync(join(at, folder), { recursive: true });
     write(at, 'index.html', `<!doctype html><title>${PAGE}</title><p>${PAGE}</p>`);
     const git = (...words: string[]) => execFileSync('git', ['-C', at, ...words], { stdio: 'pipe' });
     const author = ['-c', 'user.name=trial', '-c', 'user.email=trial@example.com'];
