@@ -1,7 +1,9 @@
 import { X509Certificate } from 'node:crypto';
+import { EventEmitter, getEventListeners } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { NodeAddress } from '#cluster/membership.js';
-import type { PeerClient } from '#cluster/peers/peer-client.js';
+import { PeerClient } from '#cluster/peers/peer-client.js';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
 import { Peers } from '#cluster/peers/peers.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
@@ -76,5 +78,46 @@ describe('the other nodes that a node knows', () => {
     expect([await away.nodeWith(derOf('n3')), await away.nodeWith(derOf('n4'))]).toEqual(['n3', null]);
     const reached = peersWith(async () => [addressOf('n4', 4)]);
     expect([await reached.nodeWith(derOf('n3')), await reached.nodeWith(derOf('n4'))]).toEqual(['n3', 'n4']);
+  });
+});
+
+describe('a request to a node', () => {
+  const linksOf = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length;
+
+  test('leaves no listener at the signal of its caller after the response or a failure', async () => {
+    let isOpen = false;
+    const response = new EventEmitter() as IncomingMessage;
+    const open = async (): Promise<IncomingMessage> => {
+      if (!isOpen) throw new Error('ECONNREFUSED');
+      return response;
+    };
+    const sources = { self: 'n1', members: async () => registered, registered: async () => registered };
+    const peers = new Peers({ ...sources, client: { open } as unknown as PeerClient });
+    const { signal } = new AbortController();
+    const request = { method: 'GET', path: '/' } as const;
+    await expect(peers.open('n2', request, signal)).rejects.toThrow('ECONNREFUSED');
+    expect(linksOf(signal)).toBe(0);
+    isOpen = true;
+    await peers.open('n2', request, signal);
+    expect(linksOf(signal)).toBe(1);
+    response.emit('close');
+    expect(linksOf(signal)).toBe(0);
+  });
+
+  test('that the client of nodes cannot send leaves no listener at its signal', async () => {
+    const client = new PeerClient(() => ({ ca: null, ...selfSigned('n1') }));
+    const { signal } = new AbortController();
+    const node = { id: 'n2', address: '127.0.0.1:1', certificates: [] };
+    await expect(client.json(node, '/', signal)).rejects.toThrow('ECONNREFUSED');
+    await expect.poll(() => linksOf(signal)).toBe(0);
+  });
+
+  test('is refused at once if its caller has ended', async () => {
+    const open = vi.fn(async (_: unknown, { signal }: { readonly signal: AbortSignal }) => {
+      signal.throwIfAborted();
+    });
+    const sources = { self: 'n1', members: async () => registered, registered: async () => registered };
+    const peers = new Peers({ ...sources, client: { open } as unknown as PeerClient });
+    await expect(peers.open('n2', { method: 'GET', path: '/' }, AbortSignal.abort())).rejects.toThrow('aborted');
   });
 });

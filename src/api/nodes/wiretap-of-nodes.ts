@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { withJoinedSignal } from '#contracts/joined-signal.js';
@@ -30,6 +31,8 @@ export function wiretapOfNodes(
   sink: Sink,
 ): { close(): void } {
   const ended = new AbortController();
+  // One listener for each node.
+  setMaxListeners(0, ended.signal);
   const query = new URLSearchParams(parameters);
   query.delete('scope');
   /** Forwards the messages of a node until the client has gone, or until `removed`. */

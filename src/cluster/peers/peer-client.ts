@@ -45,7 +45,9 @@ export class PeerClient {
       const request = send({ agent, host, port: Number(port || 443), method, path, headers, signal }, resolve);
       request.once('error', reject);
       // Node does not end a request that waits for a connection of the agent.
-      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+      const abort = (): void => reject(signal.reason as Error);
+      signal.addEventListener('abort', abort);
+      request.once('close', () => signal.removeEventListener('abort', abort));
       request.end();
     });
   }

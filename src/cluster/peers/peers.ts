@@ -74,7 +74,10 @@ export class Peers {
     return { asked: nodes.length, failures: failures.sort((a, b) => (a.node < b.node ? -1 : 1)) };
   }
 
-  /** Sends a request to one node, and returns the response before its body arrives. Throws an `Error`. */
+  /**
+   * Sends a request to one node, and returns the response before its body arrives. Throws an `Error`. The
+   * abort of `signal` also ends the response.
+   */
   async open(node: string, request: Omit<PeerRequest, 'signal'>, signal: AbortSignal): Promise<IncomingMessage> {
     const found = (await this.others()).find(({ id }) => id === node);
     const slow = AbortSignal.timeout(ANSWER_MS);
@@ -82,9 +85,14 @@ export class Peers {
     const abort = (): void => opening.abort();
     slow.addEventListener('abort', abort);
     signal.addEventListener('abort', abort);
+    if (signal.aborted) abort();
+    const forget = (): void => signal.removeEventListener('abort', abort);
     try {
-      return await this.#sources.client.open(present(found?.address ?? null), { ...request, signal: opening.signal });
+      const { client } = this.#sources;
+      const response = await client.open(present(found?.address ?? null), { ...request, signal: opening.signal });
+      return response.once('close', forget);
     } catch (failure) {
+      forget();
       throw new Error(reasonOf(failure, slow, ANSWER_MS), { cause: failure });
     } finally {
       slow.removeEventListener('abort', abort);
