@@ -15,6 +15,12 @@ fail() {
   node -e 'fetch("http://127.0.0.1:8080/metrics").then((got) => got.text()).then(console.log)' | grep ^weir_dns || true
   exit 1
 }
+# Usage: block_at PAGE START: prints the block of the page that begins with START.
+block_at() {
+  START=$2 awk '!/^```/ { text = text $0 "\n"; next }
+    is_open { if (index(text, ENVIRON["START"]) == 1) printf "%s", text }
+    { is_open = !is_open; text = "" }' "/srv/$1" | grep . || fail "$1 has no block that begins with $2"
+}
 client() { ip netns exec client "$@"; }
 # Usage: until_true SECONDS COMMAND…
 until_true() {
@@ -81,15 +87,17 @@ count_before_start() {
 sent_enough() { [ "$(count client allowed)" -ge 100 ] && [ "$(count client denied)" -ge 50 ]; }
 
 A=$(ls weir_*+test1_*.deb) B=$(ls weir_*+test2_*.deb)
+# Usage: install_package PACKAGE COMMAND: installs the package, under the name that the command has for it.
 install_package() {
   local began=$SECONDS
-  apt-get install -y -qq --no-install-recommends --allow-downgrades "./$1" >/run/apt.log 2>&1 </dev/null || {
+  cp "$1" "$(grep -o 'weir_[^ ]*\.deb' <<<"$2")"
+  sh -c "$2" >/run/apt.log 2>&1 </dev/null || {
     tail -30 /run/apt.log
-    fail "apt install ./$1"
+    fail "$2"
   }
-  say "apt install ./$1: $((SECONDS - began)) s"
+  say "$2 ($1): $((SECONDS - began)) s"
 }
-# Usage: replace PACKAGE: installs the package under traffic.
+# Usage: replace PACKAGE COMMAND: installs the package under traffic.
 replace() {
   local main seen
   main=$(systemctl show -P MainPID weir.service)
@@ -97,7 +105,7 @@ replace() {
   client nice -n -10 node /srv/package-test-traffic.mjs client /run/stop >/run/traffic.json 2>/run/traffic.log &
   until_true 60 grep -q ready /run/traffic.log || fail 'the names are not resolved'
   sleep 5
-  install_package "$1"
+  install_package "$1" "$2"
   until_true 120 is_ready || fail 'the node is not ready after the change'
   [ "$(systemctl show -P MainPID weir.service)" != "$main" ] || fail 'the node was not restarted'
   sleep 5
@@ -114,7 +122,10 @@ install() {
   say "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r), $(systemctl --version | head -1)"
   apt-get update -qq
   pings || fail 'nothing is forwarded without Weir'
-  install_package "$A"
+  local lines
+  mapfile -t lines < <(block_at docs/install.md 'apt install ./weir_0.1.0_amd64.deb')
+  [ "${#lines[@]}" = 2 ] || fail "docs/install.md installs by ${lines[*]}"
+  install_package "$A" "${lines[0]}"
   say "node $(node --version), weir $(weir --version)"
   systemctl is-active -q weir.service && fail 'the installation starts the node'
   [ ! -e /etc/weir/weir.yaml ] || fail 'the installation configures the node'
@@ -126,7 +137,7 @@ install() {
   if weir init --interfaces lan9,wan0 2>/run/refused; then fail 'weir init accepts an interface that does not exist'; fi
   say "$(head -1 /run/refused)"
   [ ! -e /etc/weir/weir.yaml ] || fail 'weir init writes files for an interface that does not exist'
-  weir init --interfaces lan0,wan0 --mode audit | sed 's/^/  /' || fail 'weir init'
+  sh -c "${lines[1]}" | sed 's/^/  /' || fail "${lines[1]}"
   systemctl is-active -q weir.service || fail 'the unit is not active'
   is_ready || fail 'the node is not ready'
   [ "$(stat -c '%a %U:%G' /etc/weir/weir.yaml)" = '640 root:weir' ] || fail 'the mode of weir.yaml'
@@ -156,6 +167,44 @@ END
   expect_open 9002
   expect_closed 9
   say 'enforced: an allowed packet passes, and another one does not'
+  restore
+}
+
+# Makes a backup, and restores it on this machine, and as if this machine were a new one.
+restore() {
+  local enforced='weir policy get --output yaml' policy said
+  sh -ec "$(block_at docs/install.md $'systemctl stop weir\n(umask')" || fail 'the backup'
+  [ "$(stat -c %a weir-backup.tar.gz)" = 600 ] || fail 'the mode of the backup'
+  is_ready || fail 'the node is not ready after the backup'
+  policy=$($enforced)
+  sed -i 's/9001, 9002/9001/' /etc/weir/policy.yaml
+  weir policy apply -f /etc/weir/policy.yaml --mode enforce --wait >/run/apply.log || fail 'weir policy apply'
+  expect_closed 9002
+  sh -ec "$(block_at docs/install.md $'systemctl stop weir\nrm')" || fail 'the restore'
+  [[ $(weir status) == *'the kernel enforces generation '*', but the newest generation in the data folder is '* ]] || fail 'weir status names no newer policy'
+  expect_closed 9002
+  sh -ec "$(block_at docs/install.md 'weir policy activate gateway')" || fail 'weir policy activate'
+  until_true 30 is_ready || fail 'the node is not ready with the restored policy'
+  [ "$($enforced)" = "$policy" ] || fail "the restored policy is $($enforced), not $policy"
+  expect_open 9002
+  say 'restored: the newer policy stays in force until the restored one is activated'
+
+  systemctl disable -q --now weir.service weir-guard.service
+  weir dataplane detach >/run/detach.log || fail "weir dataplane detach: $(cat /run/detach.log)"
+  rm -rf /etc/weir/*
+  sed -i -E 's/^(weir:[^:]*):[0-9]+:[0-9]+:/\1:444:444:/' /etc/passwd
+  sed -i -E 's/^(weir:[^:]*):[0-9]+:/\1:444:/' /etc/group
+  sh -ec "$(block_at docs/install.md $'systemctl stop weir\nrm')" || fail 'the restore on a new machine'
+  sh -ec "$(block_at docs/install.md 'chgrp weir')" || fail 'the commands for a new machine'
+  until_true 30 is_ready || fail 'the node is not ready on a new machine'
+  systemctl is-enabled -q weir.service weir-guard.service || fail 'the units are not enabled'
+  [ "$($enforced)" = "$policy" ] || fail "the policy of the new machine is $($enforced), not $policy"
+  [ "$(stat -c '%a %U:%G' /etc/weir/weir.yaml)" = '640 root:weir' ] || fail 'the owner of the restored weir.yaml'
+  said=$(stat -c '%u:%g' /var/lib/weir/store)
+  [ "$said" = 444:444 ] || fail "the owner of the restored store is $said"
+  expect_open 9002
+  expect_closed 9
+  say 'restored on a new machine: the policy of the backup is in force'
 }
 finds() { weir findings --output json | grep -q '"effective_action": "allow"'; }
 
@@ -171,8 +220,12 @@ upgrade() {
   grep -q 'fallback: deny' /etc/weir/weir.yaml || fail 'weir init --force does not end the trial'
   weir policy apply -f /etc/weir/policy.yaml --wait | sed 's/^/  /' || fail 'weir policy apply'
   expect_closed 9
-  replace "$B"
-  replace "$A"
+  local lines
+  mapfile -t lines < <(block_at docs/install.md 'apt install ./weir_0.2.0_amd64.deb')
+  [ "${#lines[@]}" = 3 ] || fail "docs/install.md upgrades by ${lines[*]}"
+  replace "$B" "${lines[0]}"
+  replace "$A" "${lines[1]}"
+  sh -c "${lines[2]}" >/run/status.log || fail "${lines[2]}: $(cat /run/status.log)"
   expect_open 9002
   expect_closed 9
   mkdir -p /etc/systemd/system/weir.service.d

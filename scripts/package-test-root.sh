@@ -76,6 +76,9 @@ make_root() {
   rm -f "$root"/etc/apt/sources.list.d/*
   # An interrupted test is not continued, so nothing is lost without a sync of each file.
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/package-test"
+  # The commands of docs/install.md have neither -y nor --no-install-recommends.
+  printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >"$root/etc/apt/apt.conf.d/package-test"
+  install -m 644 -D docs/install.md "$root/srv/docs/install.md"
   install -m 755 scripts/package-test-guest.sh scripts/packet-counters.sh scripts/package-test-traffic.mjs "$root/srv"
   mkdir -p "$root/etc/sysctl.d"
   printf 'net.ipv4.ip_forward=1\nnet.core.rmem_max=16777216\n' >"$root/etc/sysctl.d/package-test.conf"

@@ -18,13 +18,9 @@ type Case = { readonly file: string } | { readonly reason: string };
 const HERE = { file: 'test/docs/blocks.test.ts' };
 const DOCUMENTS = { file: 'test/trials/documents.trial.ts' };
 const CLIENTS = { file: 'test/trials/recipes.ts' };
-const PACKAGE = {
-  reason: 'apt in Debian: `npm run package-test` and `npm run package-container` install, upgrade and downgrade',
-};
-const BACKUP = {
-  reason:
-    'systemd and /var/lib/weir of this machine; test/e2e/backup.test.ts restores a copied folder, without tar, chown and chgrp',
-};
+/** A script of `npm run package-test` and `npm run package-container`: apt and systemd of Debian. */
+const PACKAGE = { file: 'scripts/package-test-guest.sh' };
+const BACKUP = { file: 'test/e2e/init-node.test.ts' };
 const OUTPUT = { reason: 'the output of a command; test/cli compares the tables' };
 
 const CASES: Readonly<Record<string, Readonly<Record<string, Case>>>> = {
@@ -50,7 +46,7 @@ const CASES: Readonly<Record<string, Readonly<Record<string, Case>>>> = {
     'systemctl stop weir\n(umask': BACKUP,
     'systemctl stop weir\nrm': BACKUP,
     'weir policy activate gateway': BACKUP,
-    'chgrp weir': BACKUP,
+    'chgrp weir': PACKAGE,
   },
   'docs/boot.md': {
     'useradd --system weir': DOCUMENTS,
@@ -74,7 +70,9 @@ describe.each(Object.entries(CASES))('the blocks of %s', (page, cases) => {
     const missing = Object.entries(cases).filter(([start, each]) => {
       if (!('file' in each)) return false;
       const { text } = fileAt(each.file);
-      const isRead = text.includes(`blockAt('${page}', '${start.replaceAll('\n', '\\n')}')`);
+      const isRead = each.file.endsWith('.sh')
+        ? text.includes(`block_at ${page} '${start.split('\n')[0]}'`)
+        : text.includes(`blockAt('${page}', '${start.replaceAll('\n', '\\n')}')`);
       return !isRead && !(each === CLIENTS && text.includes(`'${page}'`));
     });
     expect(missing).toEqual([]);

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { parse } from 'yaml';
 import { createTopology, type Topology } from '#cli/topology.js';
 import { issuingNode } from '#test/cluster/issuing-node.js';
+import { blockAt } from '#test/docs/blocks.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 
 const DROP_IN = '/etc/systemd/system/nftables.service.d/00-weir.conf';
@@ -15,8 +16,8 @@ const privileges = (of: string): string =>
   `User=weir\nGroup=\nAmbientCapabilities=${of}\nCapabilityBoundingSet=${of}\n`;
 
 /**
- * A mount namespace with its own /run, /etc and /var/lib, and a `systemctl` that starts the node. The line
- * `restart` in the pipe ends the node and starts it again.
+ * A mount namespace with its own /run, /etc and /var/lib, a command `weir`, and a `systemctl` that ends and
+ * starts the node. It writes the lines `stop`, `start` and `restart` to the pipe.
  */
 const MACHINE = `set -e
 mount -t tmpfs tmpfs /run
@@ -41,16 +42,29 @@ case $1 in
     echo restart >/run/pipe
     while test "$(cat /run/weir.pid)" = "$before"; do sleep 0.1; done
     ;;
+  stop)
+    echo stop >/run/pipe
+    while kill -0 "$(cat /run/weir.pid)" 2>/dev/null; do sleep 0.1; done
+    ;;
+  start)
+    echo start >/run/pipe
+    while ! kill -0 "$(cat /run/weir.pid)" 2>/dev/null; do sleep 0.1; done
+    ;;
   is-active) kill -0 "$(cat /run/weir.pid)" ;;
   show) if test "$2" = nftables.service; then cat /run/nftables; else cat /run/privileges; fi ;;
 esac
 END
-chmod +x /run/bin/systemctl
+cat >/run/bin/weir <<'END'
+#!/bin/sh
+exec ${process.execPath} ${weir} "$@"
+END
+chmod +x /run/bin/*
 echo ready
 set +e
 while :; do
-  read -r _ </run/pipe || continue
-  test -z "$pid" || { kill "$pid"; wait "$pid"; }
+  read -r line </run/pipe || continue
+  test "$line" = start || test -z "$pid" || { kill "$pid"; wait "$pid"; pid=; }
+  test "$line" != stop && test -z "$pid" || continue
   setpriv --pdeathsig KILL ${process.execPath} ${weir} run --config /etc/weir/weir.yaml >>/run/weir.log 2>&1 &
   pid=$!
   echo "$pid" >/run/new.pid
@@ -210,6 +224,36 @@ describe('weir init on a machine with systemd', () => {
       1,
       'weir: the user weir cannot read /etc/weir/weir.yaml, because it may not enter /etc/weir (owner root:root, mode 0700): chgrp weir /etc/weir && chmod g+x /etc/weir\n',
     ]);
+  });
+});
+
+describe('the commands of docs/install.md for a backup', () => {
+  const shell = async (commands: string): Promise<string> => {
+    const { code, stdout, stderr } = await run('sh', '-ec', `cd /run\n${commands}`);
+    expect(code, stderr).toBe(0);
+    return stdout;
+  };
+  const apply = async (network: string) => {
+    const policy = { ...RULES, source_groups: [{ id: 'lan', sources: { cidrs: [network] } }] };
+    await write('/run/api.json', JSON.stringify({ name: 'gateway', mode: 'enforce', policy }));
+    expect(await command('policy', 'apply', '-f', '/run/api.json')).toMatchObject({ code: 0, stderr: '' });
+  };
+  const isReady = async () => (await command('status')).code === 0;
+
+  beforeAll(() => apply('192.0.2.0/24'));
+
+  it('keep a newer policy of the kernel in force after a restore, until the restored one is activated', async () => {
+    await shell(blockAt('docs/install.md', 'systemctl stop weir\n(umask'));
+    expect(await shell('stat -c %a weir-backup.tar.gz')).toBe('600\n');
+    await expect.poll(isReady).toBe(true);
+    await apply('198.51.100.0/24');
+    await shell(blockAt('docs/install.md', 'systemctl stop weir\nrm'));
+    await expect
+      .poll(async () => (await command('status')).stdout)
+      .toMatch(/the kernel enforces generation \d+, but the newest generation in the data folder is \d+/);
+    await shell(blockAt('docs/install.md', 'weir policy activate gateway'));
+    await expect.poll(isReady).toBe(true);
+    expect(JSON.stringify(await activePolicy())).toContain('192.0.2.0/24');
   });
 });
 
