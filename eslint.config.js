@@ -92,6 +92,22 @@ export default tseslint.config(
     rules: { 'no-restricted-imports': 'off' },
   },
   {
+    files: ['test/**/*.ts'],
+    ignores: ['test/skip-unless.ts'],
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        ...[
+          'MemberExpression[property.name=/^(skip|skipIf|runIf|todo)$/][object.name=/^(test|it|describe|suite)$/]',
+          'ArrowFunctionExpression > ObjectPattern > Property[key.name="skip"]',
+        ].map((selector) => ({
+          selector,
+          message: 'Give the reason: skip a test with `skipUnless` (test/skip-unless.ts).',
+        })),
+      ],
+    },
+  },
+  {
     files: ['test/**/*.ts', 'bench/**/*.ts'],
     rules: {
       'no-restricted-syntax': ['error', ...noRegExpAsValue],

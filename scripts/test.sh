@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
-# for each failed test. Arguments go to vitest, for example the path of a test, or `--config FILE` for another
-# suite. With --setup=test or --setup=trials as the first argument, installs and builds first what is missing.
+# for each failed test, and one line `skipped: ...` with the reason for each skipped test. Arguments go to
+# vitest, for example the path of a test, or `--config FILE` for another suite. With --setup=test or
+# --setup=trials as the first argument, installs and builds first what is missing.
 source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -18,11 +19,16 @@ node -e '
   let report = {};
   try { report = JSON.parse(fs.readFileSync(process.argv[1], "utf8")); } catch {}
   const firstLine = (message) => (message ?? "").split("\n")[0];
+  const path = (file) => require("node:path").relative(".", file.name);
+  // A run of some tests by their names reports the others as skipped, without a reason.
+  for (const file of report.testResults ?? [])
+    for (const { status, fullName } of file.assertionResults)
+      if (status !== "passed" && status !== "failed" && fullName.includes("(skipped: "))
+        console.log(`skipped: ${path(file)}: ${fullName}`);
   const failures = (report.testResults ?? []).flatMap((file) => {
-    const path = require("node:path").relative(".", file.name);
     const tests = file.assertionResults.filter((each) => each.status === "failed");
-    if (file.status === "failed" && tests.length === 0) return [`${path}: ${firstLine(file.message)}`];
-    return tests.map((each) => `${path}: ${each.fullName}: ${firstLine(each.failureMessages[0])}`);
+    if (file.status === "failed" && tests.length === 0) return [`${path(file)}: ${firstLine(file.message)}`];
+    return tests.map((each) => `${path(file)}: ${each.fullName}: ${firstLine(each.failureMessages[0])}`);
   });
   for (const failure of failures) console.log(`failed: ${failure}`);
   const skipped = (report.numPendingTests ?? 0) + (report.numTodoTests ?? 0);

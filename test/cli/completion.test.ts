@@ -15,6 +15,7 @@ import { processTerminal } from '#cli/terminal.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/wiretap-filter.js';
 import { ProgressClock } from '#test/progress-clock.js';
+import { skipUnless } from '#test/skip-unless.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, run, serverThatAnswers } from './cli-run.js';
 
@@ -249,27 +250,30 @@ describe('completion in other shells', () => {
     }
   });
 
-  it.skipIf(!isInstalled('fish'))('fish offers subcommands, flag values, and values from the node', async () => {
-    const folder = temporaryFolder();
-    writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
-    chmodSync(join(folder, 'weir'), 0o755);
-    writeFileSync(join(folder, 'completion.fish'), await script('fish'));
-    const offered = (line: string): string[] => {
-      const asking = `source ${folder}/completion.fish; complete -C ${quoted(line)}`;
-      const env = { ...process.env, PATH: `${folder}:${process.env.PATH ?? ''}`, HOME: folder };
-      const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', asking], { encoding: 'utf8', env });
-      expect(stderr).toBe('');
-      return stdout.split('\n').flatMap((text) => text.split('\t')[0] || []);
-    };
-    expect(offered('weir po')).toEqual(['policy']);
-    expect(offered('weir flows --proto ')).toEqual(['icmp', 'tcp', 'udp']);
-    expect(offered('weir help policy di')).toEqual(['diff']);
-    expect(offered('weir hits --server http://x --group ')).toEqual(['home']);
-    expect(offered('weir flows --group=h')).toEqual(['--group=home']);
-    expect(readFileSync(join(folder, 'called'), 'utf8')).toBe(
-      'complete|group|--|hits|--server|http://x|--group||complete|group|--|flows|h|',
-    );
-  });
+  skipUnless(isInstalled('fish'), 'fish is not installed: npm run setup -- --test').test(
+    'fish offers subcommands, flag values, and values from the node',
+    async () => {
+      const folder = temporaryFolder();
+      writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);
+      chmodSync(join(folder, 'weir'), 0o755);
+      writeFileSync(join(folder, 'completion.fish'), await script('fish'));
+      const offered = (line: string): string[] => {
+        const asking = `source ${folder}/completion.fish; complete -C ${quoted(line)}`;
+        const env = { ...process.env, PATH: `${folder}:${process.env.PATH ?? ''}`, HOME: folder };
+        const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', asking], { encoding: 'utf8', env });
+        expect(stderr).toBe('');
+        return stdout.split('\n').flatMap((text) => text.split('\t')[0] || []);
+      };
+      expect(offered('weir po')).toEqual(['policy']);
+      expect(offered('weir flows --proto ')).toEqual(['icmp', 'tcp', 'udp']);
+      expect(offered('weir help policy di')).toEqual(['diff']);
+      expect(offered('weir hits --server http://x --group ')).toEqual(['home']);
+      expect(offered('weir flows --group=h')).toEqual(['--group=home']);
+      expect(readFileSync(join(folder, 'called'), 'utf8')).toBe(
+        'complete|group|--|hits|--server|http://x|--group||complete|group|--|flows|h|',
+      );
+    },
+  );
 
   it('the zsh script calls _weir if zsh autoloads the script, and compdef if zsh sources the script', async () => {
     expect(await script('zsh')).toMatch(

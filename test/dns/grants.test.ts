@@ -2,6 +2,7 @@ import { networkInterfaces } from 'node:os';
 import { type Answer, decode, encode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import type { Lookups } from '#contracts/dns-lookups.js';
+import { skipUnless } from '#test/skip-unless.js';
 import { edns, exchange, lookUp, type Opt, query } from './client.js';
 import { a, alwaysAt, cname, FakeUpstream } from './fake-upstream.js';
 import { allowing, pattern, startProxy } from './proxy.js';
@@ -351,12 +352,15 @@ describe('rebind protection', () => {
     },
   );
 
-  test.runIf(own !== undefined)('removes an address of the node itself even for a name under home.arpa', async () => {
-    expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
-      responses: ['10.1.2.3'],
-      granted: ['10.1.2.3'],
-    });
-  });
+  skipUnless(own !== undefined, 'this machine has no IPv4 address but 127.0.0.1').test(
+    'removes an address of the node itself even for a name under home.arpa',
+    async () => {
+      expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
+        responses: ['10.1.2.3'],
+        granted: ['10.1.2.3'],
+      });
+    },
+  );
 
   test('reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));

@@ -2,9 +2,10 @@ import { execFile } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
 import { temporaryFolder } from '#cli/topology.js';
+import { skipUnless } from '#test/skip-unless.js';
 import { CERTIFICATE, KEY } from '../api/certificate.js';
 import { isInstalled } from './rig.js';
 
@@ -44,39 +45,42 @@ function write(name: string, text: string, mode: number, gid = 0): string {
 }
 
 // The installed command has the users of another root file system.
-describe.skipIf(isInstalled)('weir config check as root', () => {
-  it('warns of each file that the user weir cannot read, with its owner, its mode and the command that mends it', async () => {
-    mkdirSync(join(folder, 'tls'), { mode: 0o700 });
-    const certFile = write('tls/cert.pem', CERTIFICATE, 0o644);
-    const keyFile = write('key.pem', KEY, 0o640, SHARED_GROUP);
-    const policy = write('policy.yaml', 'name: a\n', 0o600);
-    const config = write(
-      'weir.yaml',
-      `version: 1\napi: { tls: { cert: ${certFile}, key: ${keyFile} } }\npolicy: { file: ${policy} }\n`,
-      0o600,
-    );
-    const { stdout, stderr } = await check();
-    expect(stdout).toBe(`${config} is valid\n`);
-    expect(stderr.trim().split('\n')).toEqual([
-      `warning: the user weir cannot read ${config} (owner root:root, mode 0600): chgrp weir ${config} && chmod g+r ${config}`,
-      `warning: api.tls.cert: the user weir cannot read ${certFile}, because it may not enter ${join(folder, 'tls')} (owner root:root, mode 0700): chgrp weir ${join(folder, 'tls')} && chmod g+x ${join(folder, 'tls')}`,
-      `warning: api.tls.key: the user weir cannot read ${keyFile} (owner root:keys, mode 0640): usermod --append --groups keys weir; then restart weir.service`,
-      `warning: policy.file: the user weir cannot read ${policy} (owner root:root, mode 0600): chgrp weir ${policy} && chmod g+r ${policy}`,
-    ]);
-  });
+skipUnless(!isInstalled, 'the installed command has the users of another root file system').describe(
+  'weir config check as root',
+  () => {
+    it('warns of each file that the user weir cannot read, with its owner, its mode and the command that mends it', async () => {
+      mkdirSync(join(folder, 'tls'), { mode: 0o700 });
+      const certFile = write('tls/cert.pem', CERTIFICATE, 0o644);
+      const keyFile = write('key.pem', KEY, 0o640, SHARED_GROUP);
+      const policy = write('policy.yaml', 'name: a\n', 0o600);
+      const config = write(
+        'weir.yaml',
+        `version: 1\napi: { tls: { cert: ${certFile}, key: ${keyFile} } }\npolicy: { file: ${policy} }\n`,
+        0o600,
+      );
+      const { stdout, stderr } = await check();
+      expect(stdout).toBe(`${config} is valid\n`);
+      expect(stderr.trim().split('\n')).toEqual([
+        `warning: the user weir cannot read ${config} (owner root:root, mode 0600): chgrp weir ${config} && chmod g+r ${config}`,
+        `warning: api.tls.cert: the user weir cannot read ${certFile}, because it may not enter ${join(folder, 'tls')} (owner root:root, mode 0700): chgrp weir ${join(folder, 'tls')} && chmod g+x ${join(folder, 'tls')}`,
+        `warning: api.tls.key: the user weir cannot read ${keyFile} (owner root:keys, mode 0640): usermod --append --groups keys weir; then restart weir.service`,
+        `warning: policy.file: the user weir cannot read ${policy} (owner root:root, mode 0600): chgrp weir ${policy} && chmod g+r ${policy}`,
+      ]);
+    });
 
-  it('warns of a file in a folder that weir.service hides from the node', async () => {
-    write('weir.yaml', 'version: 1\npolicy: { file: /root/policy.yaml }\n', 0o640, UID);
-    expect((await check()).stderr).toBe(
-      'warning: policy.file: weir.service hides /root from the node: move /root/policy.yaml to /etc/weir\n',
-    );
-  });
+    it('warns of a file in a folder that weir.service hides from the node', async () => {
+      write('weir.yaml', 'version: 1\npolicy: { file: /root/policy.yaml }\n', 0o640, UID);
+      expect((await check()).stderr).toBe(
+        'warning: policy.file: weir.service hides /root from the node: move /root/policy.yaml to /etc/weir\n',
+      );
+    });
 
-  it('prints no warning if the user weir can read all files, or is the account of a person', async () => {
-    const config = write('weir.yaml', 'version: 1\n', 0o640, UID);
-    const valid = { stdout: `${config} is valid\n`, stderr: '' };
-    expect(await check()).toEqual(valid);
-    chmodSync(config, 0o600);
-    expect(await check(1_001)).toEqual(valid);
-  });
-});
+    it('prints no warning if the user weir can read all files, or is the account of a person', async () => {
+      const config = write('weir.yaml', 'version: 1\n', 0o640, UID);
+      const valid = { stdout: `${config} is valid\n`, stderr: '' };
+      expect(await check()).toEqual(valid);
+      chmodSync(config, 0o600);
+      expect(await check(1_001)).toEqual(valid);
+    });
+  },
+);

@@ -2,7 +2,7 @@ import type { Socket } from 'node:dgram';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { run } from '#test/cli/cli-run.js';
@@ -11,6 +11,7 @@ import { boundSocket } from '#test/kernel/bound-socket.js';
 import { LongestGap } from '#test/kernel/longest-gap.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { createRig, type NodeRig } from './rig.js';
 
 /** The API of the node in its own namespace. The API server of Kubernetes runs there too. */
@@ -35,7 +36,7 @@ const POLICY = {
   ],
 };
 
-describe.runIf(HAS_KUBE_API)('a policy with Kubernetes selectors', () => {
+skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selectors', () => {
   let rig: NodeRig;
   let kube: KubeApi;
   let leave: () => void;

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { skipUnless } from '#test/skip-unless.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 let rig: NodeRig;
@@ -27,7 +28,7 @@ test('a node maps no flow table, program slot or learned addresses while it does
 });
 
 // Each major version of Node.js needs another amount of memory.
-test.runIf(process.versions.node.startsWith('20.'))(
+skipUnless(process.versions.node.startsWith('20.'), 'the limit is that of Node.js 20').test(
   'a node with 100 rules has less than 190 MiB (200 MB) after it released the memory of its start',
   async () => {
     await expect.poll(() => residentMiB(''), { interval: 1_000 }).toBeLessThan(190);

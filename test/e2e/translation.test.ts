@@ -3,6 +3,7 @@ import { firstLine, program } from '#cli/node-process.js';
 import { ADDRESSES } from '#cli/topology.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { run } from '#test/cli/cli-run.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const SERVER_PORT = 80;
@@ -53,21 +54,32 @@ test('flows show the source after SNAT beside the client that the policy sees', 
   ]);
 });
 
-test.runIf(hasNetfilterPrograms())('explain takes the address before DNAT, and decides by the server', async () => {
-  await converse('server', ADDRESSES.nodeWan, PUBLIC, 41_000);
-  const { body } = await rig.node.request('GET', `/api/v1/flows?src=${ADDRESSES.server}`);
-  expect((body as { items: { dst: string; translation: unknown }[] }).items).toMatchObject([
-    {
-      dst: ADDRESSES.client,
-      dst_port: CLIENT_PORT,
-      translation: { src: ADDRESSES.server, src_port: 41_000, dst: ADDRESSES.nodeWan, dst_port: PUBLIC, icmp_id: null },
-    },
-  ]);
-  const question = ['--src', ADDRESSES.server, '--dst', ADDRESSES.nodeWan, '--proto', 'udp', '--dst-port', '9000'];
-  const known = await cli('policy', 'explain', ...question, '--src-port', '41000');
-  expect(known).toContain(`conntrack translates ${ADDRESSES.nodeWan}:${PUBLIC} to ${ADDRESSES.client}:${CLIENT_PORT}`);
-  expect(known).toMatch(/^allow by group clients, rule in\n/);
-  const unknown = await cli('policy', 'explain', ...question);
-  expect(unknown).toContain('ask with the address of the server');
-  expect(unknown).toContain('can change the decision: translation');
-});
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+  'explain takes the address before DNAT, and decides by the server',
+  async () => {
+    await converse('server', ADDRESSES.nodeWan, PUBLIC, 41_000);
+    const { body } = await rig.node.request('GET', `/api/v1/flows?src=${ADDRESSES.server}`);
+    expect((body as { items: { dst: string; translation: unknown }[] }).items).toMatchObject([
+      {
+        dst: ADDRESSES.client,
+        dst_port: CLIENT_PORT,
+        translation: {
+          src: ADDRESSES.server,
+          src_port: 41_000,
+          dst: ADDRESSES.nodeWan,
+          dst_port: PUBLIC,
+          icmp_id: null,
+        },
+      },
+    ]);
+    const question = ['--src', ADDRESSES.server, '--dst', ADDRESSES.nodeWan, '--proto', 'udp', '--dst-port', '9000'];
+    const known = await cli('policy', 'explain', ...question, '--src-port', '41000');
+    expect(known).toContain(
+      `conntrack translates ${ADDRESSES.nodeWan}:${PUBLIC} to ${ADDRESSES.client}:${CLIENT_PORT}`,
+    );
+    expect(known).toMatch(/^allow by group clients, rule in\n/);
+    const unknown = await cli('policy', 'explain', ...question);
+    expect(unknown).toContain('ask with the address of the server');
+    expect(unknown).toContain('can change the decision: translation');
+  },
+);

@@ -10,6 +10,7 @@ import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
@@ -242,27 +243,30 @@ describe('the datapath of a node between client and server', () => {
     expect((await pings).stdout).toContain('400 packets transmitted, 400 received');
   });
 
-  test.runIf(HAS_TCX)('changes from clsact to TCX and back, and forwards packets after each change', async () => {
-    start({ forceClsact: true }).attach();
-    datapath.stage(allowAll, 1);
-    datapath.flip();
-    datapath.close();
-    expect(
-      start()
-        .attach()
-        .map(({ by }) => by),
-    ).toEqual(['tcx', 'tcx']);
-    expect(await reaches()).toBe(true);
-    datapath.close();
-    expect(
-      start({ forceClsact: true })
-        .attach()
-        .map(({ by }) => by),
-    ).toEqual(['clsact', 'clsact']);
-    expect(await reaches()).toBe(true);
-    const filters = execFileSync('tc', ['filter', 'show', 'dev', 'lan0', 'ingress'], { encoding: 'utf8' });
-    expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
-  });
+  skipUnless(HAS_TCX, LACKS.tcx).test(
+    'changes from clsact to TCX and back, and forwards packets after each change',
+    async () => {
+      start({ forceClsact: true }).attach();
+      datapath.stage(allowAll, 1);
+      datapath.flip();
+      datapath.close();
+      expect(
+        start()
+          .attach()
+          .map(({ by }) => by),
+      ).toEqual(['tcx', 'tcx']);
+      expect(await reaches()).toBe(true);
+      datapath.close();
+      expect(
+        start({ forceClsact: true })
+          .attach()
+          .map(({ by }) => by),
+      ).toEqual(['clsact', 'clsact']);
+      expect(await reaches()).toBe(true);
+      const filters = execFileSync('tc', ['filter', 'show', 'dev', 'lan0', 'ingress'], { encoding: 'utf8' });
+      expect(filters.match(/handle 0x57e1/g)?.length).toBe(1);
+    },
+  );
 
   test('refuses a staged policy whose verdicts differ from the proof sample, and keeps the earlier policy in force', async () => {
     start().attach();

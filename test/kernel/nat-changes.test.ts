@@ -11,6 +11,7 @@ import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { MAX_FRAME, TCP, writeIpv6Frame } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { addIpv6 } from './ipv6.js';
 import { parts } from './nat-frames.js';
@@ -53,7 +54,7 @@ describe('sources that the node translates to an address that it does not have',
   const request = () => udp([client, port], [server, PORT]);
   const reply = () => udp([server, PORT], [POOL, port]);
 
-  test.runIf(hasNetfilterPrograms())(
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
     'are decided by the address of the client, also where the policy allows that address',
     async () => {
       await node.translate(TO_POOL, 'add rule ip mine raw ct zone set 7');
@@ -77,7 +78,7 @@ describe('sources that the node translates to an address that it does not have',
   });
 });
 
-test.runIf(hasNetfilterPrograms())(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'a new connection is decided by its own translation, although the ingress hook knows an older one',
   async () => {
     node.police(inwards);
@@ -91,15 +92,18 @@ test.runIf(hasNetfilterPrograms())(
   },
 );
 
-test.runIf(hasNetfilterPrograms())('a datagram in fragments to a service address reaches the server', async () => {
-  await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} udp dport 80 dnat to ${server}:${PORT}`);
-  node.police(outwards, { translated: [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }] });
-  const whole = udp([client, port], [SERVICE, 80]);
-  const texts = [`udp ${nodeWan}:${port} > ${server}:${PORT} fragment`, `${nodeWan} > ${server} later fragment`];
-  await node.passes('client', parts(whole, port), 'server', ...texts);
-});
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+  'a datagram in fragments to a service address reaches the server',
+  async () => {
+    await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} udp dport 80 dnat to ${server}:${PORT}`);
+    node.police(outwards, { translated: [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }] });
+    const whole = udp([client, port], [SERVICE, 80]);
+    const texts = [`udp ${nodeWan}:${port} > ${server}:${PORT} fragment`, `${nodeWan} > ${server} later fragment`];
+    await node.passes('client', parts(whole, port), 'server', ...texts);
+  },
+);
 
-test.runIf(hasNetfilterPrograms())(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'a connection of the last moment of an upgrade, which the earlier forward judge has opened, goes on',
   async () => {
     node.police(inwards);
@@ -124,7 +128,7 @@ test.runIf(hasNetfilterPrograms())(
   },
 );
 
-describe.runIf(hasNetfilterPrograms())('the guard', () => {
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard', () => {
   const refusedJudge = compileRefusedJudge();
   afterAll(() => refusedJudge.remove());
   const incoming = () => udp([server, port], [nodeWan, PUBLIC]);
@@ -192,7 +196,7 @@ add rule netdev wan in meta protocol ip6 meta priority set ${pending}`,
   });
 });
 
-test.runIf(hasNetfilterPrograms())(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'a detached link of the forward judge is reported as a lost guard, and an attach makes another',
   async () => {
     node.police(denyAll);

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { firstLine } from '#cli/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
@@ -10,6 +10,7 @@ import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#data
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { ETHERNET, TCP } from '#test/dataplane/frame.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { conntrackSeconds, flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { forwarded } from './forwarded.js';
@@ -118,7 +119,7 @@ async function connected(untranslated?: readonly [string, number]): Promise<numb
   return outside;
 }
 
-describe.runIf(direct)('with NAT rules and no other chain', () => {
+skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other chain', () => {
   beforeAll(async () => {
     node = await NatNode.create('natdirect');
   });
@@ -176,7 +177,7 @@ describe.runIf(direct)('with NAT rules and no other chain', () => {
     expect(back).toMatchObject({ text: `tcp ${server}:${PORT} > ${client}:${port} ack`, byStack: true });
   });
 
-  test.runIf(hasNetfilterPrograms())(
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
     'datagrams of an established flow by DNAT are sent directly, with and without a checksum',
     async () => {
       const request = udp([server, PORT], [nodeWan, PUBLIC]);
@@ -385,7 +386,7 @@ const FETCH = `
   socket.on('data', (bytes) => hash.update(bytes)).on('end', () => console.log(hash.digest('hex')));
 `;
 
-describe.runIf(direct)('a download through masquerade', () => {
+skipUnless(direct, LACKS.conntrackLookup).describe('a download through masquerade', () => {
   let topology: Topology;
   let leave: () => void;
   let datapath: Datapath;

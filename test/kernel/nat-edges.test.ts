@@ -7,6 +7,7 @@ import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { TCP } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { errorAbout, parts, type SentPacket } from './nat-frames.js';
 import { echo, NatNode, only, ROUTER, tcp, udp } from './nat-node.js';
@@ -45,18 +46,21 @@ async function exchange(): Promise<{ readonly request: SentPacket; readonly repl
 }
 
 describe('an ICMP error that quotes a translated packet', () => {
-  test.runIf(judges)('of the client reaches the client, from the server and from a router', async () => {
-    node.police(outwards);
-    await exchange();
-    const sent = udp([nodeWan, port], [server, PORT]);
-    const about = `about udp ${client}:${port} > ${server}:${PORT}`;
-    const fromServer = errorAbout(sent, server, 3, 3);
-    await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${about}`);
-    const fromRouter = errorAbout(sent, ROUTER, 11, 0);
-    await node.passes('server', fromRouter, 'client', `icmp 11/0 ${ROUTER} > ${client} ${about}`);
-    node.enforce(denyAll);
-    await node.isDropped('server', fromServer, 'policy_deny');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'of the client reaches the client, from the server and from a router',
+    async () => {
+      node.police(outwards);
+      await exchange();
+      const sent = udp([nodeWan, port], [server, PORT]);
+      const about = `about udp ${client}:${port} > ${server}:${PORT}`;
+      const fromServer = errorAbout(sent, server, 3, 3);
+      await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${about}`);
+      const fromRouter = errorAbout(sent, ROUTER, 11, 0);
+      await node.passes('server', fromRouter, 'client', `icmp 11/0 ${ROUTER} > ${client} ${about}`);
+      node.enforce(denyAll);
+      await node.isDropped('server', fromServer, 'policy_deny');
+    },
+  );
 
   test('in a reply reaches the server', async () => {
     node.police(outwards);
@@ -68,7 +72,7 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.isDropped('client', error, 'policy_deny');
   });
 
-  test.runIf(judges)('by DNAT reaches both sides', async () => {
+  skipUnless(judges, LACKS.netfilterPrograms).test('by DNAT reaches both sides', async () => {
     node.police(inwards);
     const opening = udp([server, port], [nodeWan, PUBLIC]);
     await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
@@ -119,7 +123,7 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.passes('client', error, 'server', text);
   });
 
-  test.runIf(judges)('of no flow is decided by itself', async () => {
+  skipUnless(judges, LACKS.netfilterPrograms).test('of no flow is decided by itself', async () => {
     node.police(outwards);
     await exchange();
     // Conntrack knows this packet, and the policy does not: the flow has ended.
@@ -134,34 +138,40 @@ describe('fragments', () => {
     `${from.split(':')[0]} > ${to.split(':')[0]} later fragment`,
   ];
 
-  test.runIf(judges)('pass in both directions of a masqueraded flow, and behind DNAT', async () => {
-    node.police(only(client, [server, PORT]));
-    const out = parts(udp([client, port], [server, PORT]), port);
-    await node.passes('client', out, 'server', ...arrives(`${nodeWan}:${port}`, `${server}:${PORT}`));
-    const back = parts(udp([server, PORT], [nodeWan, port]), port);
-    await node.passes('server', back, 'client', ...arrives(`${server}:${PORT}`, `${client}:${port}`));
-    node.enforce(inwards);
-    const inward = parts(udp([server, port], [nodeWan, PUBLIC]), port);
-    await node.passes('server', inward, 'client', ...arrives(`${server}:${port}`, `${client}:${PORT}`));
-    node.enforce(denyAll);
-    await node.isDropped('server', inward, 'policy_deny');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'pass in both directions of a masqueraded flow, and behind DNAT',
+    async () => {
+      node.police(only(client, [server, PORT]));
+      const out = parts(udp([client, port], [server, PORT]), port);
+      await node.passes('client', out, 'server', ...arrives(`${nodeWan}:${port}`, `${server}:${PORT}`));
+      const back = parts(udp([server, PORT], [nodeWan, port]), port);
+      await node.passes('server', back, 'client', ...arrives(`${server}:${PORT}`, `${client}:${port}`));
+      node.enforce(inwards);
+      const inward = parts(udp([server, port], [nodeWan, PUBLIC]), port);
+      await node.passes('server', inward, 'client', ...arrives(`${server}:${port}`, `${client}:${PORT}`));
+      node.enforce(denyAll);
+      await node.isDropped('server', inward, 'policy_deny');
+    },
+  );
 });
 
-test.runIf(judges)('two clients whose pings have one identifier get the replies to their own', async () => {
-  node.police(allowAll);
-  await node.passes('client', echo(client, server, port), 'server', `echo ${port} ${nodeWan} > ${server}`);
-  node.send('client', echo(clientOther, server, port));
-  let second: string | undefined;
-  await expect.poll(() => (second = node.received('server')[0]), { interval: 5 }).toBeDefined();
-  const id = Number(/^echo (\d+) /.exec(second ?? '')?.[1]);
-  expect(id).not.toBe(port);
-  const replyTo = (icmpId: number): SentPacket => echo(server, nodeWan, icmpId, 0);
-  await node.passes('server', replyTo(id), 'client', `reply ${port} ${server} > ${clientOther}`);
-  await node.passes('server', replyTo(port), 'client', `reply ${port} ${server} > ${client}`);
-  node.enforce(denyAll);
-  await node.isDropped('server', replyTo(id), 'policy_deny');
-});
+skipUnless(judges, LACKS.netfilterPrograms).test(
+  'two clients whose pings have one identifier get the replies to their own',
+  async () => {
+    node.police(allowAll);
+    await node.passes('client', echo(client, server, port), 'server', `echo ${port} ${nodeWan} > ${server}`);
+    node.send('client', echo(clientOther, server, port));
+    let second: string | undefined;
+    await expect.poll(() => (second = node.received('server')[0]), { interval: 5 }).toBeDefined();
+    const id = Number(/^echo (\d+) /.exec(second ?? '')?.[1]);
+    expect(id).not.toBe(port);
+    const replyTo = (icmpId: number): SentPacket => echo(server, nodeWan, icmpId, 0);
+    await node.passes('server', replyTo(id), 'client', `reply ${port} ${server} > ${clientOther}`);
+    await node.passes('server', replyTo(port), 'client', `reply ${port} ${server} > ${client}`);
+    node.enforce(denyAll);
+    await node.isDropped('server', replyTo(id), 'policy_deny');
+  },
+);
 
 describe('a source port that the node translates', () => {
   const OUTSIDE = 50_000;
@@ -177,22 +187,25 @@ describe('a source port that the node translates', () => {
     await node.isDropped('server', reply, 'policy_deny');
   });
 
-  test.runIf(judges)('and that is open for every host (full cone), is a new flow for another host', async () => {
-    await node.translate(
-      `add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`,
-      `add rule ip mine pre iifname "wan0" udp dport ${OUTSIDE} dnat to ${client}:${port}`,
-    );
-    node.police(outwards);
-    const request = udp([client, port], [server, PORT]);
-    await node.passes('client', request, 'server', `udp ${nodeWan}:${OUTSIDE} > ${server}:${PORT}`);
-    const unasked = udp([ROUTER, 7_000], [nodeWan, OUTSIDE]);
-    await node.isDropped('server', unasked, 'policy_deny');
-    node.enforce(only(ROUTER, [client, port]));
-    await node.passes('server', unasked, 'client', `udp ${ROUTER}:7000 > ${client}:${port}`);
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'and that is open for every host (full cone), is a new flow for another host',
+    async () => {
+      await node.translate(
+        `add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`,
+        `add rule ip mine pre iifname "wan0" udp dport ${OUTSIDE} dnat to ${client}:${port}`,
+      );
+      node.police(outwards);
+      const request = udp([client, port], [server, PORT]);
+      await node.passes('client', request, 'server', `udp ${nodeWan}:${OUTSIDE} > ${server}:${PORT}`);
+      const unasked = udp([ROUTER, 7_000], [nodeWan, OUTSIDE]);
+      await node.isDropped('server', unasked, 'policy_deny');
+      node.enforce(only(ROUTER, [client, port]));
+      await node.passes('server', unasked, 'client', `udp ${ROUTER}:7000 > ${client}:${port}`);
+    },
+  );
 });
 
-test.runIf(judges)(
+skipUnless(judges, LACKS.netfilterPrograms).test(
   'a reply after the end of its conntrack entry is for the node, and the client’s next packet opens another entry',
   async () => {
     node.police(outwards);
@@ -216,7 +229,7 @@ test.runIf(judges)(
 describe('after the end of a flow whose conntrack entry lives on', () => {
   const cut = () => node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
 
-  test.runIf(judges)('a datagram of the server is a new flow', async () => {
+  skipUnless(judges, LACKS.netfilterPrograms).test('a datagram of the server is a new flow', async () => {
     node.police(outwards);
     const { request, reply } = await exchange();
     await cut();
@@ -225,7 +238,7 @@ describe('after the end of a flow whose conntrack entry lives on', () => {
     await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
   });
 
-  test.runIf(judges)('a TCP packet of either side is out of state', async () => {
+  skipUnless(judges, LACKS.netfilterPrograms).test('a TCP packet of either side is out of state', async () => {
     node.police(outwards);
     const outside = `tcp ${nodeWan}:${port}`;
     const sent = (flags: number): SentPacket => tcp([client, port], [server, PORT], flags);
@@ -239,7 +252,7 @@ describe('after the end of a flow whose conntrack entry lives on', () => {
   });
 });
 
-test.runIf(judges)(
+skipUnless(judges, LACKS.netfilterPrograms).test(
   'a connection by DNAT that a rule inspects is refused, because the forward hook is too late',
   async () => {
     const inspected = rule({ to: [client], ports: [String(PORT)], protocol: IPPROTO.tcp, tls: { mode: 'metadata' } });
@@ -248,7 +261,7 @@ test.runIf(judges)(
   },
 );
 
-test.runIf(judges)(
+skipUnless(judges, LACKS.netfilterPrograms).test(
   'of a connection to an address beyond the node, a policy change cuts each packet if it denies either destination',
   async () => {
     await node.translate(MASQUERADE, `add rule ip mine pre ip daddr 10.99.0.1 udp dport 80 dnat to ${server}:${PORT}`);
@@ -267,7 +280,7 @@ test.runIf(judges)(
   },
 );
 
-test.runIf(judges)(
+skipUnless(judges, LACKS.netfilterPrograms).test(
   'of a TCP connection to an address beyond the node, a denied packet does not pass as a reply of that address',
   async () => {
     const wire = '10.99.0.1';
@@ -304,14 +317,17 @@ describe('with the outside interface alone policed', () => {
     expect(await flows()).toContain(`${nodeWan}:${port} > ${server}:${PORT}`);
   });
 
-  test.runIf(judges)('the forward judge decides a connection by DNAT, and a policy change cuts it', async () => {
-    node.police(inwards, outside);
-    const opening = udp([server, port], [nodeWan, PUBLIC]);
-    const answer = udp([client, PORT], [server, port]);
-    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
-    await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
-    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
-    node.enforce(denyAll);
-    await node.isDropped('server', opening, 'policy_deny');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'the forward judge decides a connection by DNAT, and a policy change cuts it',
+    async () => {
+      node.police(inwards, outside);
+      const opening = udp([server, port], [nodeWan, PUBLIC]);
+      const answer = udp([client, PORT], [server, port]);
+      await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+      await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
+      await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+      node.enforce(denyAll);
+      await node.isDropped('server', opening, 'policy_deny');
+    },
+  );
 });

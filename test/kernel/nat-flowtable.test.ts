@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, namespaceOf } from '#cli/topology.js';
 import { flowtables } from '#dataplane/guard/nftables.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { flowtableFaults } from '#dataplane/review/flowtables.js';
 import { TCP } from '#test/dataplane/frame.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { enterNamespace } from './namespace.js';
 import { NatNode, only, tcp, udp } from './nat-node.js';
 import { denyAll } from './policies.js';
@@ -37,26 +38,29 @@ test('a flowtable with the flag offload that contains a policed interface is a f
   expect(flowtableFaults([{ name: 'eth9' }], [flowtable])).toEqual([]);
 });
 
-test.runIf(exists)('the flowtables of the kernel are listed with their flag and their interfaces', async () => {
-  const space = await namespaceOf('flowtables');
-  // A veth device has no driver for the flag offload, so the flowtable with the flag has no device.
-  await space.must(
-    'nft',
-    `add table ip mine
+skipUnless(exists, LACKS.flowtables).test(
+  'the flowtables of the kernel are listed with their flag and their interfaces',
+  async () => {
+    const space = await namespaceOf('flowtables');
+    // A veth device has no driver for the flag offload, so the flowtable with the flag has no device.
+    await space.must(
+      'nft',
+      `add table ip mine
 add flowtable ip mine soft { hook ingress priority 0; devices = { lo }; }
 add flowtable ip mine hard { hook ingress priority 0; flags offload; }`,
-  );
-  const leave = enterNamespace(space.name);
-  const found = flowtables();
-  leave();
-  await space.remove();
-  expect(found).toEqual([
-    { family: 'ip', table: 'mine', name: 'soft', offloads: false, devices: ['lo'] },
-    { family: 'ip', table: 'mine', name: 'hard', offloads: true, devices: [] },
-  ]);
-});
+    );
+    const leave = enterNamespace(space.name);
+    const found = flowtables();
+    leave();
+    await space.remove();
+    expect(found).toEqual([
+      { family: 'ip', table: 'mine', name: 'soft', offloads: false, devices: ['lo'] },
+      { family: 'ip', table: 'mine', name: 'hard', offloads: true, devices: [] },
+    ]);
+  },
+);
 
-describe.runIf(exists)('a software flowtable, which skips the forward hook', () => {
+skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips the forward hook', () => {
   let node: NatNode;
   /** The source port of the flows of one test. */
   let port = 5_000;
@@ -115,23 +119,29 @@ describe.runIf(exists)('a software flowtable, which skips the forward hook', () 
     await node.isDropped('client', sent(TCP.ack), 'out_of_state');
   });
 
-  test.runIf(hasNetfilterPrograms())('passes a connection by DNAT, and a policy change cuts it', async () => {
-    node.police(only(server, [client, PORT]));
-    const request = udp([server, port], [nodeWan, PUBLIC]);
-    const answer = udp([client, PORT], [server, port]);
-    for (let count = 0; count < 5; count++) {
-      await node.passes('server', request, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
-      await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
-    }
-    node.enforce(denyAll);
-    for (let count = 0; count < 3; count++) {
-      await node.isDropped('server', request, 'policy_deny');
-      await node.isDropped('client', answer, 'policy_deny');
-    }
-  });
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'passes a connection by DNAT, and a policy change cuts it',
+    async () => {
+      node.police(only(server, [client, PORT]));
+      const request = udp([server, port], [nodeWan, PUBLIC]);
+      const answer = udp([client, PORT], [server, port]);
+      for (let count = 0; count < 5; count++) {
+        await node.passes('server', request, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+        await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
+      }
+      node.enforce(denyAll);
+      for (let count = 0; count < 3; count++) {
+        await node.isDropped('server', request, 'policy_deny');
+        await node.isDropped('client', answer, 'policy_deny');
+      }
+    },
+  );
 
-  test.runIf(hasNetfilterPrograms())('is a fault if the node cannot search conntrack', async () => {
-    node.police(only(server, [client, PORT]), { readsConntrack: false });
-    expect(node.datapath.review().faults.join()).toMatch(/flowtable ip mine f is not supported with NAT here/);
-  });
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'is a fault if the node cannot search conntrack',
+    async () => {
+      node.police(only(server, [client, PORT]), { readsConntrack: false });
+      expect(node.datapath.review().faults.join()).toMatch(/flowtable ip mine f is not supported with NAT here/);
+    },
+  );
 });

@@ -5,6 +5,7 @@ import { ADDRESSES } from '#cli/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { DatapathNode } from './datapath-node.js';
 import { ALLOWED, allowAll, denyAll } from './policies.js';
 
@@ -37,7 +38,7 @@ const passes = async (...asked: Parameters<DatapathNode['ask']>): Promise<boolea
 const ping = async (): Promise<boolean> =>
   (await node.topology.client.run('ping', '-n', '-c', '1', '-W', '1', '-s', '3000', ADDRESSES.server)).code === 0;
 
-test.runIf(hasNetfilterPrograms())(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'without a search in conntrack, the forward judge decides translated flows',
   async () => {
     const datapath = police();
@@ -53,7 +54,7 @@ test.runIf(hasNetfilterPrograms())(
   },
 );
 
-test.runIf(hasNetfilterPrograms())(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'without a search in conntrack, a policy change cuts a translated flow',
   async () => {
     police();

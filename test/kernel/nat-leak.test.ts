@@ -1,5 +1,6 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { LeakTest } from './nat-leak.js';
 
 /** `npm run trials -- nat-leak` sends a million packets, during all events. */
@@ -11,7 +12,7 @@ const EVENTS = [
   'SIGKILL during a takeover',
 ];
 
-test.runIf(hasNetfilterPrograms()).each(['stack', 'auto'] as const)(
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test.each(['stack', 'auto'] as const)(
   'with NAT and forwarding: %s, no denied packet passes while the datapath or the rules change',
   async (forwarding) => {
     const leaks = await LeakTest.create('nat-leak', forwarding);

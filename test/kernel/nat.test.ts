@@ -16,6 +16,7 @@ import { compile } from '#policy/compile/compile.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
 import { group, policy, rule } from '#test/policy/sample.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
@@ -185,13 +186,16 @@ describe('behind masquerade, with both interfaces policed', () => {
     stream.kill();
   });
 
-  test.runIf(hasNetfilterPrograms())('ping passes according to the policy, in whole and in fragments', async () => {
-    police(allowAll);
-    expect(await pings()).toBe(2);
-    expect(await pings('-s', '3000')).toBe(2);
-    enforce(outwards, 2);
-    expect(await pings()).toBe(0);
-  });
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'ping passes according to the policy, in whole and in fragments',
+    async () => {
+      police(allowAll);
+      expect(await pings()).toBe(2);
+      expect(await pings('-s', '3000')).toBe(2);
+      enforce(outwards, 2);
+      expect(await pings()).toBe(0);
+    },
+  );
 
   test('a policy change cuts a flow at its next packet, from either side', async () => {
     police(outwards);
@@ -228,7 +232,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     if (hasNetfilterPrograms()) expect(datapath.stats().drops.policy_deny?.packets).toBeGreaterThan(0n);
   });
 
-  test.runIf(hasNetfilterPrograms())(
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
     'in a conntrack zone other than 0, the forward judge finds the flows',
     async () => {
       await translate(MASQUERADE, 'add rule ip mine raw ct zone set 7');
@@ -265,53 +269,56 @@ describe('behind masquerade, with both interfaces policed', () => {
   });
 });
 
-describe.runIf(hasNetfilterPrograms())('behind DNAT, with both interfaces policed', () => {
-  test('the policy sees the server after the translation', async () => {
-    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
-    for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
-    enforce(only(ADDRESSES.server, [ADDRESSES.nodeWan, PUBLIC]), 2);
-    for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
-  });
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
+  'behind DNAT, with both interfaces policed',
+  () => {
+    test('the policy sees the server after the translation', async () => {
+      police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+      for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
+      enforce(only(ADDRESSES.server, [ADDRESSES.nodeWan, PUBLIC]), 2);
+      for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
+    });
 
-  test('a client reaches a host of its own network through the public address', async () => {
-    police(only(ADDRESSES.clientOther, [ADDRESSES.client, ALLOWED]));
-    const from = ['--source', ADDRESSES.clientOther];
-    for (const how of HOWS) await passes('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
-    enforce(denyAll, 2);
-    for (const how of HOWS) await isDropped('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
-  });
+    test('a client reaches a host of its own network through the public address', async () => {
+      police(only(ADDRESSES.clientOther, [ADDRESSES.client, ALLOWED]));
+      const from = ['--source', ADDRESSES.clientOther];
+      for (const how of HOWS) await passes('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+      enforce(denyAll, 2);
+      for (const how of HOWS) await isDropped('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+    });
 
-  test('of an address beyond the node, the policy must allow the address before and the server after the translation', async () => {
-    const real = [ADDRESSES.server, ALLOWED] as const;
-    police(only(ADDRESSES.client, real, [SERVICE, 80]));
-    for (const how of HOWS) await passes('client', how, SERVICE, 80);
-    enforce(only(ADDRESSES.client, real), 2);
-    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-    enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
-    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-  });
+    test('of an address beyond the node, the policy must allow the address before and the server after the translation', async () => {
+      const real = [ADDRESSES.server, ALLOWED] as const;
+      police(only(ADDRESSES.client, real, [SERVICE, 80]));
+      for (const how of HOWS) await passes('client', how, SERVICE, 80);
+      enforce(only(ADDRESSES.client, real), 2);
+      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+      enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
+      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    });
 
-  test('of an address in dataplane.translated, the policy sees the server alone', async () => {
-    const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
-    police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
-    for (const how of HOWS) await passes('client', how, SERVICE, 80);
-    enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
-    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-    // Without a rule for NAT, such an address is one like any other.
-    expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
-  });
+    test('of an address in dataplane.translated, the policy sees the server alone', async () => {
+      const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+      police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
+      for (const how of HOWS) await passes('client', how, SERVICE, 80);
+      enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
+      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+      // Without a rule for NAT, such an address is one like any other.
+      expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
+    });
 
-  test('of the node to itself, packets pass to the node', async () => {
-    await translate(`add rule ip mine pre tcp dport ${PUBLIC} redirect to :${ALLOWED}`);
-    police(denyAll);
-    const serve = topology.node.start(process.execPath, [program('tour-traffic'), 'serve', String(ALLOWED)]);
-    await firstLine(serve);
-    await passes('client', 'connect', ADDRESSES.nodeLan, PUBLIC);
-    serve.kill();
-  });
-});
+    test('of the node to itself, packets pass to the node', async () => {
+      await translate(`add rule ip mine pre tcp dport ${PUBLIC} redirect to :${ALLOWED}`);
+      police(denyAll);
+      const serve = topology.node.start(process.execPath, [program('tour-traffic'), 'serve', String(ALLOWED)]);
+      await firstLine(serve);
+      await passes('client', 'connect', ADDRESSES.nodeLan, PUBLIC);
+      serve.kill();
+    });
+  },
+);
 
-describe.runIf(hasNetfilterPrograms())('the forward judge', () => {
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forward judge', () => {
   const judges = (): string[] => {
     const { links } = new Pins(topology.pinPath);
     return existsSync(links) ? readdirSync(links).filter((name) => name.startsWith('forward')) : [];

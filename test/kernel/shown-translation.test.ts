@@ -10,6 +10,7 @@ import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
@@ -93,7 +94,7 @@ describe('the flow list', () => {
     ]);
   });
 
-  test.runIf(hasNetfilterPrograms())('shows the identifier of a ping', async () => {
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test('shows the identifier of a ping', async () => {
     await police(TABLE);
     await topology.client.must('ping', '-n', '-c', '1', '-W', '1', '-e', '77', ADDRESSES.server);
     expect(await flows()).toEqual([
@@ -104,7 +105,7 @@ describe('the flow list', () => {
     ]);
   });
 
-  test.runIf(hasNetfilterPrograms())('shows the destination before DNAT', async () => {
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test('shows the destination before DNAT', async () => {
     await police(TABLE);
     const server = `${ADDRESSES.server}:42000`;
     await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '42000');
@@ -113,17 +114,20 @@ describe('the flow list', () => {
     ]);
   });
 
-  test.runIf(hasNetfilterPrograms())('shows both translations of one flow, in each conntrack zone', async () => {
-    await police(TABLE, 'add rule ip mine raw ct zone set 7');
-    const from = ['--source', ADDRESSES.clientOther, '--source-port', '43000'];
-    await ask('client', 'datagram', ADDRESSES.nodeWan, PUBLIC, ...from);
-    expect(await flows()).toEqual([
-      {
-        ...real(`${ADDRESSES.clientOther}:43000`, `${ADDRESSES.client}:${ALLOWED}`),
-        wire: [expect.stringMatching(/^10\.77\.[13]\.1:43000$/), `${ADDRESSES.nodeWan}:${PUBLIC}`],
-      },
-    ]);
-  });
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'shows both translations of one flow, in each conntrack zone',
+    async () => {
+      await police(TABLE, 'add rule ip mine raw ct zone set 7');
+      const from = ['--source', ADDRESSES.clientOther, '--source-port', '43000'];
+      await ask('client', 'datagram', ADDRESSES.nodeWan, PUBLIC, ...from);
+      expect(await flows()).toEqual([
+        {
+          ...real(`${ADDRESSES.clientOther}:43000`, `${ADDRESSES.client}:${ALLOWED}`),
+          wire: [expect.stringMatching(/^10\.77\.[13]\.1:43000$/), `${ADDRESSES.nodeWan}:${PUBLIC}`],
+        },
+      ]);
+    },
+  );
 
   test('shows no translation of a flow that the node does not translate', async () => {
     await topology.server.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
@@ -159,7 +163,7 @@ describe('an event', () => {
     }
   };
 
-  test.runIf(hasNetfilterPrograms())(
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
     'of an opened flow and of a denied packet has the destination before DNAT',
     async () => {
       await police(TABLE);
@@ -196,7 +200,7 @@ describe('the translation of a destination', () => {
     expect(datapath.destinationTranslation(udp(ADDRESSES.client, 1, ADDRESSES.server, ALLOWED))).toBeNull();
   });
 
-  test.runIf(hasNetfilterPrograms())(
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
     'is the server that conntrack knows for the packet, in both directions',
     async () => {
       await police(TABLE);

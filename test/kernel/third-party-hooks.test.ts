@@ -8,6 +8,7 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { HAS_TCX } from './tcx.js';
@@ -191,20 +192,23 @@ test.each([
   }
 });
 
-test.runIf(HAS_TCX)('forwarding: auto · a third-party BPF program on the hook ends direct forwarding', async () => {
-  const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
-  const other = loadForTest();
-  const pin = `${topology.pinPath}-other`;
-  try {
-    attachTcx(other.object.programFd('weir_egress'), ifindex, 'ingress', pin);
-    expect(reason()).toMatch(/^stack: BPF program \d+ on ingress of wan0$/);
-  } finally {
-    rmSync(pin);
-    other.close();
-  }
-  // Poll, because the kernel detaches a link some time after its last pin was removed.
-  await expect.poll(reason).toBe(ALONE);
-});
+skipUnless(HAS_TCX, LACKS.tcx).test(
+  'forwarding: auto · a third-party BPF program on the hook ends direct forwarding',
+  async () => {
+    const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
+    const other = loadForTest();
+    const pin = `${topology.pinPath}-other`;
+    try {
+      attachTcx(other.object.programFd('weir_egress'), ifindex, 'ingress', pin);
+      expect(reason()).toMatch(/^stack: BPF program \d+ on ingress of wan0$/);
+    } finally {
+      rmSync(pin);
+      other.close();
+    }
+    // Poll, because the kernel detaches a link some time after its last pin was removed.
+    await expect.poll(reason).toBe(ALONE);
+  },
+);
 
 test('forwarding: auto · forwards by the network stack if rp_filter is stricter than reverse_path', () => {
   datapath.close();

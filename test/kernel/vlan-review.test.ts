@@ -1,16 +1,15 @@
-import { execFileSync, spawnSync } from 'node:child_process';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { execFileSync } from 'node:child_process';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/topology.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
+import { HAS_VLANS } from './link-types.js';
 import { enterNamespace } from './namespace.js';
 
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
-const VLAN = 'ip link add a0 type veth peer name a1 && ip link add link a0 name a0.1 type vlan id 1';
-const hasVlans = spawnSync('unshare', ['--net', 'sh', '-c', VLAN]).status === 0;
-
 // Debian's kernels have VLAN interfaces: `npm run old-kernel test/kernel/vlan-review.test.ts` runs this test.
-describe.runIf(hasVlans)('the review of a node with a VLAN interface', () => {
+skipUnless(HAS_VLANS, LACKS.vlans).describe('the review of a node with a VLAN interface', () => {
   let topology: Topology;
   let leave: () => void;
   beforeAll(async () => {

@@ -1,11 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { ApiSession } from '#kubernetes/api-session.js';
 import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 
 const ENVIRONMENT = { WEIR_TOKEN: 'a-token' };
 const DEADLINES = { headersMs: 5_000, bodyMs: 5_000, silenceMs: 5_000 };
@@ -24,7 +25,7 @@ async function node(kube: KubeApi) {
   return { url, asked, token };
 }
 
-describe.skipIf(!HAS_KUBE_API)('weir integration add --create-account with a real API server', () => {
+skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-account with a real API server', () => {
   let kube: KubeApi;
   beforeAll(async () => {
     kube = await KubeApi.start();

@@ -3,12 +3,13 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { parseConfig } from '#config/load.js';
 import { readPolicyText } from '#config/policy-text.js';
 import { validateEnvelope } from '#policy/check/validate.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 
 const OVERLAYS = ['calico', 'cilium-chained', 'bridge', 'gateway'] as const;
 const REMOVAL = 'remove';
@@ -63,50 +64,53 @@ async function buildOverlays(): Promise<void> {
   }
 }
 
-describe.runIf(HAS_MACHINERY)("manifests of Kubernetes and the fields that today's Kubernetes has", () => {
-  let kube: KubeApi;
-  beforeAll(async () => {
-    await buildOverlays();
-    kube = await KubeApi.start('api-machinery');
-  });
-  afterAll(() => kube.remove());
+skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
+  "manifests of Kubernetes and the fields that today's Kubernetes has",
+  () => {
+    let kube: KubeApi;
+    beforeAll(async () => {
+      await buildOverlays();
+      kube = await KubeApi.start('api-machinery');
+    });
+    afterAll(() => kube.remove());
 
-  /** Sends an object with strict field validation, and stores nothing. Returns the message of a refusal. */
-  async function refusalOf(kind: string, text: string): Promise<string | null> {
-    const path = `${COLLECTIONS[kind]}?fieldValidation=Strict&dryRun=All`;
-    const { status, body } = await kube.send('POST', path, JSON.parse(text) as Readonly<Record<string, unknown>>);
-    return status === 201 ? null : (body.message ?? String(status));
-  }
+    /** Sends an object with strict field validation, and stores nothing. Returns the message of a refusal. */
+    async function refusalOf(kind: string, text: string): Promise<string | null> {
+      const path = `${COLLECTIONS[kind]}?fieldValidation=Strict&dryRun=All`;
+      const { status, body } = await kube.send('POST', path, JSON.parse(text) as Readonly<Record<string, unknown>>);
+      return status === 201 ? null : (body.message ?? String(status));
+    }
 
-  it('are compared with Kubernetes 1.36 or later', async () => {
-    const { major, minor } = (await kube.send('GET', '/version')).body as { readonly major: string; minor: string };
-    expect([major, Number.parseInt(minor, 10) >= 36]).toEqual(['1', true]);
-  });
+    it('are compared with Kubernetes 1.36 or later', async () => {
+      const { major, minor } = (await kube.send('GET', '/version')).body as { readonly major: string; minor: string };
+      expect([major, Number.parseInt(minor, 10) >= 36]).toEqual(['1', true]);
+    });
 
-  it.each([...OVERLAYS, REMOVAL] as const)('%s has only fields that this server has', async (overlay) => {
-    const refusals = manifestsOf(overlay).map(async (manifest) => [
-      manifest.kind,
-      await refusalOf(manifest.kind, JSON.stringify(manifest)),
-    ]);
-    expect(await Promise.all(refusals)).toEqual(manifestsOf(overlay).map(({ kind }) => [kind, null]));
-  });
+    it.each([...OVERLAYS, REMOVAL] as const)('%s has only fields that this server has', async (overlay) => {
+      const refusals = manifestsOf(overlay).map(async (manifest) => [
+        manifest.kind,
+        await refusalOf(manifest.kind, JSON.stringify(manifest)),
+      ]);
+      expect(await Promise.all(refusals)).toEqual(manifestsOf(overlay).map(({ kind }) => [kind, null]));
+    });
 
-  it.each([
-    ['"maxUnavailable":', '"maxUnavailabel":', 'unknown field "spec.updateStrategy.rollingUpdate.maxUnavailabel"'],
-    [
-      '"appArmorProfile":',
-      '"appArmourProfile":',
-      'unknown field "spec.template.spec.containers[0].securityContext.appArmourProfile"',
-    ],
-    ['"failureThreshold":60', '"failureThreshold":"60"', 'into Go struct field'],
-  ])('a field %s that is %s is refused', async (field, wrong, message) => {
-    const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
-    expect(set).toContain(field);
-    expect(await refusalOf('DaemonSet', set.replace(field, wrong))).toContain(message);
-  });
-});
+    it.each([
+      ['"maxUnavailable":', '"maxUnavailabel":', 'unknown field "spec.updateStrategy.rollingUpdate.maxUnavailabel"'],
+      [
+        '"appArmorProfile":',
+        '"appArmourProfile":',
+        'unknown field "spec.template.spec.containers[0].securityContext.appArmourProfile"',
+      ],
+      ['"failureThreshold":60', '"failureThreshold":"60"', 'into Go struct field'],
+    ])('a field %s that is %s is refused', async (field, wrong, message) => {
+      const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
+      expect(set).toContain(field);
+      expect(await refusalOf('DaemonSet', set.replace(field, wrong))).toContain(message);
+    });
+  },
+);
 
-describe.runIf(HAS_KUBE_API)('manifests of Kubernetes', { timeout: 60_000 }, () => {
+skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { timeout: 60_000 }, () => {
   let kube: KubeApi;
   beforeAll(async () => {
     await buildOverlays();

@@ -1,11 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { ApiServer } from '#kubernetes/api-session.js';
 import { eventually } from '#test/eventually.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';
 import { AGREE_MS, FAULTS, PLAY_TIMES, type PodWatch, playPods, type SeenPod } from '#test/kubernetes/pod-play.js';
 import { Random, seedOf } from '#test/seed.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { ip } from './sample.js';
 import { db, ends, Node, OPTIONS, web } from './thread-node.js';
 
@@ -27,52 +28,54 @@ async function nodeOf(server: ApiServer, store?: Map<string, string>): Promise<N
   return new Node(store, options).open([{ name: 'prod', access }], [web, db]);
 }
 
-describe.each([
-  ['kube-apiserver', HAS_KUBE_API],
-  ['api-machinery', HAS_MACHINERY],
-] as const)('the Kubernetes thread with a real API server: %s', { timeout: 120_000 }, (server, isBuilt) => {
-  if (!isBuilt) {
-    it.skip('is not built on this machine');
-    return;
-  }
-  let kube: KubeApi;
-  beforeAll(async () => {
-    kube = await KubeApi.start(server);
-    await kube.createNamespace('shop');
-    for (let index = 0; index < 5; index++) {
-      await kube.createPod(`fixed-${index}`, { labels: { app: index < 3 ? 'web' : 'db' } });
-      await kube.setStatus(`fixed-${index}`, { phase: 'Running', podIP: `10.245.0.${index}` });
-    }
-  });
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
-  afterAll(() => kube.remove());
+const SERVERS = [
+  ['kube-apiserver', HAS_KUBE_API, LACKS.kubeApi],
+  ['api-machinery', HAS_MACHINERY, LACKS.apiMachinery],
+] as const;
+for (const [server, isBuilt, lacks] of SERVERS)
+  skipUnless(isBuilt, lacks).describe(
+    `the Kubernetes thread with a real API server: ${server}`,
+    { timeout: 120_000 },
+    () => {
+      let kube: KubeApi;
+      beforeAll(async () => {
+        kube = await KubeApi.start(server);
+        await kube.createNamespace('shop');
+        for (let index = 0; index < 5; index++) {
+          await kube.createPod(`fixed-${index}`, { labels: { app: index < 3 ? 'web' : 'db' } });
+          await kube.setStatus(`fixed-${index}`, { phase: 'Running', podIP: `10.245.0.${index}` });
+        }
+      });
+      afterEach(async () => {
+        for (const end of ends.splice(0).reverse()) await end();
+      });
+      afterAll(() => kube.remove());
 
-  it('has the members that kubectl prints after random events, cuts, a compaction, SIGSTOP and SIGKILL, and a later process has them without the server', async () => {
-    let last: { readonly server: ApiServer; readonly node: Node } | undefined;
-    const watch = async (server: ApiServer): Promise<PodWatch> => {
-      const node = await nodeOf(server);
-      last = { server, node };
-      await node.source.membership([web, db], 10_000);
-      return {
-        agree: async (pods, what) => {
-          const expected = membersOf(pods);
-          for (const until = Date.now() + AGREE_MS; !isDeepStrictEqual(node.members, expected); await pause(20)) {
-            if (Date.now() > until) expect(node.members, what).toEqual(expected);
-          }
-        },
-        end: () => node.source.close(),
-      };
-    };
-    const random = new Random(seedOf(26));
-    expect(await playPods(kube, random, FAULTS, 60, watch)).toBeGreaterThan(150);
-    if (last === undefined) throw new Error('no node was started');
-    // The proxy between client and server is closed now.
-    const later = await nodeOf(last.server, last.node.store);
-    await eventually(() => expect(later.messages.length).toBeGreaterThan(0));
-    expect(Object.keys(later.members).length).toBeGreaterThanOrEqual(5);
-    expect([later.members, later.scope]).toEqual([last.node.members, last.node.scope]);
-    await eventually(() => expect(later.phase('pods')).toBe('backing_off'));
-  });
-});
+      it('has the members that kubectl prints after random events, cuts, a compaction, SIGSTOP and SIGKILL, and a later process has them without the server', async () => {
+        let last: { readonly server: ApiServer; readonly node: Node } | undefined;
+        const watch = async (server: ApiServer): Promise<PodWatch> => {
+          const node = await nodeOf(server);
+          last = { server, node };
+          await node.source.membership([web, db], 10_000);
+          return {
+            agree: async (pods, what) => {
+              const expected = membersOf(pods);
+              for (const until = Date.now() + AGREE_MS; !isDeepStrictEqual(node.members, expected); await pause(20)) {
+                if (Date.now() > until) expect(node.members, what).toEqual(expected);
+              }
+            },
+            end: () => node.source.close(),
+          };
+        };
+        const random = new Random(seedOf(26));
+        expect(await playPods(kube, random, FAULTS, 60, watch)).toBeGreaterThan(150);
+        if (last === undefined) throw new Error('no node was started');
+        // The proxy between client and server is closed now.
+        const later = await nodeOf(last.server, last.node.store);
+        await eventually(() => expect(later.messages.length).toBeGreaterThan(0));
+        expect(Object.keys(later.members).length).toBeGreaterThanOrEqual(5);
+        expect([later.members, later.scope]).toEqual([last.node.members, last.node.scope]);
+        await eventually(() => expect(later.phase('pods')).toBe('backing_off'));
+      });
+    },
+  );

@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**
@@ -47,7 +48,7 @@ function setup(absent: RegExp, ...before: string[]): { status: number | null; sa
 const without = expect.stringMatching(/^setup: A node does not start without RocksDB 7\.8 or later/);
 const nobody = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups'];
 
-describe.runIf(process.getuid?.() === 0)('setup script', () => {
+skipUnless(process.getuid?.() === 0, LACKS.root).describe('setup script', () => {
   it('lists all missing packages if the machine has no apt-get, and exits with 1 if RocksDB is missing', () => {
     expect(setup(/^(apt-get|clang.*)$/)).toEqual({
       status: 1,

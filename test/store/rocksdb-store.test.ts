@@ -11,6 +11,7 @@ import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { built } from '#threads/built-file.js';
 import { describeKvStore } from './kv-contract.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -156,7 +157,7 @@ describe('the RocksDB store on disk', () => {
     await store.close();
   });
 
-  it.runIf(process.getuid?.() === 0)(
+  skipUnless(process.getuid?.() === 0, LACKS.root).test(
     'accepts writes again after a full disk has free space, and keeps acknowledged writes',
     async () => {
       const folder = temporaryFolder();
@@ -194,7 +195,7 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() === 0)(
+  skipUnless(process.getuid?.() === 0, LACKS.root).test(
     'reports store_no_space on a full disk, reads, and writes when the disk has space',
     async () => {
       const folder = temporaryFolder();
@@ -251,39 +252,42 @@ describe('a database folder that the npm package rocksdb 5.2.1 wrote', () => {
 });
 
 // The npm package `rocksdb` aborts the process if Node.js 22 or later loads it.
-describe.runIf(process.versions.node.startsWith('20.'))('a database folder written by the npm package rocksdb', () => {
-  const program = built('test/store/old-binding-process.js');
+skipUnless(process.versions.node.startsWith('20.'), 'the npm package rocksdb needs Node.js 20').describe(
+  'a database folder written by the npm package rocksdb',
+  () => {
+    const program = built('test/store/old-binding-process.js');
 
-  it('opens with all keys, and the npm package can write to the folder again afterwards', async () => {
-    const folder = temporaryFolder();
-    execFileSync(process.execPath, [program, folder]);
-    expect(await entriesOf(folder, true)).toBe(3_000);
-    expect(await entriesOf(folder, false)).toBe(3_000);
-    const store = await openRocksDbStore(folder);
-    const written = Array.from({ length: 6_000 }, (_, at) => ({ key: `key ${at}`, value: Buffer.alloc(1_000, at) }));
-    await store.batch(
-      written.map((one) => ({ ...one, type: 'put' }) as const),
-      sync,
-    );
-    await store.close();
-    const again = spawnSync(process.execPath, [program, folder], { encoding: 'utf8' });
-    expect([again.status, again.stderr]).toEqual([0, '']);
-    expect(await entriesOf(folder, false)).toBe(6_000);
-  });
-
-  it('has every acknowledged write after its process is killed by SIGKILL', async () => {
-    for (let round = 0; round < 5; round++) {
+    it('opens with all keys, and the npm package can write to the folder again afterwards', async () => {
       const folder = temporaryFolder();
-      const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });
-      let acknowledged = 0;
-      createInterface(child.stdout).on('line', (line) => {
-        acknowledged = Number(line);
-        if (acknowledged === 500 + round * 1_500) child.kill('SIGKILL');
-      });
-      const [, signal] = await once(child, 'close');
-      expect(signal).toBe('SIGKILL');
-      const found = await entriesOf(folder, false);
-      expect([acknowledged, acknowledged + 100]).toContain(found);
-    }
-  });
-});
+      execFileSync(process.execPath, [program, folder]);
+      expect(await entriesOf(folder, true)).toBe(3_000);
+      expect(await entriesOf(folder, false)).toBe(3_000);
+      const store = await openRocksDbStore(folder);
+      const written = Array.from({ length: 6_000 }, (_, at) => ({ key: `key ${at}`, value: Buffer.alloc(1_000, at) }));
+      await store.batch(
+        written.map((one) => ({ ...one, type: 'put' }) as const),
+        sync,
+      );
+      await store.close();
+      const again = spawnSync(process.execPath, [program, folder], { encoding: 'utf8' });
+      expect([again.status, again.stderr]).toEqual([0, '']);
+      expect(await entriesOf(folder, false)).toBe(6_000);
+    });
+
+    it('has every acknowledged write after its process is killed by SIGKILL', async () => {
+      for (let round = 0; round < 5; round++) {
+        const folder = temporaryFolder();
+        const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });
+        let acknowledged = 0;
+        createInterface(child.stdout).on('line', (line) => {
+          acknowledged = Number(line);
+          if (acknowledged === 500 + round * 1_500) child.kill('SIGKILL');
+        });
+        const [, signal] = await once(child, 'close');
+        expect(signal).toBe('SIGKILL');
+        const found = await entriesOf(folder, false);
+        expect([acknowledged, acknowledged + 100]).toContain(found);
+      }
+    });
+  },
+);

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ChurnRig, FAULTS, type LifeSample } from '#test/kubernetes/churn-rig.js';
 import { HAS_KUBE_API, HAS_MACHINERY, type KubeServer } from '#test/kubernetes/kube-api.js';
 import { Random, seedOf } from '#test/seed.js';
+import { skipUnless } from '#test/skip-unless.js';
 
 /** The minutes of random events. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 2);
@@ -16,44 +17,47 @@ const EVENTS_A_ROUND = [10, 60] as const;
 const [MORE_MIB, MORE_DESCRIPTORS] = [25, 6];
 const FEWEST_SAMPLES = 9;
 
-describe.runIf(IS_BUILT)(`a running node that follows a real API server: ${API_SERVER}`, () => {
-  const random = new Random(seedOf(Date.now() % 1_000_000));
-  let rig: ChurnRig;
-  beforeAll(async () => {
-    rig = await ChurnRig.start(random, API_SERVER);
-  }, 120_000);
-  afterAll(() => rig?.remove());
+skipUnless(IS_BUILT, `the server is not built: npm run ${API_SERVER}`).describe(
+  `a running node that follows a real API server: ${API_SERVER}`,
+  () => {
+    const random = new Random(seedOf(Date.now() % 1_000_000));
+    let rig: ChurnRig;
+    beforeAll(async () => {
+      rig = await ChurnRig.start(random, API_SERVER);
+    }, 120_000);
+    afterAll(() => rig?.remove());
 
-  it('has the members that kubectl prints, in the API, in the kernel, in the DNS proxy and in the service plane', {
-    timeout: (MINUTES + 5) * 60_000,
-  }, async () => {
-    const until = Date.now() + MINUTES * 60_000;
-    let rounds = 0;
-    try {
-      await rig.agree('the start');
-      rig.sentinels.begin();
-      for (; Date.now() < until; rounds++) {
-        // The last process of the node lives for half of the time, so that its memory can be compared.
-        const isFirstHalf = until - Date.now() > MINUTES * 30_000;
-        const fault = FAULTS[rounds] ?? random.pick(FAULTS.filter((each) => isFirstHalf || !each.startsWith('node')));
-        await rig.round(fault, random.between(...EVENTS_A_ROUND));
+    it('has the members that kubectl prints, in the API, in the kernel, in the DNS proxy and in the service plane', {
+      timeout: (MINUTES + 5) * 60_000,
+    }, async () => {
+      const until = Date.now() + MINUTES * 60_000;
+      let rounds = 0;
+      try {
+        await rig.agree('the start');
+        rig.sentinels.begin();
+        for (; Date.now() < until; rounds++) {
+          // The last process of the node lives for half of the time, so that its memory can be compared.
+          const isFirstHalf = until - Date.now() > MINUTES * 30_000;
+          const fault = FAULTS[rounds] ?? random.pick(FAULTS.filter((each) => isFirstHalf || !each.startsWith('node')));
+          await rig.round(fault, random.between(...EVENTS_A_ROUND));
+        }
+      } finally {
+        await rig.sentinels.end();
+        show(`seed ${random.seed}, ${rounds} rounds, ${rig.churn.events} events, ${rig.shown}`);
       }
-    } finally {
-      await rig.sentinels.end();
-      show(`seed ${random.seed}, ${rounds} rounds, ${rig.churn.events} events, ${rig.shown}`);
-    }
-    const { sent, lost, passed } = rig.sentinels;
-    show(`${sent} datagrams of each fixed flow; lost: ${JSON.stringify(lost)}; passed: ${passed.length}`);
-    for (const life of rig.lives) show(`process: ${textOf(life)}`);
-    expect([passed, lost]).toEqual([[], {}]);
-    for (const life of rig.lives.filter(({ length }) => length >= FEWEST_SAMPLES)) {
-      const third = Math.floor(life.length / 3);
-      const growth = (of: keyof LifeSample) => least(life.slice(-third), of) - least(life.slice(third, -third), of);
-      expect(growth('mib')).toBeLessThanOrEqual(MORE_MIB);
-      expect(growth('descriptors')).toBeLessThanOrEqual(MORE_DESCRIPTORS);
-    }
-  });
-});
+      const { sent, lost, passed } = rig.sentinels;
+      show(`${sent} datagrams of each fixed flow; lost: ${JSON.stringify(lost)}; passed: ${passed.length}`);
+      for (const life of rig.lives) show(`process: ${textOf(life)}`);
+      expect([passed, lost]).toEqual([[], {}]);
+      for (const life of rig.lives.filter(({ length }) => length >= FEWEST_SAMPLES)) {
+        const third = Math.floor(life.length / 3);
+        const growth = (of: keyof LifeSample) => least(life.slice(-third), of) - least(life.slice(third, -third), of);
+        expect(growth('mib')).toBeLessThanOrEqual(MORE_MIB);
+        expect(growth('descriptors')).toBeLessThanOrEqual(MORE_DESCRIPTORS);
+      }
+    });
+  },
+);
 
 const least = (life: readonly LifeSample[], of: keyof LifeSample) => Math.min(...life.map((sample) => sample[of]));
 const show = (text: string): boolean => process.stdout.write(`kubernetes-churn: ${text}\n`);

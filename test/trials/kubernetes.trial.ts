@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { reflect } from '#kubernetes/reflector.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
@@ -14,6 +14,7 @@ import type { Figures } from '#test/kubernetes/reflector-process.js';
 import { scope } from '#test/kubernetes/sample.js';
 import type { ChangeFigures, ListFigures } from '#test/kubernetes/thread-process.js';
 import { Random, seedOf } from '#test/seed.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 
 const PROCESS = fileURLToPath(new URL('../../dist/test/kubernetes/reflector-process.js', import.meta.url));
 const THREAD_PROCESS = fileURLToPath(new URL('../../dist/test/kubernetes/thread-process.js', import.meta.url));
@@ -65,7 +66,7 @@ async function sendChanges(kube: KubeApi): Promise<ReadonlyMap<number, number>> 
   return sent;
 }
 
-describe.runIf(HAS_KUBE_API)('reflector of a large API server', () => {
+skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API server', () => {
   let kube: KubeApi;
   beforeAll(async () => {
     kube = await KubeApi.start();

@@ -7,6 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
 import { type FindingStore, type FindingStoreOptions, MergeError } from '#observe/findings/finding-store.js';
 import { openFindings } from '#observe/findings/findings-folder.js';
+import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { built } from '#threads/built-file.js';
 import { seen } from './seen.js';
@@ -124,7 +125,7 @@ describe('the database folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it.runIf(process.getuid?.() === 0)(
+  skipUnless(process.getuid?.() === 0, LACKS.root).test(
     'keeps every finding if a full disk has space again and the failed merges are repeated',
     async () => {
       const disk = temporaryFolder();
