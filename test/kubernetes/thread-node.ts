@@ -121,6 +121,8 @@ export class Node {
   /** Resolves before the listener takes a message. */
   gate: Promise<void> = Promise.resolve();
   restored = 0;
+  /** Called at each end of the thread, before the next thread starts. */
+  onFailure: () => void = () => {};
 
   constructor(store = new Map<string, string>(), options = OPTIONS) {
     this.store = store;
@@ -137,7 +139,10 @@ export class Node {
     const listener: KubernetesListener = {
       members: (message) => this.#apply(message),
       reflector: (change) => this.reflectors.push(change),
-      failed: (reason) => this.failures.push(reason),
+      failed: (reason) => {
+        this.failures.push(reason);
+        this.onFailure();
+      },
     };
     await this.source.open(async () => {
       this.restored++;
