@@ -23,6 +23,10 @@ const noSpread = [
       'Each item takes space on the stack, so a long list throws a RangeError: use `append` (src/arrays/append.ts).',
   },
 ];
+const noEndlessMkdir = {
+  selector: 'CallExpression[callee.name=/^mkdir(Sync)?$/] Property[key.name="recursive"]',
+  message: 'Node never returns for a folder below `/proc`: use `makeFolders` (src/files/make-folders.ts).',
+};
 const noRegExpAsValue = [':matches(Property, ArrayExpression) > Literal[regex]', '> Literal[regex]'].map((inside) => ({
   selector: `CallExpression[callee.property.name=/^to(MatchObject|Equal|StrictEqual)$/] ${inside}`,
   message: '`toMatchObject` passes for each text, and the others for none: use `expect.stringMatching`.',
@@ -67,7 +71,7 @@ export default tseslint.config(
     files: ['src/**/*.ts', 'statecharts/**/*.ts'],
     rules: {
       'no-restricted-properties': ['error', noAbortSignalAny, noCoerce],
-      'no-restricted-syntax': ['error', noUncheckedJson, ...noSpread],
+      'no-restricted-syntax': ['error', noUncheckedJson, noEndlessMkdir, ...noSpread],
       'no-restricted-imports': ['error', { paths: [noOtherYaml] }],
     },
   },
@@ -85,7 +89,7 @@ export default tseslint.config(
       'src/requests/token-expiry.ts',
       'src/service-plane/policy-image.ts',
     ],
-    rules: { 'no-restricted-syntax': ['error', ...noSpread] },
+    rules: { 'no-restricted-syntax': ['error', noEndlessMkdir, ...noSpread] },
   },
   {
     files: ['src/config/yaml-text.ts'],

@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, chownSync, rmSync, statSync } from 'node:fs';
 import { readFile, realpath } from 'node:fs/promises';
 import { request } from 'node:https';
 import { dirname, join } from 'node:path';
@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { type JoinToken, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PinnedAgent } from '#cluster/peers/pinned-agent.js';
 import { parseYaml } from '#config/yaml-text.js';
+import { makeFolders } from '#files/make-folders.js';
 import { replaceDurably } from '#files/replaced-file.js';
 import { reasonOf } from '#files/system-failure.js';
 import { CliError } from './command-error.js';
@@ -91,7 +92,7 @@ type Write = (name: string, content: string) => string;
 function tryToWrite(file: string, text: string, folder: string, user: SystemUser, write: Write): void {
   let probe: string;
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder, 0o700);
     chmodSync(folder, 0o700);
     chownSync(folder, user.uid, user.gids[0] ?? user.uid);
     probe = write('probe', ' '.repeat(PROBE_BYTES));

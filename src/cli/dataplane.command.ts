@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
+import { lacking } from '#libc/capabilities.js';
 import type { DataplaneStatus, MachineCheck } from '#main.js';
 import { CliError } from './command-error.js';
 import type { End } from './exit-codes.js';
@@ -46,6 +47,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
       'show the datapath in the kernel, with or without a running node; exits with 3 while an interface is unpoliced',
     )
     .action(async ({ output, ...options }: Options & { output: Form }) => {
+      requireSight();
       const { readDataplaneStatus } = await import('#main.js');
       const status = await readDataplaneStatus(placeInSpiteOf(options, terminal));
       print(terminal, output, output === 'table' ? status : withNumbers(status), () => text(visibleIn(status)));
@@ -57,6 +59,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
       'remove programs, pins and guard, and empty the boot file of the guard: the node enforces no policy afterwards',
     )
     .action(async (options: Options) => {
+      requireSight();
       const { detachDataplane } = await import('#main.js');
       const { hooks, maps, guard, bootFile } = await detachDataplane(placeOf(options, terminal));
       for (const { interface: name, direction } of hooks)
@@ -71,6 +74,18 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
           `${UNIT} is enabled: the next boot enforces the policy again, unless you run: systemctl disable ${UNIT}\n`,
         );
       }
+    });
+}
+
+/**
+ * Throws for a process that the kernel shows no programs: without this, the node of another user would look
+ * unpoliced.
+ */
+function requireSight(): void {
+  const missing = lacking(['CAP_BPF', 'CAP_NET_ADMIN']);
+  if (missing.length > 0)
+    throw new CliError(`this user cannot see the datapath in the kernel, without ${missing.join(' and ')}`, {
+      fix: 'run the command as root',
     });
 }
 

@@ -1,6 +1,7 @@
 import type { Stats } from 'node:fs';
-import { lstat, mkdir, readdir, realpath } from 'node:fs/promises';
+import { lstat, readdir, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { makeFolders } from '#files/make-folders.js';
 import { reasonOf } from '#files/system-failure.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
@@ -20,7 +21,7 @@ const HARM = 'could replace the keys and policies of this node';
  * - If the user group of such a path can write to it, `onFinding` receives a finding.
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
-  await attempt(`make the data folder ${dataDir}`, () => mkdir(dataDir, { recursive: true, mode: 0o700 }));
+  await attempt(`make the data folder ${dataDir}`, async () => makeFolders(dataDir, 0o700));
   await attempt(`check the data folder ${dataDir}`, async () => {
     const real = await realpath(dataDir);
     const { mode } = await lstat(real);

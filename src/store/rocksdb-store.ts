@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises';
+import { makeFolders } from '#files/make-folders.js';
 import { decodeChecksummed, encodeChecksummed } from './checksummed-value.js';
 import { type Page, RocksDb } from './rocksdb.js';
 import { StoreError, type StoreErrorCode } from './store-error.js';
@@ -32,7 +32,7 @@ export async function openRocksDbStore(
 ): Promise<KvStore> {
   const readOnly = options.readOnly ?? false;
   try {
-    if (!readOnly) await mkdir(folder, { recursive: true, mode: 0o700 });
+    if (!readOnly) makeFolders(folder, 0o700);
     const database = await RocksDb.open(folder, readOnly);
     return new RocksDbStore(folder, database, readOnly, options.plain === true ? PLAIN : CHECKSUMMED);
   } catch (error) {

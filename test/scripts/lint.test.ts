@@ -22,6 +22,7 @@ describe('the lint rules refuse', () => {
     ['a spread list in push', 'src/dns/dns-thread.ts', 'list.push(...more);', 'use `append`'],
     ['AbortSignal.any in src', 'src/cli/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['AbortSignal.any in a test', 'test/cli/cli-run.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
+    ['mkdir with recursive', 'src/store/store.ts', 'mkdirSync(a, { recursive: true });', 'use `makeFolders`'],
     ['YAML that is read elsewhere', 'src/cli/client.ts', "import { parse } from 'yaml';", 'with `parseYaml`'],
     ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
     ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],

@@ -1,5 +1,6 @@
-import { chmodSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, realpathSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { makeFolders } from '#files/make-folders.js';
 import { replaceDurably } from '#files/replaced-file.js';
 
 /**
@@ -7,7 +8,7 @@ import { replaceDurably } from '#files/replaced-file.js';
  * belongs to root and `group`, which may read it. A crash leaves the old or the new content.
  */
 export function replaceFile(path: string, text: string, group: number): void {
-  const folder = mkdirSync(dirname(path), { recursive: true });
+  const folder = makeFolders(dirname(path));
   // The umask of root may be stricter, but the user of the node must reach the file.
   if (folder !== undefined) chmodSync(dirname(path), 0o755);
   const target = existsSync(path) ? realpathSync(path) : path;

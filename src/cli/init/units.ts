@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, existsSync, mkdirSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CliError } from '#cli/command-error.js';
+import { makeFolders } from '#files/make-folders.js';
 import { built } from '#threads/built-file.js';
 
 export const UNIT = 'weir.service';
@@ -74,7 +75,7 @@ export function nftablesWarnings(): readonly string[] {
  */
 export function addDropIn(): void {
   if (existsSync(DROP_IN) || nftablesWarnings().length > 0) return;
-  mkdirSync(dirname(DROP_IN), { recursive: true });
+  makeFolders(dirname(DROP_IN));
   copyFileSync(DROP_IN_SOURCE, DROP_IN);
   chmodSync(DROP_IN, 0o644);
   systemctl('daemon-reload');

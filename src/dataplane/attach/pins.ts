@@ -1,7 +1,8 @@
-import { accessSync, constants, existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { closeFd, detachLink, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
+import { makeFolders } from '#files/make-folders.js';
 import { check, libc } from '#libc/libc.js';
 import { networkNamespace, OwnedElsewhere } from './ownership.js';
 
@@ -36,7 +37,7 @@ export class Pins {
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     // Another user that can open the folder can take its lock.
-    mkdirSync(this.links, { recursive: true, mode: 0o700 });
+    makeFolders(this.links, 0o700);
     // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface index
     // alone. Rename such pins to the present form.
     for (const name of readdirSync(this.links)) {

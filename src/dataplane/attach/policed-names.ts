@@ -1,6 +1,7 @@
-import { mkdirSync, readdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { readdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { matchesInterface } from '#contracts/datapath-options.js';
+import { makeFolders } from '#files/make-folders.js';
 import type { Interface } from './interfaces.js';
 
 /**
@@ -71,7 +72,7 @@ export class PolicedNames {
     this.#names.set(ifindex, name);
     const path = join(this.folder, `${ifindex}`);
     if (textOf(path) === name) return;
-    mkdirSync(this.folder, { recursive: true, mode: 0o700 });
+    makeFolders(this.folder, 0o700);
     const fresh = join(this.folder, 'new');
     rmSync(fresh, { force: true });
     symlinkSync(name, fresh);

@@ -1,0 +1,24 @@
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+
+/**
+ * Makes a folder with the given mode, and the folders above it that do not exist. Returns the topmost folder
+ * that it made, undefined if all exist. Throws the system error of `mkdir`. `mkdir` of Node with `recursive`
+ * never returns below a folder that takes no new folders and answers ENOENT, such as `/proc`.
+ */
+export function makeFolders(path: string, mode = 0o777): string | undefined {
+  const missing: string[] = [];
+  for (let folder = resolve(path); !existsSync(folder); folder = dirname(folder)) missing.unshift(folder);
+  for (const folder of missing) makeFolder(folder, mode);
+  if (!statSync(path).isDirectory()) mkdirSync(path, { mode });
+  return missing[0];
+}
+
+/** Makes one folder, unless another process has made it since. */
+function makeFolder(path: string, mode: number): void {
+  try {
+    mkdirSync(path, { mode });
+  } catch (failure) {
+    if ((failure as NodeJS.ErrnoException).code !== 'EEXIST' || !existsSync(path)) throw failure;
+  }
+}

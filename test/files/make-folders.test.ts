@@ -1,0 +1,44 @@
+import { mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { makeFolders } from '#files/make-folders.js';
+
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'folders-'));
+});
+afterEach(() => rmSync(root, { recursive: true }));
+const codeOf = (path: string): string => {
+  try {
+    return makeFolders(path) ?? 'nothing made';
+  } catch (failure) {
+    return (failure as NodeJS.ErrnoException).code ?? 'no code';
+  }
+};
+
+describe('makeFolders', () => {
+  test('makes a folder and those above it with the mode, and returns the topmost new folder', () => {
+    expect(makeFolders(join(root, 'a', 'b', 'c'), 0o700)).toBe(join(root, 'a'));
+    for (const below of ['a', 'a/b', 'a/b/c']) expect(statSync(join(root, below)).mode & 0o777).toBe(0o700);
+    expect(makeFolders(join(root, 'a', 'b'))).toBeUndefined();
+  });
+
+  test('takes a symbolic link to a folder as this folder', () => {
+    symlinkSync(root, join(root, 'link'));
+    expect(makeFolders(join(root, 'link', 'new'))).toBe(join(root, 'link', 'new'));
+    expect(statSync(join(root, 'new')).isDirectory()).toBe(true);
+  });
+
+  test('throws where a file or a dangling link has the name of a folder', () => {
+    writeFileSync(join(root, 'file'), '');
+    symlinkSync(join(root, 'nowhere'), join(root, 'link'));
+    expect(codeOf(join(root, 'file'))).toBe('EEXIST');
+    expect(codeOf(join(root, 'file', 'below'))).toBe('ENOTDIR');
+    expect(codeOf(join(root, 'link'))).toBe('EEXIST');
+  });
+
+  test('throws in a file system that takes no folders', () => {
+    expect(codeOf('/proc/weir/data')).toBe('ENOENT');
+  });
+});
