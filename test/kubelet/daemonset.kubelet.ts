@@ -113,12 +113,12 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     await rollout();
     const lines = (await kubectl('-n', 'weir-system', 'logs', 'ds/weir')).trim().split('\n');
     const enforcing = lines
-      .map((line) => JSON.parse(line) as { readonly time: number; readonly msg: string })
+      .map((line) => JSON.parse(line) as { readonly time: string; readonly msg: string })
       .filter(({ msg }) => msg === 'dataplane enforcing');
     // Before the program of the policy, the node has one with `policy.fallback` alone.
     expect(enforcing.length).toBeGreaterThan(1);
     expect(traffic.last(addressOf('denied'))).toBeGreaterThan(0);
-    expect(traffic.last(addressOf('denied'))).toBeLessThanOrEqual(enforcing[0]?.time ?? 0);
+    expect(traffic.last(addressOf('denied'))).toBeLessThanOrEqual(Date.parse(enforcing[0]?.time ?? ''));
     await expect.poll(() => traffic.passes(addressOf('allowed')), { timeout: 10_000 }).toBe(true);
     await expect.poll(() => traffic.talks(addressOf('allowed')), { timeout: 10_000 }).toBe(true);
     expect(await traffic.passes(addressOf('denied'))).toBe(false);
