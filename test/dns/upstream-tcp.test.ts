@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { framed } from '#dns/wire/framing.js';
 import { libc } from '#libc/libc.js';
 import { lookUp } from './client.js';
@@ -24,6 +24,14 @@ function tooLong(answer: (received: ReceivedQuery, stream: Socket) => void): Pro
 
 const goodFrame = ({ packet, question }: ReceivedQuery): Uint8Array =>
   framed(answerTo(packet, { answers: [a(question.name, ADDRESS)] }));
+
+// The proxy repeats a query that has no answer after 380 ms. With a stopped clock it repeats none, however
+// long the thread of the proxy and of the resolvers waits for a processor.
+let clock: MockInstance;
+beforeEach(() => {
+  clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+});
+afterEach(() => clock.mockRestore());
 
 describe('fallback to TCP after a truncated answer', () => {
   test('uses the answer over TCP, and no record of the truncated answer', async () => {
@@ -112,9 +120,7 @@ describe('fallback to TCP after a truncated answer', () => {
     const rig = await startProxy([upstream]);
     const names = Array.from({ length: 130 }, (_, at) => `n${at}.example.com`);
     const answers = names.map((name) => lookUp(rig.at, name));
-    // The proxy also probes an upstream that does not answer in time.
-    const waits = (name: string) => waiting.some(({ question }) => question.name === name);
-    await settled(() => names.filter(waits).length, 130);
+    await settled(() => waiting.length, 130);
     expect(upstream.connections.size).toBe(3);
     for (const received of waiting.toReversed()) received.stream?.write(goodFrame(received));
     expect(await Promise.all(answers)).toEqual(names.map((name) => ['NOERROR', `${name} A ${ADDRESS}`]));
