@@ -54,7 +54,13 @@ module.exports = {
     only(
       'dataplane-knows-the-model',
       '^src/dataplane/',
-      ['^src/contracts/', '^src/policy/model/', '^src/libc/', '^src/threads/', '^src/files/replaced-file[.]ts$'],
+      [
+        '^src/contracts/',
+        '^src/policy/model/',
+        '^src/libc/',
+        '^src/threads/',
+        '^src/files/(replaced-file|make-folders)[.]ts$',
+      ],
       'The dataplane is driven; it never calls back up.',
     ),
     ...[
@@ -245,7 +251,11 @@ module.exports = {
           '^src/main[.]ts$',
           '^src/api/(error-table|instant[.]schema)[.]ts$',
         ],
-        ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$', '^src/libc/proc-sockets[.]ts$'],
+        ...[
+          '^src/policy/document/json-schema[.]ts$',
+          '^src/threads/built-file[.]ts$',
+          '^src/libc/(proc-sockets|capabilities)[.]ts$',
+        ],
         ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],
       ],
       'The command line is a client of the API. It starts main, and reads the table of errors and the schema of policies.',
