@@ -6,6 +6,7 @@ import { connect } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
+import { HANGING_MS } from '#test/eventually.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { built } from '#threads/built-file.js';
@@ -64,7 +65,7 @@ async function wiretapOfAll(node: ClusterNode) {
   const token = readFileSync(join(node.folder, 'data', 'admin.token'), 'utf8').trim();
   const stream = await fetch(`${node.url}/api/v1/wiretap/stream?scope=cluster`, {
     headers: { authorization: `Bearer ${token}`, accept: 'text/event-stream' },
-    signal: AbortSignal.timeout(10_000),
+    signal: AbortSignal.timeout(HANGING_MS),
   });
   const messages = eventsOf(stream.body as unknown as AsyncIterable<Uint8Array>);
   return {
@@ -78,7 +79,7 @@ describe('the findings of all nodes', () => {
     await refusedLogins(at(0), 2);
     await refusedLogins(at(1), 3);
     await expect
-      .poll(async () => (await at(2).request('GET', FINDINGS)).body, { timeout: 10_000 })
+      .poll(async () => (await at(2).request('GET', FINDINGS)).body)
       .toMatchObject({
         items: [{ count: 5, node_ids: ['n1', 'n2'] }],
         partial: false,
@@ -110,8 +111,9 @@ describe('the findings of all nodes', () => {
       at(2).start();
       await at(2).serves();
       for (const node of [at(2), at(0)]) {
-        const { body } = await node.request('GET', FINDINGS);
-        expect(body).toMatchObject({ items: [{ count: 5 }], node_errors: [], nodes_responded: 3 });
+        await expect
+          .poll(async () => (await node.request('GET', FINDINGS)).body)
+          .toMatchObject({ items: [{ count: 5 }], node_errors: [], nodes_responded: 3 });
       }
     } finally {
       for (const { name } of etcd.members) await etcd.signal(name, 'SIGCONT');
@@ -205,7 +207,7 @@ describe('a node that joins with a token', () => {
     await joined.takesPart();
     await refusedLogins(joined, 1);
     await expect
-      .poll(async () => (await at(0).request('GET', FINDINGS)).body, { timeout: 10_000 })
+      .poll(async () => (await at(0).request('GET', FINDINGS)).body)
       .toMatchObject({
         items: expect.arrayContaining([expect.objectContaining({ count: 6, node_ids: ['n1', 'n2', 'n4'] })]),
       });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
 import { weirCommand } from '#cli/node-process.js';
+import { HANGING_MS } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
@@ -30,7 +31,7 @@ it('if the API of a node cannot start, all threads of the node end and the proce
   child.stdout.resume();
   const [code] = await Promise.race([
     once(child, 'close'),
-    new Promise<readonly string[]>((resolve) => setTimeout(resolve, 15_000, ['it goes on'])),
+    new Promise<readonly string[]>((resolve) => setTimeout(resolve, HANGING_MS, ['it goes on'])),
   ]);
   expect([code, told]).toEqual([0, '/no/cert.pem: no such file or directory\n']);
 });
@@ -47,7 +48,7 @@ it('a node without CAP_NET_BIND_SERVICE for its API port ends with an error that
   const without = ['--bounding-set', '-net_bind_service', '--inh-caps', '-net_bind_service'];
   const { status, stdout, stderr } = spawnSync('setpriv', [...without, ...words], {
     encoding: 'utf8',
-    timeout: 15_000,
+    timeout: HANGING_MS,
   });
   expect([status, stdout, stderr]).toEqual([
     1,
@@ -67,7 +68,7 @@ it('if the store cannot be opened, the threads of the service plane end and the 
   const [command, ...words] = weirCommand;
   const { status, stderr } = spawnSync(command, [...words, 'run', '--config', config], {
     encoding: 'utf8',
-    timeout: 15_000,
+    timeout: HANGING_MS,
   });
   expect([status, stderr]).toEqual([1, expect.stringContaining(`open the store in ${dataDir}/store: EEXIST`)]);
 });

@@ -12,6 +12,7 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { threadHere } from '#test/actors/running-system.js';
 import { eventually } from '#test/eventually.js';
+import { ProgressClock } from '#test/progress-clock.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { HAS_VLANS, HAS_VRFS } from './link-types.js';
@@ -79,7 +80,6 @@ const renamed = (from: string, to: string) => ({
   state: 'interface_renamed',
   detail: `a policed interface has a name that dataplane.interfaces does not contain: ${from} is ${to} now, and stays policed: put ${to} into dataplane.interfaces, rename the interface back, or end its policing with weir config reload --allow-unpoliced`,
 });
-const soon = { timeout: 1_000, interval: 10 };
 
 const ip = (...args: string[]): Promise<string> => topology.node.must('ip', ...args);
 /** Adds a veth pair: one end on the node, the other end in the network namespace of the server. */
@@ -118,12 +118,12 @@ describe('interfaces that appear and vanish while a node runs', () => {
   });
 
   test('readiness reports a missing interface, and the node attaches the datapath when the interface appears', async () => {
-    await expect.poll(config, soon).toEqual(missing('dmz0'));
+    await expect.poll(config).toEqual(missing('dmz0'));
     await addPair('dmz0');
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     expect(isLinked(await ifindexOf('dmz0'))).toBe(true);
     await ip('link', 'del', 'dmz0');
-    await expect.poll(config, soon).toEqual(missing('dmz0'));
+    await expect.poll(config).toEqual(missing('dmz0'));
     expect(changes).toEqual([
       { type: 'interface_appeared', interface: 'dmz0' },
       { type: 'interface_vanished', interface: 'dmz0' },
@@ -134,24 +134,24 @@ describe('interfaces that appear and vanish while a node runs', () => {
     await addPair('spare');
     const ifindex = await ifindexOf('spare');
     await ip('link', 'set', 'spare', 'name', 'lan9');
-    await expect.poll(() => isLinked(ifindex), soon).toBe(true);
+    await expect.poll(() => isLinked(ifindex)).toBe(true);
     await ip('link', 'set', 'lan9', 'name', 'lan8');
-    await expect.poll(() => comings().length, soon).toBe(2);
+    await expect.poll(() => comings().length).toBe(2);
     await ip('link', 'set', 'lan8', 'name', 'dmz0');
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     expect(isLinked(ifindex)).toBe(true);
     await ip('link', 'set', 'dmz0', 'name', 'spare');
-    await expect.poll(config, soon).toEqual(renamed('dmz0', 'spare'));
+    await expect.poll(config).toEqual(renamed('dmz0', 'spare'));
     expect([isLinked(ifindex), await guardedBy()]).toEqual([true, [...INTERFACES, 'spare']]);
     await ip('link', 'set', 'spare', 'name', 'other');
-    await expect.poll(config, soon).toEqual(renamed('dmz0', 'other'));
+    await expect.poll(config).toEqual(renamed('dmz0', 'other'));
     expect((await datapath.police(INTERFACES, 'keep'))?.map(({ renamedFrom }) => renamedFrom)).toContain('dmz0');
     expect(await datapath.police(INTERFACES, 'release')).toHaveLength(2);
     expect([isLinked(ifindex), await guardedBy()]).toEqual([false, INTERFACES]);
     expect(await datapath.police(INTERFACES, 'restore')).toHaveLength(3);
     expect([isLinked(ifindex), await guardedBy()]).toEqual([true, [...INTERFACES, 'other']]);
     await ip('link', 'del', 'other');
-    await expect.poll(config, soon).toEqual(missing('dmz0'));
+    await expect.poll(config).toEqual(missing('dmz0'));
     expect(comings()).toEqual([
       { type: 'interface_appeared', interface: 'lan9' },
       { type: 'interface_renamed', interface: 'lan9', to: 'lan8' },
@@ -164,15 +164,15 @@ describe('interfaces that appear and vanish while a node runs', () => {
 
   test('the datapath is detached from an interface that moves to another network namespace, and attached when the interface returns', async () => {
     await addPair('dmz0');
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     await ip('link', 'set', 'dmz0', 'netns', topology.server.name);
-    await expect.poll(config, soon).toEqual(missing('dmz0'));
-    await expect.poll(links, soon).toBe(2);
+    await expect.poll(config).toEqual(missing('dmz0'));
+    await expect.poll(links).toBe(2);
     await topology.server.must('ip', 'link', 'set', 'dmz0', 'netns', topology.node.name);
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     expect(isLinked(await ifindexOf('dmz0'))).toBe(true);
     await ip('link', 'del', 'dmz0');
-    await expect.poll(config, soon).toEqual(missing('dmz0'));
+    await expect.poll(config).toEqual(missing('dmz0'));
   });
 
   test('the datapath is attached to all of 20 interfaces that appear at the same time', async () => {
@@ -180,9 +180,9 @@ describe('interfaces that appear and vanish while a node runs', () => {
     const all = (command: (name: string) => string) =>
       topology.node.must('sh', '-ec', `printf '${names.map((name) => `${command(name)}\\n`).join('')}' | ip -batch -`);
     await all((name) => `link add ${name} type veth peer name p${name} netns ${topology.server.name}`);
-    await expect.poll(links, soon).toBe(22);
+    await expect.poll(links).toBe(22);
     await all((name) => `link del ${name}`);
-    await expect.poll(links, soon).toBe(2);
+    await expect.poll(links).toBe(2);
   });
 
   test.each([
@@ -191,8 +191,8 @@ describe('interfaces that appear and vanish while a node runs', () => {
     ['made dormant', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
   ])('the node restores the guard (its nftables table) within one second after it was %s', async (_, command) => {
     await topology.node.must('nft', ...command);
-    await expect.poll(() => changes, soon).toEqual([{ type: 'guard_lost' }]);
-    await expect.poll(guardedBy, soon).toEqual(INTERFACES);
+    await expect.poll(() => changes).toEqual([{ type: 'guard_lost' }]);
+    await expect.poll(guardedBy).toEqual(INTERFACES);
     expect(await reaches()).toBe(true);
   });
 });
@@ -213,22 +213,22 @@ describe('readiness of a node that translates addresses', () => {
   test('fails while an unsupported NAT rule for a policed interface exists, and names the chain and the interface', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'], policeLocal: true });
     const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
-    await expect.poll(config, soon).toEqual(configured);
+    await expect.poll(config).toEqual(configured);
     await translate();
-    await expect.poll(config, soon).toEqual({
+    await expect.poll(config).toEqual({
       state: 'refused',
       detail:
         'a configured interface cannot be policed: nftables chain ip mine post translates addresses at wan0, which is not supported here (dataplane.police_local is set): remove wan0 from dataplane.interfaces, or remove the rules',
     });
     expect(running()).toBe('enforcing');
     await topology.node.must('nft', 'delete', 'table', 'ip', 'mine');
-    await expect.poll(config, soon).toEqual(configured);
+    await expect.poll(config).toEqual(configured);
   });
 
   test('warns about an outside interface that is not policed, and the node forwards packets', async () => {
     await translate();
     await start('allow', { interfaces: ['lan0'] });
-    await expect.poll(config, soon).toEqual({
+    await expect.poll(config).toEqual({
       state: 'configured',
       detail:
         'the datapath is attached to every configured interface; the node forwards packets from wan0 without a policy: dataplane.interfaces does not contain it',
@@ -303,7 +303,7 @@ describe('an interface beside a bridge', () => {
           seen.push(frame);
         }
         return ended;
-      }, soon)
+      })
       .toBe(true);
     return Object.entries(SWITCHED_FRAMES.attacks).flatMap(([name, sent]) =>
       seen.some((other) => Buffer.compare(other.subarray(-16), sent.subarray(-16)) === 0) ? [name] : [],
@@ -312,14 +312,14 @@ describe('an interface beside a bridge', () => {
 
   test('is reported as refused if it is no bridge port but has a macvlan, in this or another network namespace', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
     const detail = 'a configured interface cannot be policed: lan0 gives frames to';
     await expect
-      .poll(config, soon)
+      .poll(config)
       .toEqual({ state: 'refused', detail: `${detail} macvlan mac0 before the datapath sees them: remove it` });
     await ip('link', 'set', 'mac0', 'netns', topology.client.name);
-    await expect.poll(config, soon).toEqual({
+    await expect.poll(config).toEqual({
       state: 'refused',
       detail: expect.stringMatching(`^${detail} macvlan_handle_frame.* before the datapath sees them$`),
     });
@@ -329,7 +329,7 @@ describe('an interface beside a bridge', () => {
     // periodic check finds the change. Cause a check by another change.
     await datapath.attach();
     await ip('link', 'set', 'lan0', 'alias', 'looked-at');
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
   });
 
   test('may be left out of the configuration if the bridge is configured: the bridge switches frames, and the policy classifies routed packets', async () => {
@@ -338,7 +338,7 @@ describe('an interface beside a bridge', () => {
     await join('lan0', 'q0');
     try {
       await start('allow', { interfaces: ['br0', 'wan0'] });
-      await expect.poll(() => config().state, soon).toBe('configured');
+      await expect.poll(() => config().state).toBe('configured');
       expect(await reaches()).toBe(true);
       expect(Number((await datapath.stats()).verdicts.allow.packets)).toBeGreaterThan(0);
       expect(await crossing()).toContain('IPv4 to every station');
@@ -374,11 +374,11 @@ describe('no denied packet passes, in either direction,', () => {
     ['the inside again and again', ['lan0 up0', 'up0 lan5', 'lan5 up1'], ['lan5', 'up1'], ['up1 lan0']],
   ])('while %s is renamed, which fails `dataplane_config` with both names', async (_, to, [, now], back) => {
     await rename(...to);
-    await expect.poll(config, soon).toMatchObject({ state: 'interface_renamed' });
+    await expect.poll(config).toMatchObject({ state: 'interface_renamed' });
     expect(config().detail).toContain(` is ${now} now, and stays policed: `);
     await streams.denied();
     await rename(...back);
-    await expect.poll(config, soon).toEqual(configured);
+    await expect.poll(config).toEqual(configured);
     expect(await streams.passed()).toBe(0);
   });
 
@@ -394,7 +394,7 @@ describe('no denied packet passes, in either direction,', () => {
     await topology.node.must('sh', '-ec', change);
     await streams.denied();
     await batch(undo);
-    await expect.poll(config, soon).toEqual(configured);
+    await expect.poll(config).toEqual(configured);
     await streams.denied();
     expect(await streams.passed()).toBe(0);
   };
@@ -422,10 +422,10 @@ describe('no denied packet passes, in either direction,', () => {
   test('while the outside moves to another network namespace and back', async () => {
     const { node, server } = topology;
     await batch(`ip link set wan0 netns ${server.name}`);
-    await expect.poll(() => config().state, soon).toBe('interface_missing');
+    await expect.poll(() => config().state).toBe('interface_missing');
     await server.must('ip', 'link', 'set', 'wan0', 'netns', node.name);
     await batch(ADDRESSED('wan0', ADDRESSES.nodeWan));
-    await expect.poll(config, soon).toEqual(configured);
+    await expect.poll(config).toEqual(configured);
     await streams.denied();
     expect(await streams.passed()).toBe(0);
   });
@@ -439,18 +439,18 @@ describe('no denied packet passes, in either direction,', () => {
       await system.shutdown();
       await datapath.close();
       await start('deny', { ...POLICED, forceClsact });
-      await expect.poll(config, soon).toEqual(configured);
+      await expect.poll(config).toEqual(configured);
       await system.shutdown();
       await datapath.close();
       await rename('lan0 up0', 'wan0 lan7', 'up0 up1');
       await start('deny', { ...POLICED, forceClsact });
-      await expect.poll(config, soon).toEqual({
+      await expect.poll(config).toEqual({
         state: 'interface_renamed',
         detail: `${renamed('lan0', 'up1').detail}; no interface has this name: wan0`,
       });
       await streams.denied();
       await rename('lan7 wan0', 'up1 lan0');
-      await expect.poll(config, soon).toEqual(configured);
+      await expect.poll(config).toEqual(configured);
       expect(await streams.passed()).toBe(0);
     },
   );
@@ -461,7 +461,7 @@ describe('no denied packet passes, in either direction,', () => {
     await datapath.close();
     await rename('lan0 up0');
     await start('deny', { interfaces: ['wan0'] });
-    await expect.poll(() => config().state, soon).toBe('configured');
+    await expect.poll(() => config().state).toBe('configured');
     expect(isLinked(ifindex)).toBe(false);
     await rename('up0 lan0');
   });
@@ -494,16 +494,16 @@ test('no packet passes without a verdict while an interface is re-created fifty 
       execFileSync('sh', ['-ec', create]);
       // In every fifth round, block this thread, which attaches the datapath, until the guard has dropped
       // packets.
-      const deadline = performance.now() + 2_000;
-      while (round % 5 === 0 && stoppedByGuard() === stopped && performance.now() < deadline);
+      const clock = new ProgressClock();
+      while (round % 5 === 0 && stoppedByGuard() === stopped && !clock.isOver(2_000));
       if (round % 5 === 0) expect(stoppedByGuard()).toBeGreaterThan(stopped);
-      const from = performance.now();
+      const waiting = new ProgressClock();
       const ifindex = await ifindexOf('lan0');
-      await expect.poll(() => isLinked(ifindex), soon).toBe(true);
-      waits.push(performance.now() - from);
+      await expect.poll(() => isLinked(ifindex)).toBe(true);
+      waits.push(waiting.ms());
       await node.must('ip', 'link', 'del', 'lan0');
-      await expect.poll(() => comings().at(-1)?.type, soon).toBe('interface_vanished');
-      await expect.poll(config, soon).toEqual(missing('dmz0; no interface has a name like lan* now'));
+      await expect.poll(() => comings().at(-1)?.type).toBe('interface_vanished');
+      await expect.poll(config).toEqual(missing('dmz0; no interface has a name like lan* now'));
     }
     const counted = await server.must('nft', 'list', 'chain', 'inet', 'seen', 'in');
     expect(counted).toContain('counter packets 0 bytes 0');
