@@ -133,3 +133,9 @@ test('a flow that was migrated while its flush bit was set can be flushed in the
   const words = new Uint32Array(after.records()[0]?.slice().buffer ?? new ArrayBuffer(0));
   expect(words[FLOW_OFFSETS.folded_packets / 4]).toBe(2);
 });
+
+test('the field of the flow with TCP numbers of 15 bits has another name than the field of earlier builds, which had 16 bits', () => {
+  const { value } = describeMap(after.object.mapFd('flows'));
+  expect(Object.keys(value?.fields ?? {})).toContain('tcp_numbers');
+  expect(Object.keys(value?.fields ?? {})).not.toContain('acknowledged');
+});

@@ -411,18 +411,32 @@ describe('a TCP FIN in an open connection', () => {
 
     test('does not count with a number that its receiver does not acknowledge', () => {
       for (const by of [1, -2, 1_000, 0x4000, -0x4000]) {
-        send('in', fin(at + by), answer(at), answer(at), [side, ACK, at, receiverAt]);
+        send('in', fin(at + by));
+        expect(state()).toEqual(['tcp_established']);
+        send('in', answer(at), answer(at), [side, ACK, at, receiverAt]);
         expect(state()).toEqual(['tcp_established']);
       }
       expect(send('in', fin(at), answer(at + 1))).toEqual([true, true]);
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('that is forged changes nothing after the receiver has not acknowledged the first one', () => {
-      send('in', fin(at + 5));
+    test('that is forged with the right number half closes the flow until the next packet of its receiver', () => {
+      send('in', fin(at, 5));
       expect(state()).toEqual(['tcp_half_closed']);
-      send('in', answer(at), fin(at + 5), fin(at + 6), [side, ACK, at, receiverAt]);
+      send('in', answer(at), fin(at, 5), fin(at + 6), [side, ACK, at, receiverAt]);
       expect(state()).toEqual(['tcp_established']);
+    });
+
+    test('that is forged leaves the flow established together with a forged reset, while both sides continue', () => {
+      for (const number of [at, at + 5_000]) {
+        send('in', fin(number), [side, RST, at + 777]);
+        for (let sent = 0; sent < 30; sent += 10) {
+          send('in', [receiver, PSH | ACK, receiverAt + sent, at + sent, 10]);
+          send('in', [side, PSH | ACK, at + sent, receiverAt + sent + 10, 10]);
+        }
+        expect(state()).toEqual(['tcp_established']);
+        send('in', answer(at));
+      }
     });
 
     test('half closes the flow while nothing comes from its receiver, also if it is repeated', () => {

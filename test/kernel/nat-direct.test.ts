@@ -172,9 +172,10 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     const outside = await connected();
     const ack = tcp([client, port], [server, PORT], TCP.ack);
     expect(await sent('client', ack)).toMatchObject({ byStack: false });
-    const fin = await sent('client', tcp([client, port], [server, PORT], TCP.fin | TCP.ack));
+    // The FIN follows four bytes of data, so the server acknowledges the number 6.
+    const fin = await sent('client', tcpAt(1, [client, port], [server, PORT], TCP.fin | TCP.ack));
     expect(fin).toMatchObject({ text: `tcp ${nodeWan}:${outside} > ${server}:${PORT} fin+ack`, byStack: true });
-    const back = await sent('server', tcp([server, PORT], [nodeWan, outside], TCP.ack));
+    const back = await sent('server', tcpAt(1, [server, PORT], [nodeWan, outside], TCP.ack, 6));
     expect(back).toMatchObject({ text: `tcp ${server}:${PORT} > ${client}:${port} ack`, byStack: true });
   });
 

@@ -14,7 +14,7 @@ export const FLOW_OFFSETS = {
   ifindex: 32,
   packets: 40,
   bytes: 48,
-  acknowledged: 56,
+  tcp_numbers: 56,
   hops: 60,
   opened_ns: 64,
   total_packets: 72,

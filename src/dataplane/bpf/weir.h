@@ -273,7 +273,7 @@ struct flow {
 	/* Lower bits of the last TCP acknowledgment number of each side (flow/tcp_numbers.h). 0: not known, so each
 	 * RST of the other side counts.
 	 */
-	__u16 acknowledged[2];
+	__u16 tcp_numbers[2];
 	__u32 hops; /* next hop of each direction, and the time of the lookup (route/next_hop.h); 0: not known */
 };
 

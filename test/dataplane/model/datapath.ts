@@ -336,6 +336,7 @@ class FrameRun {
       resetBy: side,
       acknowledged: mine(acknowledgedBy(packet)),
       awaits: [false, false],
+      isLeft: false,
       packets: mine(this.frame.segments),
       bytes: mine(this.frame.length),
     });

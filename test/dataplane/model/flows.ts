@@ -23,6 +23,8 @@ export type ModelFlow = {
   readonly acknowledged: [number, number];
   /** For each side, whether it must acknowledge a FIN of the other side by the number in `acknowledged`. */
   readonly awaits: [boolean, boolean];
+  /** Whether the flow is half closed by a FIN alone, which no packet of the receiver has followed. */
+  isLeft: boolean;
   readonly packets: [number, number];
   readonly bytes: [number, number];
 };
@@ -120,20 +122,22 @@ function acknowledge(flow: ModelFlow, packet: Headers, side: Side): void {
 }
 
 /**
- * Follows a FIN, or data after a FIN, which takes the FIN back. Returns whether the packet is the first FIN
- * that the receiver must acknowledge.
+ * Follows a FIN, or data after a FIN, which takes the FIN back. Returns whether the packet is a FIN at the
+ * number that its receiver expects. `isAsked`: this side itself had to acknowledge a FIN.
  */
-function followEnd(flow: ModelFlow, packet: Headers, side: Side): boolean {
+function followEnd(flow: ModelFlow, packet: Headers, side: Side, isAsked: boolean): boolean {
   const receiver = otherSide(side);
   const isFin = (packet.tcpFlags & FIN) !== 0;
-  const isFirst = isFin && !flow.closed[side] && !flow.awaits[receiver];
+  const isExpected = !flow.awaits[receiver] && flow.acknowledged[receiver] === lowerBits(packet.sequence);
+  const fits = isFin && !flow.closed[side] && isExpected;
   if (!flow.closed[side]) {
     if (isFin) awaitAcknowledgment(flow, receiver, packet.sequence + packet.data + 1);
   } else if (flow.confirmed && !isFin && packet.data > 0) {
     flow.closed[side] = false;
     if (flow.acknowledged[receiver] > NO_RESET) flow.awaits[receiver] = true;
+    flow.isLeft = flow.awaits[receiver] && !isAsked;
   }
-  return isFirst;
+  return fits;
 }
 
 export function openingState(packet: Headers): FlowState {
@@ -160,7 +164,9 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     return true;
   }
   const flags = packet.tcpFlags;
+  // An answer of the receiver of a FIN decides whether the FIN counts.
   const isAsked = flow.awaits[side];
+  if (isAsked) flow.isLeft = false;
   if ((flags & (ACK | RST)) === ACK) acknowledge(flow, packet, side);
   if (flags & RST) {
     if (flow.state === 'tcp_closing') return false;
@@ -168,14 +174,12 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
     flow.resetBy = side;
     return false;
   }
-  const begins = followEnd(flow, packet, side);
-  if (!flow.confirmed) return shakeHands(flow, packet, side, begins);
+  if (followEnd(flow, packet, side, isAsked)) flow.isLeft = true;
+  if (!flow.awaits[otherSide(side)]) flow.isLeft = false;
+  if (!flow.confirmed) return shakeHands(flow, packet, side);
   // A RST was forged if the side that seemed to send the RST sends an ACK afterwards.
   const goesOn = flow.resetBy === side && (flags & (SYN | ACK)) === ACK;
-  if (flow.state !== 'tcp_reset' || goesOn) {
-    const keepsWaiting = flow.state === 'tcp_half_closed' && !isAsked;
-    flow.state = standing(flow, begins || keepsWaiting);
-  }
+  if (flow.state !== 'tcp_reset' || goesOn) flow.state = standing(flow);
   return false;
 }
 
@@ -184,14 +188,14 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
  * SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
  * side.
  */
-function shakeHands(flow: ModelFlow, packet: Headers, side: Side, begins: boolean): boolean {
+function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
   const { state } = flow;
   const flags = packet.tcpFlags;
   const midLife = state === 'tcp_established' || state === 'tcp_half_closed';
   const confirms = midLife
     ? flow.packets[side] === 0
     : state === 'tcp_syn_received' && side === 0 && (flags & ACK) !== 0;
-  if (confirms) flow.state = standing(flow, begins);
+  if (confirms) flow.state = standing(flow);
   else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {
     flow.state = 'tcp_syn_received';
     flow.acknowledged[0] = lowerBits(packet.sequence + 1);
@@ -200,8 +204,7 @@ function shakeHands(flow: ModelFlow, packet: Headers, side: Side, begins: boolea
   return confirms;
 }
 
-/** `waits`: a side has sent a FIN, and its receiver has sent no packet since. */
-function standing({ closed: [byOpener, byOther] }: ModelFlow, waits: boolean): FlowState {
+function standing({ closed: [byOpener, byOther], isLeft }: ModelFlow): FlowState {
   if (byOpener && byOther) return 'tcp_closing';
-  return byOpener || byOther || waits ? 'tcp_half_closed' : 'tcp_established';
+  return byOpener || byOther || isLeft ? 'tcp_half_closed' : 'tcp_established';
 }

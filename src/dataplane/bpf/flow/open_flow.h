@@ -78,8 +78,8 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 	flow->ifindex[!side] = settings.reverse_path == REVERSE_PATH_STRICT ? opening->goes_on : 0;
 	flow->packets[side] = packets_of(skb);
 	flow->bytes[side] = skb->len;
-	flow->acknowledged[!side] = NO_NUMBER;
-	flow->acknowledged[side] = opening->acknowledged;
+	flow->tcp_numbers[!side] = NO_NUMBER;
+	flow->tcp_numbers[side] = opening->acknowledged;
 	flow->hops = with_hop(0, side, opening->hop, now_ns);
 	tally = are_events_wanted(EVENTS_WANTED_FLOWS | EVENTS_WANTED_PACKETS) ? tally_at(opening->slot) : 0;
 	if (tally) {

@@ -12,9 +12,9 @@
  * receiver.
  *
  * The 16 bits of a side contain its last acknowledgment number, or, with FIN_PENDING, the number by which
- * this side will acknowledge a FIN. While a FIN is pending, no RST of the other side counts; the first one
- * ends the wait. Two CPUs can write these 16 bits at once, and then lose a FIN. The flow then ends by the FIN
- * of the other side, or by its time-out.
+ * this side will acknowledge a FIN. While a FIN is pending, no RST of the other side counts. The first such
+ * RST is dropped, and the FIN is no longer pending. Two CPUs can write these 16 bits at once, and then lose a
+ * FIN. The flow then ends by the FIN of the other side, or by its time-out.
  */
 #define NO_NUMBER 0 /* not known: each RST counts */
 #define NO_RESET 1  /* a RST did not fit: no RST counts until the receiver sends another number */
@@ -33,18 +33,18 @@ static __always_inline __u16 number_of(__u32 number)
  */
 static __always_inline bool acknowledge(struct flow *flow, __u32 side, __u16 number)
 {
-	__u16 kept = READ_ONCE(flow->acknowledged[side & 1]);
+	__u16 kept = READ_ONCE(flow->tcp_numbers[side & 1]);
 
 	if (kept & FIN_PENDING && kept != (number | FIN_PENDING))
 		return false;
-	WRITE_ONCE(flow->acknowledged[side & 1], number);
+	WRITE_ONCE(flow->tcp_numbers[side & 1], number);
 	return kept & FIN_PENDING;
 }
 
 /* Stores that one side has sent a FIN. `next`: the sequence number after the FIN. */
 static __always_inline void await_acknowledgment(struct flow *flow, __u32 side, __u32 next)
 {
-	WRITE_ONCE(flow->acknowledged[!side], FIN_PENDING | number_of(next));
+	WRITE_ONCE(flow->tcp_numbers[!side], FIN_PENDING | number_of(next));
 }
 
 /* Returns whether a packet is a RST that does not fit its flow. Such a RST must neither change the flow nor
@@ -57,11 +57,11 @@ static __always_inline bool is_stray_reset(struct flow *flow, const struct packe
 	if (packet->protocol != IPPROTO_TCP || !(packet->tcp_flags & TCP_RST))
 		return false;
 	side = !side;
-	expected = READ_ONCE(flow->acknowledged[side & 1]);
+	expected = READ_ONCE(flow->tcp_numbers[side & 1]);
 	if (expected == NO_NUMBER || expected == number_of(packet->sequence))
 		return false;
 	/* Another flow may use the cache line by now. Its next packet stores a number. */
-	WRITE_ONCE(flow->acknowledged[side & 1], NO_RESET);
+	WRITE_ONCE(flow->tcp_numbers[side & 1], NO_RESET);
 	return true;
 }
 

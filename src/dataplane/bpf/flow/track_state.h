@@ -34,7 +34,7 @@ static __always_inline __u8 state_by_fins(__u8 flags)
  */
 static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
 {
-	__u16 next = READ_ONCE(flow->acknowledged[!side]);
+	__u16 next = READ_ONCE(flow->tcp_numbers[!side]);
 
 	if (next > NO_RESET)
 		await_acknowledgment(flow, side, next);
@@ -49,7 +49,7 @@ static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
  */
 __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 how, __u64 now_ns)
 {
-	bool confirmed = false, ends = false, awaits = false, asked, half = how & OF_HALF_OPEN;
+	bool confirmed = false, ends = false, fits = false, asked, half = how & OF_HALF_OPEN;
 	__u32 side = how & BY_REPLY;
 	__u8 state, flags, tcp_flags;
 
@@ -58,7 +58,7 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 	state = flow->state;
 	flags = flow->flags;
 	tcp_flags = packet->tcp_flags;
-	asked = READ_ONCE(flow->acknowledged[side]) & FIN_PENDING;
+	asked = READ_ONCE(flow->tcp_numbers[side]) & FIN_PENDING;
 	if ((tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
 		ends = acknowledge(flow, side, number_of(packet->acknowledgment));
 	if (!half && !ends && state == FLOW_TCP_ESTABLISHED && !(tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
@@ -81,7 +81,7 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET)) {
 			flow->state = FLOW_TCP_SYN_RECEIVED;
 			/* The opener acknowledges this SYN next. */
-			WRITE_ONCE(flow->acknowledged[0], number_of(packet->sequence + 1));
+			WRITE_ONCE(flow->tcp_numbers[0], number_of(packet->sequence + 1));
 		} else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
 			confirmed = true;
 		else if (state == FLOW_TCP_ESTABLISHED || state == FLOW_TCP_HALF_CLOSED)
@@ -98,7 +98,7 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 		flags = set_flags(flow, FLOW_FIN << !side);
 	if (!(flags & FLOW_FIN << side)) {
 		if (tcp_flags & TCP_FIN) {
-			awaits = !(READ_ONCE(flow->acknowledged[!side]) & FIN_PENDING);
+			fits = READ_ONCE(flow->tcp_numbers[!side]) == number_of(packet->sequence);
 			await_acknowledgment(flow, side, packet->sequence + packet->data + 1);
 		}
 	} else if (!half && packet->data && !(tcp_flags & TCP_FIN)) {
@@ -106,10 +106,11 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 	}
 	if ((half && !confirmed) || flow->state == FLOW_TCP_RESET)
 		return 0;
-	/* A flow is half closed from a FIN until the next packet of the receiver, which may be gone. If this
-	 * packet does not acknowledge the FIN, the flow is established again, whatever FINs follow.
+	/* A FIN without data under way half closes the flow before its acknowledgment too, because the receiver
+	 * may be gone, but only until the receiver sends its next packet. A forger would have to guess the number.
 	 */
-	if (!(flags & BOTH_FINS) && (awaits || (flow->state == FLOW_TCP_HALF_CLOSED && !asked)))
+	if (!(flags & BOTH_FINS) && (fits || (flow->state == FLOW_TCP_HALF_CLOSED && !asked &&
+					      READ_ONCE(flow->tcp_numbers[!side]) & FIN_PENDING)))
 		flow->state = FLOW_TCP_HALF_CLOSED;
 	else
 		flow->state = state_by_fins(flags);

@@ -152,16 +152,18 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_flush_due(bytes, skb->len))
 		return NOT_ESTABLISHED;
-	/* The full path handles a FIN, its acknowledgment or the refusal of it, and data after a FIN. */
-	kept = READ_ONCE(flow->acknowledged[side]);
-	if (ends || (vital >> 8 & FLOW_FIN << side && total > length) ||
-	    (kept & FIN_PENDING && (kept == (acknowledged | FIN_PENDING) || !is_established(vital))))
+	/* The full path handles a FIN, its acknowledgment, data after a FIN, and a flow whose FIN does not count
+	 * yet.
+	 */
+	kept = READ_ONCE(flow->tcp_numbers[side]);
+	if (ends || kept == (acknowledged | FIN_PENDING) || (vital >> 8 & FLOW_FIN << side && total > length) ||
+	    ((__u8)vital == FLOW_TCP_HALF_CLOSED && !(vital >> 8 & BOTH_FINS)))
 		return NOT_ESTABLISHED;
 	at_once = !sends && !translated && is_sent_directly(in_force, now_ns);
 	/* The network stack handles FINs and their acknowledgments, so that conntrack notices the end of a
 	 * connection.
 	 */
-	if (sends && is_established(vital) && !(kept & FIN_PENDING)) {
+	if (sends && is_established(vital)) {
 		__u8 alias = READ_ONCE(fast_packet->alias);
 
 		if (alias == NO_ALIAS)
@@ -180,7 +182,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	if (!has_key_of(flow, flow_lookup))
 		return NOT_ESTABLISHED;
 	if (!(kept & FIN_PENDING))
-		flow->acknowledged[side] = acknowledged;
+		flow->tcp_numbers[side] = acknowledged;
 	flow->last_seen = now;
 	flow->packets[side] += packets_of(skb);
 	flow->bytes[side] += skb->len;

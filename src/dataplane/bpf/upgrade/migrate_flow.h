@@ -112,7 +112,7 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 	struct flow_key key = request->flow.key;
 	__u64 now = bpf_ktime_get_ns(), hash, rest;
 	struct flow *flow;
-	__u32 slot, to;
+	__u32 slot, to, swapped;
 
 	key.use = KEY_USED;
 	rest = ((const __u64 *)&key)[1];
@@ -133,9 +133,10 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 		merge_counts(slot, &request->flow, &request->tally, rest, now);
 		if (same_key(&flow->key, &key)) {
 			change_state_and_flags(flow, request->state_and_flags, vital_of(&request->flow));
+			swapped = (flow->flags ^ request->flow.flags) & FLOW_OPENED_BY_HIGH;
 			for (__u32 side = 0; side < 2; side++)
-				if (request->flow.acknowledged[side] & FIN_PENDING)
-					WRITE_ONCE(flow->acknowledged[side], request->flow.acknowledged[side]);
+				if (request->flow.tcp_numbers[side] & FIN_PENDING)
+					WRITE_ONCE(flow->tcp_numbers[(side ^ swapped) & 1], request->flow.tcp_numbers[side]);
 		}
 		return 0;
 	}
