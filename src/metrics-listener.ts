@@ -2,16 +2,19 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Logger } from 'pino';
 import type { Api } from '#api/api.js';
 import type { Management } from '#api/management.js';
+import { isOwnConnection } from '#api/own-connection.js';
 import { createApi } from '#api/server.js';
 import type { Config } from '#config/config.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
 import { listen } from './node-listen.js';
 
-const REMOTE_CONNECTIONS = 128;
-/** Connections of the node itself, such as probes of its kubelet. Remote clients cannot take them. */
-const LOCAL_CONNECTIONS = 32;
-const CONNECTIONS_OF_A_SOURCE = 32;
+/**
+ * The maximum number of connections from the node itself, such as probes of its kubelet, and from remote
+ * clients. Neither kind takes connections of the other.
+ */
+const CONNECTIONS = { own: 500, remote: 128 } as const;
+const CONNECTIONS_OF_A_REMOTE_SOURCE = 32;
 const REQUESTS_PER_SECOND = 20;
 
 /**
@@ -30,7 +33,7 @@ export async function openMetricsListener(
       listener: 'metrics',
       refuses: limitConnections(),
       ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
-      limits: { connections: REMOTE_CONNECTIONS + LOCAL_CONNECTIONS, requestsPerWindow: REQUESTS_PER_SECOND },
+      limits: { connections: CONNECTIONS.own + CONNECTIONS.remote, requestsPerWindow: REQUESTS_PER_SECOND },
     });
     listen({ name: 'the metrics listener', server, at, sockets: null }, log, signal).then(
       () => {
@@ -48,14 +51,16 @@ export async function openMetricsListener(
 
 /** Returns a function that returns whether the metrics listener must close a new connection at once. */
 export function limitConnections(): (connection: Socket) => boolean {
-  const refusesLocal = connectionLimit(() => CONNECTIONS_OF_A_SOURCE, 'api');
-  const refusesRemote = connectionLimit(() => CONNECTIONS_OF_A_SOURCE, 'connection');
-  let remote = 0;
+  const open = { own: 0, remote: 0 };
+  const refuses = {
+    own: connectionLimit(() => CONNECTIONS.own, 'api'),
+    remote: connectionLimit(() => CONNECTIONS_OF_A_REMOTE_SOURCE, 'connection'),
+  };
   return (connection) => {
-    if (connection.remoteAddress === connection.localAddress) return refusesLocal(connection);
-    if (remote >= REMOTE_CONNECTIONS || refusesRemote(connection)) return true;
-    remote++;
-    connection.once('close', () => remote--);
+    const kind = isOwnConnection(connection) ? 'own' : 'remote';
+    if (open[kind] >= CONNECTIONS[kind] || refuses[kind](connection)) return true;
+    open[kind]++;
+    connection.once('close', () => open[kind]--);
     return false;
   };
 }

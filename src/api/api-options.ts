@@ -26,7 +26,8 @@ export type ApiLimits = {
   readonly requestsPerSocket: number;
   /**
    * The limit of requests from one client address in `requestWindowMs`. Requests to public routes, such as
-   * `/health` and `/metrics`, are counted only at the metrics listener, where all routes are public.
+   * `/health` and `/metrics`, are counted only at the metrics listener, where all routes are public. It does
+   * not count requests of the node itself.
    */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;

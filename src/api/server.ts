@@ -32,6 +32,7 @@ import { createNotFound } from './method-not-allowed.js';
 import { metricsResource } from './metrics.route.js';
 import { awaitMinGeneration } from './min-generation.js';
 import { openapiResource } from './openapi.route.js';
+import { isOwnConnection } from './own-connection.js';
 import { authenticatePeer } from './peer-authentication.js';
 import { pendingChangeResource } from './pending-change.route.js';
 import { performanceModeResource } from './performance-mode.route.js';
@@ -229,6 +230,9 @@ function guard(
   const settings = options.settings ?? ((): ApiSettings => ({ ...limits, hosts: options.hosts ?? [] }));
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
   const countRequest = counter(api, () => settings().requestsPerWindow, limits.requestWindowMs);
+  // A local process must not use up the limit of the kubelet, whose probes have the address of the node.
+  const isCounted = ({ socket }: FastifyRequest): boolean =>
+    listener !== 'peers' && !(listener === 'metrics' && isOwnConnection(socket));
   const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);
 
   const identify = async (request: FastifyRequest): Promise<Caller> => {
@@ -255,7 +259,7 @@ function guard(
     const access = request.is404 ? null : (accesses[listener] ?? null);
     request.access = access;
     if (access === 'public' && listener !== 'metrics') return;
-    const waitSeconds = listener === 'peers' ? null : await countRequest(request);
+    const waitSeconds = isCounted(request) ? await countRequest(request) : null;
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
     // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a
     // request with the method QUERY and no content type.

@@ -97,15 +97,21 @@ describe('metrics listener', () => {
     expect(Number(/^HTTP\/1\.1 (\d+)/.exec(answer)?.[1])).toBe(status);
   });
 
-  test('limits the requests of one client address, of public paths too', async () => {
-    const { ask } = await rig({ listener: 'metrics', limits: { requestsPerWindow: 3, requestWindowMs: 60_000 } });
-    const statuses: number[] = [];
-    for (const path of ['/metrics', '/health', '/nope', '/metrics'])
-      statuses.push((await ask('GET', path, { token: null })).statusCode);
-    expect(statuses).toEqual([200, 200, 404, 429]);
+  describe.each([
+    { client: 'a remote client', from: '192.0.2.1', isCounted: true },
+    { client: 'the node, by loopback', from: '127.0.0.1', isCounted: false },
+    { client: 'the node, by loopback to an IPv6 socket', from: '::ffff:127.0.0.2', isCounted: false },
+  ])('with requests of $client', ({ from, isCounted }) => {
+    test(`${isCounted ? 'limits' : 'does not limit'} the requests a second, of public paths too`, async () => {
+      const { api } = await rig({ listener: 'metrics', limits: { requestsPerWindow: 3, requestWindowMs: 60_000 } });
+      const statuses: number[] = [];
+      for (const url of ['/metrics', '/health', '/nope', '/metrics'])
+        statuses.push((await api.inject({ url, remoteAddress: from })).statusCode);
+      expect(statuses).toEqual([200, 200, 404, isCounted ? 429 : 200]);
+    });
   });
 
-  test('keeps connections of the node itself apart from those of remote clients', () => {
+  test('limits connections of the node itself, and those of remote clients, each on their own', () => {
     const refuses = limitConnections();
     const own = '10.0.0.1';
     const opened: EventEmitter[] = [];
@@ -119,7 +125,8 @@ describe('metrics listener', () => {
     expect(accepted('192.0.2.1', 40)).toHaveLength(32);
     for (const last of [2, 3, 4]) expect(accepted(`192.0.2.${last}`, 32)).toHaveLength(32);
     expect(accepted('192.0.2.5', 1)).toHaveLength(0);
-    expect(accepted(own, 33)).toHaveLength(32);
+    expect(accepted(own, 300)).toHaveLength(300);
+    expect(accepted('127.0.0.1', 300)).toHaveLength(200);
     opened[0]?.emit('close');
     expect(accepted('192.0.2.5', 2)).toHaveLength(1);
   });

@@ -59,6 +59,18 @@ test('metrics.listen serves metrics, health and readiness to another machine, an
   ]);
 });
 
+test('the metrics listener limits the requests of another machine, and not those of the node itself', async () => {
+  const topology = await topologyOf('probed');
+  await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
+  const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
+  await expect.poll(() => statusOf(topology, url), soon).toBe(200);
+  // The expression of curl is in the fragment, which curl does not send.
+  const words = ['-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code} ', `${url}#[1-40]`];
+  const statuses = async (host: Topology['client']) => new Set((await host.must('curl', ...words)).trim().split(' '));
+  expect(await statuses(topology.node)).toEqual(new Set(['200']));
+  expect(await statuses(topology.client)).toEqual(new Set(['200', '429']));
+});
+
 test('metrics.tls serves the paths of metrics.listen over TLS alone', async () => {
   const topology = await topologyOf('tls-scrape');
   const folder = await temporaryFolder('tls-scrape');
