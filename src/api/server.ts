@@ -163,7 +163,8 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     bodyLimit: limits.bodyBytes,
     requestTimeout: Math.max(limits.policyRequestTimeoutMs, limits.headersTimeoutMs),
     keepAliveTimeout: limits.keepAliveTimeoutMs,
-    forceCloseConnections: 'idle',
+    // A client of the metrics listener repeats its request, and must not delay the stop of the node.
+    forceCloseConnections: options.listener === 'metrics' ? true : 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512, querystringParser: parseQuery },
     clientErrorHandler: answerClientError,

@@ -1,5 +1,5 @@
-import { EventEmitter } from 'node:events';
-import type { Socket } from 'node:net';
+import { EventEmitter, once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { ProblemDocument } from '#api/errors.js';
 import { limitConnections } from '../../src/metrics-listener.js';
@@ -109,6 +109,18 @@ describe('metrics listener', () => {
         statuses.push((await api.inject({ url, remoteAddress: from })).statusCode);
       expect(statuses).toEqual([200, 200, 404, isCounted ? 429 : 200]);
     });
+  });
+
+  test('closes at a stop without a wait for a client whose request body is not complete', async () => {
+    const lingerMs = 5_000;
+    const { api } = await rig({ listener: 'metrics', limits: { lingerMs } });
+    const port = await listening(api);
+    const client = connect(port, '127.0.0.1');
+    client.write('GET /health HTTP/1.1\r\nHost: any.example\r\nContent-Length: 1000000\r\n\r\nx');
+    await once(client, 'data');
+    const stopped = performance.now();
+    await Promise.all([api.close(), once(client, 'close')]);
+    expect(performance.now() - stopped).toBeLessThan(lingerMs / 2);
   });
 
   test('limits connections of the node itself, and those of remote clients, each on their own', () => {
