@@ -11,6 +11,7 @@ import { ConfigError, type ConfigProblem } from './config-problem.js';
 import { configSchema, type ParsedConfig } from './config-schema.js';
 import { type Environment, readSource, type Source } from './config-source.js';
 import { type DisclosedConfig, disclose } from './disclosure.js';
+import { cannotBothListen } from './listen-conflict.js';
 import { requiredFiles } from './named-files.js';
 import { isLoopback, type ListenAddress } from './value.js';
 
@@ -128,18 +129,12 @@ function sharedAddresses({ api, dns, metrics, servicePlane, cluster }: Config, s
     ...(metrics.listen === null ? [] : [{ path: ['metrics', 'listen'], at: metrics.listen }]),
   ];
   return listeners.flatMap(({ path, at }, index) => {
-    const former = listeners.slice(0, index).find((other) => share(other.at, at));
+    const former = listeners.slice(0, index).find((other) => cannotBothListen(other.at, at));
     if (former === undefined) return [];
     const { host, port } = former.at;
     const message = `is an address that ${former.path.join('.')} uses (${isIP(host) === 6 ? `[${host}]` : host}:${port})`;
     return [problem('invalid_value', path, message, source)];
   });
-}
-
-/** Whether only one of two sockets can listen. With port 0, the kernel chooses a free port. */
-function share(one: ListenAddress, other: ListenAddress): boolean {
-  const isAny = ({ host }: ListenAddress): boolean => host === '0.0.0.0' || host === '::';
-  return one.port === other.port && one.port !== 0 && (one.host === other.host || isAny(one) || isAny(other));
 }
 
 function etcdContradictions({ cluster }: z.output<typeof configSchema>, source: Source): ConfigProblem[] {
