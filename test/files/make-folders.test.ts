@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { makeFolders } from '#files/make-folders.js';
 
@@ -28,6 +28,26 @@ describe('makeFolders', () => {
     symlinkSync(root, join(root, 'link'));
     expect(makeFolders(join(root, 'link', 'new'))).toBe(join(root, 'link', 'new'));
     expect(statSync(join(root, 'new')).isDirectory()).toBe(true);
+  });
+
+  test('takes `..` after a symbolic link as the folder above the target of the link', () => {
+    mkdirSync(join(root, 'far', 'target'), { recursive: true });
+    symlinkSync(join(root, 'far', 'target'), join(root, 'link'));
+    const path = `${root}/link/../b/c`;
+    expect(makeFolders(path)).toBe(`${root}/link/../b`);
+    expect(statSync(join(root, 'far', 'b', 'c')).isDirectory()).toBe(true);
+    expect(existsSync(join(root, 'b'))).toBe(false);
+  });
+
+  test('makes the folder before `..` and the folder after it', () => {
+    expect(makeFolders(`${root}/a/../b/`)).toBe(`${root}/a`);
+    expect(readdirSync(root).sort()).toEqual(['a', 'b']);
+  });
+
+  test('makes the folders of a relative path', () => {
+    const path = relative(process.cwd(), join(root, 'a', 'b'));
+    expect(makeFolders(path)).toBe(dirname(path));
+    expect(statSync(join(root, 'a', 'b')).isDirectory()).toBe(true);
   });
 
   test('throws where a file or a dangling link has the name of a folder', () => {
