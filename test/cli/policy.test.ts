@@ -678,6 +678,31 @@ describe('weir policy diff and explain of an invalid file', () => {
   });
 });
 
+describe('weir policy diff and explain of an envelope without a mode', () => {
+  const file = () => fileWith({ name: 'office', policy: config });
+
+  it.each([
+    ['an envelope', 'audit', { ...record, mode: 'audit', policy: config }],
+    [
+      'singleton form',
+      'enforce',
+      { ...record, form: 'singleton', policy: { ...config, source_groups: [{ mode: 'enforce', ...group }] } },
+    ],
+  ])('diff compares it with %s as if it had the mode %s', async (_, __, stored) => {
+    const { url } = await serverThatAnswers(ok({ items: [stored] }), ok(stored));
+    const { code, err } = await run(['policy', 'diff', '-f', file(), '--server', url], TOKEN);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+  });
+
+  it('explain asks about its groups with the mode enforce', async () => {
+    const { url, asked } = await serverThatAnswers({ status: 500, body: {} });
+    await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '-f', file(), '--server', url], TOKEN);
+    expect(asked.map(({ body }) => (JSON.parse(body) as { readonly policy: unknown }).policy)).toEqual([
+      { ...config, source_groups: [{ mode: 'enforce', ...group }] },
+    ]);
+  });
+});
+
 describe('weir policy explain', () => {
   const explained = {
     decision: 'deny',

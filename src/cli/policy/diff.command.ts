@@ -21,7 +21,9 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
     .action(async (options: Output & Which & { file: string }) => {
       const source = await readValidSource(options.file, terminal);
       const stored = await readStored(createClient(options, terminal), options);
-      const after = singletonOf(source);
+      // A write of an envelope without a mode gets the mode of `--mode`, which this command does not know.
+      const storedMode = stored?.form === 'envelope' ? stored.mode : undefined;
+      const after = singletonOf(source, storedMode);
       const form = stored?.form ?? 'singleton';
       const value = form === 'singleton' ? (stored?.policy ?? {}) : { mode: stored?.mode, policy: stored?.policy };
       const before = singletonOf({ form, value });
@@ -30,7 +32,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
       const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
       const difference = differenceOf(
         { ...modeOf(stored?.mode), ...before },
-        { ...modeOf(source.value.mode), ...after },
+        { ...modeOf(source.value.mode ?? storedMode), ...after },
       );
       const same = isSame(difference);
       const compared = stored === null ? null : labelOf(stored);

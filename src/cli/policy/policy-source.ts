@@ -24,11 +24,13 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
 
 /**
  * Reads a policy document as `readSource` does. Throws a `CliError` with all problems if the document is
- * invalid. Only a node finds the problems that depend on its integrations.
+ * invalid. Only a node finds the problems that depend on its integrations. An envelope may have no mode, as
+ * for `weir policy apply --mode`.
  */
 export async function readValidSource(file: string, terminal: Terminal): Promise<Source> {
   const source = await readSource(file, terminal);
-  await checkSource(source);
+  const hasMode = source.form === 'singleton' || 'mode' in source.value;
+  await checkSource(source, hasMode ? undefined : 'enforce');
   return source;
 }
 
@@ -110,15 +112,19 @@ function listOf(
 
 /**
  * Converts a policy to singleton form. The groups in an envelope have no mode, so each group gets the mode of
- * the envelope.
+ * the envelope, or `defaultMode` if the envelope has no mode.
  */
-export function singletonOf({ form, value }: Pick<PolicyText, 'form' | 'value'>): Readonly<Record<string, unknown>> {
+export function singletonOf(
+  { form, value }: Pick<PolicyText, 'form' | 'value'>,
+  defaultMode = 'enforce',
+): Readonly<Record<string, unknown>> {
   if (form === 'singleton') return value;
   const policy = (value.policy ?? {}) as Readonly<Record<string, unknown>>;
   const { source_groups: groups } = policy;
   if (!Array.isArray(groups)) return policy;
   // A group cannot have the mode `disabled`. Give the groups the mode `enforce` instead, as if the policy
   // were enforced.
-  const mode = value.mode === 'disabled' ? 'enforce' : value.mode;
+  const { mode: own = defaultMode } = value;
+  const mode = own === 'disabled' ? 'enforce' : own;
   return { ...policy, source_groups: groups.map((group: object) => ({ mode, ...group })) };
 }
