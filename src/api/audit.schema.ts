@@ -19,7 +19,7 @@ const FindingSchema = z
     finding_type: z
       .enum(FINDING_TYPES)
       .describe(
-        '`config_change`: a write by this API. `gap`: events were lost; `target` names the place. `cluster_contradiction`: etcd contradicted this node; `reason` names the kind. `address_shared`: different objects of the integrations in `target` own the address `src_ip`, so that no allow rule by a selector matches it. `value_unreadable`: the value of the key `target` in etcd does not fit, so that nothing uses it; `reason` tells why.',
+        '`config_change`: a write by this API. `gap`: events were lost; `target` names the place. `cluster_contradiction`: etcd contradicted this node; `reason` names the kind. `address_shared`: different objects of the integrations in `target` own the address `src_ip`, so that no allow rule by a selector matches it. `value_unreadable`: the value of the key `target` in etcd does not match its schema, so that nothing uses it; `reason` tells why.',
       ),
     policy_id: z.string().nullable(),
     generation: count.nullable().describe('The generation of the policy that made the latest decision.'),
@@ -52,7 +52,7 @@ const FindingSchema = z
       .string()
       .nullable()
       .describe(
-        'For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`. For `cluster_contradiction`: `older`, `forked`, `wiped`, `other_cluster`, `own_policies` or `unreadable`. For `value_unreadable`: what does not fit.',
+        'For `tls_deny` and `http_deny`: the reason if it is not the rule itself, such as `no_ca`. For `cluster_contradiction`: `older`, `forked`, `wiped`, `other_cluster`, `own_policies` or `unreadable`. For `value_unreadable`: what does not match the schema.',
       ),
     effective_action: z.enum(['allow', 'deny']),
     actor: z.string().nullable().describe('Subject of the token.'),

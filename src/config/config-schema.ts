@@ -421,7 +421,7 @@ const metrics = z
     ).prefault(0),
     listen: listenAddress('An address.', { addressOnly: true }).nullable().prefault(null).meta({
       description:
-        'Address of a further listener for scrapes and probes from other machines. It has only `/metrics`, `/health` and `/ready`, and needs no token. Without TLS, plain HTTP is served on any address. Every client that reaches the address sees the names of integrations, the details of readiness checks, such as names of interfaces and nodes, and with `source_groups` the ids of source groups. So listen on an address of the management network, or let a packet filter accept the scrapers alone, see `docs/metrics.md`. The management API has these paths too.',
+        'Address of a further listener for scrapes and probes from other machines. It has only `/metrics`, `/health` and `/ready`, and needs no token. Without TLS, plain HTTP is served on any address. Every client that reaches the address sees the names of integrations, the details of readiness checks, such as names of interfaces and nodes, and with `source_groups` the ids of source groups. So listen on an address of the management network, or let a packet filter accept only the scrapers, see `docs/metrics.md`. The management API has these paths too.',
       form: '`address:port` or `null`',
     }),
     tls: serverTls('Serves HTTPS instead of HTTP on `metrics.listen`.'),

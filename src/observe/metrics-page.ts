@@ -36,7 +36,10 @@ Each client that reaches the address sees the names of integrations, the details
 nodes, and the ids of source groups with \`metrics.source_groups\`. To limit the clients:
 
 - listen on an address of the management network, not on \`0.0.0.0\`,
-- or accept the scrapers alone in a packet filter: \`nft add rule inet filter input tcp dport 19649 ip saddr != 10.0.0.9 drop\`,
+- or accept only the scrapers in a packet filter, by two rules before all others. They do not match connections of the node itself,
+  such as probes of its kubelet:
+  \`nft insert rule inet filter input iifname != lo tcp dport 19649 ip saddr != 10.0.0.9 drop\` and
+  \`nft insert rule inet filter input iifname != lo tcp dport 19649 meta nfproto ipv6 drop\`,
 - or set \`dataplane.police_local\`. The policy then decides scrapes that arrive on a policed interface as any other traffic of the
   node: a source group with the addresses of Prometheus needs a rule for \`dst_ips\` of the node and \`dst_ports: [19649]\`.
 

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { firstLine, type NodeOptions, type NodeProcess, startNode } from '#cli/node-process.js';
@@ -107,6 +107,26 @@ test('a node that may not use the port of metrics.listen logs the failure, and h
   await expect
     .poll(() => linesWith(node, 'the metrics listener cannot listen'), soon)
     .toMatchObject([{ host: '0.0.0.0', port: 99, err: { code: 'EACCES' } }]);
+});
+
+test('the rules for nft in docs/metrics.md accept only the scraper and the node, also behind other rules', async () => {
+  const topology = await topologyOf('filtered');
+  await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
+  const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
+  await expect.poll(() => statusOf(topology, url), soon).toBe(200);
+  await topology.node.must('nft', 'add table inet filter');
+  await topology.node.must('nft', 'add chain inet filter input { type filter hook input priority 0; }');
+  await topology.node.must('nft', 'add rule inet filter input accept');
+  const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+  const rules = [...page.matchAll(/`nft ([^`]+)`/g)].map(([, rule = '']) => rule.replace('10.0.0.9', ADDRESSES.client));
+  for (const rule of rules) await topology.node.must('nft', rule);
+  expect(rules).toHaveLength(2);
+  expect(await statusOf(topology, url)).toBe(200);
+  expect(await statusOf(topology, url, '--interface', ADDRESSES.clientOther)).toBe(0);
+  const own = await topology.node.must('curl', '-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code}', url);
+  expect(own).toBe('200');
+  const chain = await topology.node.must('nft', 'list chain inet filter input');
+  expect(chain).toMatch(/meta nfproto ipv6 drop\n.*ip saddr != .* drop\n.*accept/);
 });
 
 test('with police_local, the policy decides who scrapes metrics.listen', async () => {

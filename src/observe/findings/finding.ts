@@ -5,7 +5,7 @@ import type { OwnerName } from '#contracts/address-owner.js';
  * events that were lost before they became findings, or changes that were dropped for a sink.
  * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
  * `address_shared`: different objects of two integrations own an address.
- * `value_unreadable`: a value of etcd does not fit, so that nothing uses it.
+ * `value_unreadable`: a value of etcd does not match its schema. Nothing uses it.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -63,7 +63,7 @@ export type FindingIdentity = {
   readonly dropReason: string | null;
   /**
    * Why the service plane denied, or why the DNS rebinding protection removed an address. In a
-   * `cluster_contradiction`: its code, such as `older`. In a `value_unreadable`: what does not fit. Null in
+   * `cluster_contradiction`: its code, such as `older`. In a `value_unreadable`: the mismatch. Null in
    * all other findings. Findings that an older build stored lack this field.
    */
   readonly reason: string | null;

@@ -5,8 +5,9 @@ import type { FindingDelta } from './finding.js';
 const MAX_CHARACTERS = 512;
 
 /**
- * Returns a finding of type `value_unreadable`: the value of a key in etcd does not fit, so that nothing uses
- * it. The key and the reason are cut at 512 characters. `atMs` is the time in milliseconds since 1970.
+ * Returns a finding of type `value_unreadable`: the value of a key in etcd does not match its schema.
+ * Nothing uses it. The key and the reason are cut at 512 characters. `atMs` is the time in milliseconds since
+ * 1970.
  */
 export function valueUnreadable(key: string, reason: string, atMs: number): FindingDelta {
   return {
