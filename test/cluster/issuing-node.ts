@@ -5,11 +5,12 @@ import { onTestFinished } from 'vitest';
 import { encodeJoinToken } from '#cluster/peers/join-tokens.js';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 
 const ACCESS = JSON.stringify({
   prefix: '/weir',
   endpoints: ['https://127.0.0.1:2379'],
-  tls: { ca: 'ca\n', cert: 'certificate\n', key: 'key\n' },
+  tls: { ca: CERTIFICATE, cert: CERTIFICATE, key: KEY },
   user: { name: 'weir', password: 'secret' },
   seal_key: 'seal\n',
 });
