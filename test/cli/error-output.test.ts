@@ -1,14 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { printError } from '#cli/error-output.js';
 import { processTerminal } from '#cli/terminal.js';
 import { ConfigError } from '#config/config-problem.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { freePort } from '#test/sockets/free-port.js';
-import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { run, serverThatAnswers } from './cli-run.js';
 
 /** Prints an error as the command line does. */
@@ -31,7 +31,8 @@ function thrownBy(act: () => unknown): unknown {
 }
 
 describe('each error of the command line begins with `weir: ` and has further lines for problems and advice only', () => {
-  const folder = temporaryFolder();
+  const folder = mkdtempSync(join(tmpdir(), 'weir-errors-'));
+  afterAll(() => rmSync(folder, { recursive: true }));
   const config = join(folder, 'weir.yaml');
   writeFileSync(config, 'version: 1\nnode: { data_dir: 7 }\napi: { listen: 7 }\n');
   const policy = join(folder, 'policy.yaml');
@@ -85,7 +86,9 @@ describe('a system error names the operation, the file or address, and the remed
     return Object.assign(new Error(), JSON.parse(stdout) as object);
   };
   const root = 'run the command as root, or as the user of the unit, or give this user the permission';
-  const closed = join(temporaryFolder(), 'closed');
+  const folder = mkdtempSync(join(tmpdir(), 'weir-errors-'));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const closed = join(folder, 'closed');
   writeFileSync(closed, '');
   chmodSync(closed, 0o600);
 
