@@ -17,7 +17,8 @@ const [EPERM, EINVAL] = [1, 22];
  * The lock of a network namespace: the group 8353 of netfilter's packet log (nfnetlink_log), to which no rule
  * logs. The kernel binds a group to one socket, requires CAP_NET_ADMIN for it, and frees the group when that
  * socket is closed. So any end of the process releases the lock. A lock on the file of the namespace in /proc
- * would not do: any process of the namespace can open the file, and so take the lock.
+ * would not do: any process of the namespace can open the file, and so take the lock. Nor would a table of
+ * nftables with the flag `owner`: `nft -f` refuses a saved ruleset that contains the table.
  */
 export class NamespaceLock {
   #socket: NetlinkSocket | undefined;
