@@ -6,7 +6,7 @@ import { filesIn, root, rootPages } from './files.js';
 const NAMED = /`((?:src|statecharts|test|bench|scripts|docs)\/[^`\s*{}<>]*)`/g;
 const LINKED = /\]\(([^)\s#]+)(?:#[^)]*)?\)/g;
 
-const pages = [...rootPages, ...filesIn(['docs'], /\.md$/)];
+const pages = [...rootPages, ...filesIn(['docs', 'bench'], /\.md$/)];
 
 test('each repository path in backticks in the docs belongs to an existing file or folder', () => {
   const named = pages.flatMap(({ path, text }) => [...text.matchAll(NAMED)].map(([, file = '']) => ({ path, file })));
