@@ -10,10 +10,13 @@ type Edge = {
   readonly actions: string;
 };
 
+/** Words that Mermaid does not accept as the name of a state. */
+const RESERVED = new Set(['as', 'class', 'default', 'direction', 'end', 'hide', 'note', 'scale', 'state', 'style']);
+
 /**
- * Returns the Markdown page about a statechart: a Mermaid diagram, a table of the states, and a table of the
- * transitions. The page depends only on the chart, so that a test can compare it with the page in the
- * repository.
+ * Returns the Markdown page about a statechart: a Mermaid diagram, a table of the states, and a list of the
+ * transitions that the diagram does not show whole. docs/statecharts/README.md describes the list. The page
+ * depends only on the chart, so that a test can compare it with the page in the repository.
  */
 export function drawChart(machine: AnyStateMachine): string {
   const edges = nodesUnder(machine.root).flatMap(edgesFrom);
@@ -21,17 +24,24 @@ export function drawChart(machine: AnyStateMachine): string {
   const body = block(machine.root, edges, parallel ? 2 : 1);
   // Mermaid draws parallel regions side by side only inside a state. So put the regions of a parallel chart
   // into an outer state.
-  const diagram = parallel ? [`  state "${machine.id}" as ${machine.id} {`, ...body, '  }'] : body;
+  const diagram = parallel ? [`  state ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
-  return [...drawn, ...statesTable(machine), '', ...transitionsTable(edges), ''].join('\n');
+  return [...drawn, ...statesTable(machine), ...transitionsList(edges)].join('\n');
 }
 
 function block(node: AnyStateNode, edges: readonly Edge[], depth: number): string[] {
   const pad = '  '.repeat(depth);
   const drawn = new Map<string, string>();
+  const [initial] = node.initial?.target ?? [];
+  const start = initial === undefined ? [] : [`${pad}[*] --> ${idOf(initial)}`];
+  const arrows = [...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
+  const shown = new Set(arrows.flatMap((arrow) => arrow.trim().split(' ')));
   const inside = Object.values(node.states).map((child) => {
-    const heading = (more = ''): string => `${pad}state "${child.key}${more}" as ${idOf(child)}`;
-    if (Object.keys(child.states).length === 0) return [heading()];
+    const id = idOf(child);
+    const heading = (more = ''): string =>
+      `${pad}state ${id === child.key && more === '' ? id : `"${child.key}${more}" as ${id}`}`;
+    // An arrow makes a state that has its key as id.
+    if (Object.keys(child.states).length === 0) return id === child.key && shown.has(id) ? [] : [heading()];
     const lines = block(child, edges, depth + 1);
     const pattern = lines.join('\n').replaceAll(child.key, '');
     const alike = drawn.get(pattern);
@@ -40,9 +50,7 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
     return [`${heading()} {`, ...lines, `${pad}}`];
   });
   if (node.type === 'parallel') return inside.flatMap((lines, index) => (index === 0 ? lines : [`${pad}--`, ...lines]));
-  const [initial] = node.initial?.target ?? [];
-  const start = initial === undefined ? [] : [`${pad}[*] --> ${idOf(initial)}`];
-  return [...inside.flat(), ...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
+  return [...inside.flat(), ...arrows];
 }
 
 /**
@@ -90,7 +98,12 @@ function childOver(ancestor: AnyStateNode, node: AnyStateNode): AnyStateNode | u
 const pathUnder = (ancestor: AnyStateNode, node: AnyStateNode): string =>
   node.path.slice(ancestor.path.length).join('.');
 const pathOf = (node: AnyStateNode): string => node.path.join('.') || node.key;
-const idOf = (node: AnyStateNode): string => [node.machine.id, ...node.path].join('_');
+
+/** Returns the id of a state in the diagram: its key if no other state of the chart has this key. */
+function idOf(node: AnyStateNode): string {
+  const alike = nodesUnder(node.machine.root).filter(({ key }) => key === node.key);
+  return alike.length === 1 && !RESERVED.has(node.key) ? node.key : [node.machine.id, ...node.path].join('_');
+}
 
 function nodesUnder(node: AnyStateNode): AnyStateNode[] {
   return [node, ...Object.values(node.states).flatMap(nodesUnder)];
@@ -132,21 +145,58 @@ function nameOf(named: unknown): string {
   return '';
 }
 
+/** Returns the table of the states that have a readiness tag, a detail or an invoked actor. */
 function statesTable(machine: AnyStateMachine): string[] {
   const rows = nodesUnder(machine.root)
     .slice(1)
-    .map((node) => {
-      const meta = node.meta as ReadinessMeta | undefined;
-      const invoked = node.invoke.map(({ id }) => `\`${id}\``).join(', ');
-      return `| \`${pathOf(node)}\` | ${node.tags.map((tag) => `\`${tag}\``).join(', ')} | ${meta?.detail ?? ''} | ${invoked} |`;
-    });
-  return ['| state | readiness tag | detail | invokes |', '|---|---|---|---|', ...rows];
+    .map((node) => [
+      `\`${pathOf(node)}\``,
+      node.tags.map((tag) => `\`${tag}\``).join(', '),
+      (node.meta as ReadinessMeta | undefined)?.detail ?? '',
+      node.invoke.map(({ id }) => `\`${id}\``).join(', '),
+    ])
+    .filter((cells) => cells.slice(1).some((cell) => cell !== ''));
+  if (rows.length === 0) return [];
+  const head = ['state', 'readiness tag', 'detail', 'invokes'];
+  const columns = [0, 1, 2, 3].filter((column) => rows.some((cells) => cells[column] !== ''));
+  const line = (cells: readonly string[]): string => `| ${columns.map((column) => cells[column]).join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')).replaceAll(' ', ''), ...rows.map(line), ''];
 }
 
-function transitionsTable(edges: readonly Edge[]): string[] {
-  const rows = edges.map(({ source, target, event, guard, actions }) => {
-    const to = target === undefined ? '' : `\`${pathOf(target)}\``;
-    return `| \`${pathOf(source)}\` | ${event === '' ? 'always' : event} | ${guard} | ${to} | ${actions} |`;
-  });
-  return ['| from | event | guard | to | actions |', '|---|---|---|---|---|', ...rows];
+/**
+ * Returns the list of the transitions by state, for each event of which the diagram does not show all: those
+ * with actions, and those that stay in the state. States with the same transitions share an entry.
+ */
+function transitionsList(edges: readonly Edge[]): string[] {
+  const isShown = ({ source, target, actions }: Edge): boolean =>
+    actions === '' && target !== undefined && !isWithin(source, target) && !isWithin(target, source);
+  const entries = new Map<string, string[]>();
+  for (const [source, own] of groupedBy(edges, (edge) => edge.source)) {
+    const lines = [...groupedBy(own, ({ event }) => event).values()]
+      .filter((alternatives) => !alternatives.every(isShown))
+      .flatMap((alternatives) => alternatives.map((edge) => `  ${lineOf(edge)}`))
+      .join('\n');
+    if (lines !== '') entries.set(lines, [...(entries.get(lines) ?? []), pathOf(source)]);
+  }
+  if (entries.size === 0) return [];
+  return ['```text', ...[...entries].flatMap(([lines, sources]) => [sources.join(', '), lines]), '```', ''];
 }
+
+function groupedBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  return groups;
+}
+
+function lineOf({ source, target, event, guard, actions }: Edge): string {
+  const to = target?.parent === source.parent ? target?.key : target && pathOf(target);
+  return [
+    event === '' ? 'always' : event,
+    ...(guard === '' ? [] : [`[${guard}]`]),
+    ...(to === undefined ? [] : [`→ ${to}`]),
+    ...(actions === '' ? [] : [`/ ${actions}`]),
+  ].join(' ');
+}
+
+const isWithin = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>
+  node === ancestor || (node.parent !== undefined && isWithin(node.parent, ancestor));

@@ -39,15 +39,13 @@ test('drawChart draws parallel regions side by side inside the chart', () => {
   });
   expect(drawChart(chart).split('```')[1]).toBe(`mermaid
 stateDiagram-v2
-  state "lamp" as lamp {
-    state "power" as lamp_power {
-      state "off" as lamp_power_off
-      [*] --> lamp_power_off
+  state lamp {
+    state power {
+      [*] --> off
     }
     --
-    state "hue" as lamp_hue {
-      state "warm" as lamp_hue_warm
-      [*] --> lamp_hue_warm
+    state hue {
+      [*] --> warm
     }
   }
 `);
@@ -69,30 +67,64 @@ test('drawChart draws an arrow between composite states if a transition connects
 
 \`\`\`mermaid
 stateDiagram-v2
-  state "off" as lamp_off
-  state "on" as lamp_on {
-    state "dim" as lamp_on_dim
-    state "bright" as lamp_on_bright
-    [*] --> lamp_on_dim
-    lamp_on_dim --> lamp_on_bright
+  state on {
+    [*] --> dim
+    dim --> bright
   }
-  [*] --> lamp_off
-  lamp_off --> lamp_on : switch.pressed [hasPower] → bright
-  lamp_on --> lamp_off : bright · after timeout
+  [*] --> off
+  off --> on : switch.pressed [hasPower] → bright
+  on --> off : bright · after timeout
+\`\`\`
+`);
+});
+
+test('drawChart lists the events with actions or without a target, once for states with the same transitions', () => {
+  const lit = { meta: { detail: 'lit' }, invoke: { id: 'heat', src: 'heat', onError: { actions: 'cool' } } };
+  const chart = createMachine({
+    id: 'lamp',
+    initial: 'end',
+    on: { unplugged: { target: '.end', actions: 'cool' } },
+    states: {
+      end: {
+        on: {
+          pressed: [
+            { guard: 'isNight', target: 'dim' },
+            { target: 'bright', actions: 'note' },
+          ],
+        },
+      },
+      dim: lit,
+      bright: lit,
+      broken: { on: { pressed: {} } },
+    },
+  });
+  expect(drawChart(chart)).toBe(`# lamp
+
+\`\`\`mermaid
+stateDiagram-v2
+  state "end" as lamp_end
+  state broken
+  [*] --> lamp_end
+  lamp_end --> dim : pressed [isNight]
+  lamp_end --> bright : pressed
 \`\`\`
 
-| state | readiness tag | detail | invokes |
-|---|---|---|---|
-| \`off\` |  |  |  |
-| \`on\` |  |  |  |
-| \`on.dim\` |  |  |  |
-| \`on.bright\` |  |  |  |
+| state | detail | invokes |
+|---|---|---|
+| \`dim\` | lit | \`heat\` |
+| \`bright\` | lit | \`heat\` |
 
-| from | event | guard | to | actions |
-|---|---|---|---|---|
-| \`off\` | switch.pressed | hasPower | \`on.bright\` |  |
-| \`on.dim\` | always |  | \`on.bright\` |  |
-| \`on.bright\` | after timeout |  | \`off\` |  |
+\`\`\`text
+lamp
+  unplugged → end / cool
+end
+  pressed [isNight] → dim
+  pressed → bright / note
+dim, bright
+  heat failed / cool
+broken
+  pressed
+\`\`\`
 `);
 });
 
@@ -101,8 +133,8 @@ test('drawChart merges arrows between the same states, and draws equal composite
   const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp, attic: lamp } });
   expect(drawChart(chart).split('```')[1]).toBe(`mermaid
 stateDiagram-v2
-  state "lamps" as lamps {
-    state "hall" as lamps_hall {
+  state lamps {
+    state hall {
       state "off" as lamps_hall_off
       state "on" as lamps_hall_on
       [*] --> lamps_hall_off
@@ -110,7 +142,7 @@ stateDiagram-v2
       lamps_hall_on --> lamps_hall_off
     }
     --
-    state "attic, inside like hall" as lamps_attic
+    state "attic, inside like hall" as attic
   }
 `);
 });
