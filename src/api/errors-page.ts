@@ -12,72 +12,55 @@ Every error of the management API is a problem document of RFC 9457 (\`applicati
 | member | is |
 |---|---|
 | \`type\` | \`${typeOf('not_found').replace('not_found', 'CODE')}\`; the code is stable; programs should test it |
-| \`title\`, \`status\` | the same for every error of one code |
+| \`title\`, \`status\` | the same for every error of one code; the title is the code in words |
 | \`detail\` | what was wrong with this request |
 | \`error\` | one plain sentence, for people |
 | \`problems\` | if there is more than one problem: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
+
+An error other than \`outcome_unknown\`, \`reload_failed\` and \`internal\` has changed nothing.
 `;
+
+/** The part of a text that the introduction states for all errors. */
+const UNCHANGED = /; nothing was (?:changed|stored)(?=[.,])/;
 
 /**
  * Returns the text of `docs/errors.md`. `dropReasons` maps the name of each drop reason of the datapath to
  * its meaning.
  */
 export function errorsPage(dropReasons: Readonly<Record<string, string>>): string {
-  const errors = Object.entries(ERRORS).map(([code, { status, title, when, remedy }]) => [
-    `\`${code}\``,
-    String(status),
-    title,
-    when,
-    remedy,
-  ]);
+  const errors = Object.entries(ERRORS).map(
+    ([code, { status, when, remedy }]) => `| \`${code}\` | ${status} | ${when.replace(UNCHANGED, '')} | ${remedy} |`,
+  );
   return [
     INTRODUCTION,
-    section('Error codes', '', ['code', 'status', 'title', 'when', 'what to do'], errors),
-    section('Problem codes', 'Problems of a body, listed in `problems`.', ['code', 'means'], lines(PROBLEM_CODES)),
+    ...['## Error codes', '', '| code | status | when | what to do |', '|---|---|---|---|', ...errors, ''],
+    section('Problem codes', 'Problems of a body, listed in `problems`.', PROBLEM_CODES),
     section(
       'Problem codes of parameters',
       'Problems of a query parameter or of a part of the path, listed in `problems`.',
-      ['code', 'means'],
-      lines(PARAMETER_CODES),
+      PARAMETER_CODES,
     ),
     section(
       'Problem codes of the configuration',
       'Problems of the configuration file, listed in `problems` of `invalid_config`.',
-      ['code', 'means'],
-      lines(CONFIG_PROBLEM_CODES),
+      CONFIG_PROBLEM_CODES,
     ),
     section(
       'Warning codes',
       [
         'Valid values that are probably a mistake, listed in `warnings`. A warning never blocks a write.',
         '',
-        'Responses without a member `warnings` have the header `Weir-Warnings`: the codes of this table, each once,',
-        'separated by commas. `PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and',
-        '`DELETE /api/v1/policies/:id/source-groups/:group_id` send it, and omit it',
-        'if there is no warning. A write with `?dry_run=true` returns the same warnings with their sentences.',
+        'Responses without a member `warnings` have the header `Weir-Warnings`: the codes of this list, each once, separated by commas.',
+        '`PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and `DELETE /api/v1/policies/:id/source-groups/:group_id` send it if there is a',
+        'warning. A write with `?dry_run=true` returns the same warnings with their sentences.',
       ].join('\n'),
-      ['code', 'means'],
-      lines(WARNING_CODES),
+      WARNING_CODES,
     ),
-    section(
-      'Drop reasons',
-      'The reasons for which the datapath drops packets, in metrics and `GET /api/v1/stats`.',
-      ['reason', 'means'],
-      lines(dropReasons),
-    ),
+    section('Drop reasons', 'Why the datapath drops packets, in metrics and `GET /api/v1/stats`.', dropReasons),
   ].join('\n');
 }
 
-const lines = (table: Readonly<Record<string, string>>) =>
-  Object.entries(table).map(([code, means]) => [`\`${code}\``, means]);
-
-function section(
-  title: string,
-  text: string,
-  columns: readonly string[],
-  rows: readonly (readonly string[])[],
-): string {
-  const row = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
-  const rule = `|${columns.map(() => '---').join('|')}|`;
-  return [`## ${title}`, '', ...(text === '' ? [] : [text, '']), row(columns), rule, ...rows.map(row), ''].join('\n');
+function section(title: string, text: string, meanings: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(meanings).map(([code, means]) => `- \`${code}\`: ${means}`);
+  return [`## ${title}`, '', text, '', ...lines, ''].join('\n');
 }

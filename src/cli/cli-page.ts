@@ -10,6 +10,7 @@ const OF_ALL = ['--help'];
 export function cliPage(program: CommandShape): string {
   const commands = everyCommand(program).filter(({ commands: below }) => below.length === 0);
   const asked = commands.find(isRemote)?.options.filter((option) => isOneOf(option, OF_REMOTE)) ?? [];
+  const printed = commands.flatMap(({ options }) => options).find(isUsualOutput);
   return [
     '# Command line',
     '',
@@ -25,34 +26,38 @@ export function cliPage(program: CommandShape): string {
     '',
     '## Errors',
     '',
-    'An error is a sentence, with advice below it. With `--output json` it is one line of JSON, with `--output yaml` one document,',
-    'usage errors included: `{"error": {"code", "message", "fix", "problems"}}`. `fix` and `problems` are present only if they',
-    'are not empty. Each of `problems` has a `pointer` (a flag, or a JSON pointer into the file), a `code`, a `message`, and `where` for a place',
-    'in a file (`FILE:LINE:COLUMN`). The error is the last output on standard error. `code` is one of [errors.md](errors.md), or:',
+    'An error is a sentence, with advice below it, the last output on standard error. With `--output json` or `yaml` it is an object, also for',
+    'a usage error: `{"error": {"code", "message", "fix", "problems"}}`, without `fix` and `problems` if they are empty. A problem has a',
+    '`pointer` (a flag, or a JSON pointer into the file), a `code`, a `message`, and `where` for a place in a file (`FILE:LINE:COLUMN`).',
+    '`code` is one of [errors.md](errors.md), or:',
     '',
     '| code | means |',
     '|---|---|',
     ...Object.entries(OWN_CODES).map(([code, meaning]) => `| \`${code}\` | ${meaning} |`),
     '',
-    '## Which node',
+    '## Common flags',
     '',
-    'Commands that call the API of a node take these flags, and read `WEIR_SERVER` and `WEIR_TOKEN`.',
+    ...(printed === undefined ? [] : optionList([printed])),
+    ...optionList(asked),
+    '',
+    'The sections below leave these flags out. Each command that calls the API of a node has all of them, unless its section has another',
+    `\`--output\`. These commands do not call the API: ${listOf(commands.filter((command) => !isRemote(command)))}.`,
+    `Of them, ${listOf(commands.filter((command) => !isRemote(command) && command.options.some(isUsualOutput)))} have the first flag too.`,
     '',
     'Over plain HTTP, a token of a file is sent only if the socket that listens at the address belongs to root, to the user of the',
-    'command, or to the owner of the file; otherwise the command ends with `other_listener`. A forwarded port (`ssh -L`, a',
-    'container) belongs to the process that forwards it. If a server answers although no socket listens there, for example by a',
-    'redirection of nftables, the token is not sent either. A token of `WEIR_TOKEN` is sent in all cases.',
-    '',
-    ...optionTable(asked),
+    'command, or to the owner of the file; otherwise the command ends with `other_listener`. So it is with a server that answers although',
+    'no socket listens there, such as by a redirection of nftables. A forwarded port (`ssh -L`, a container) belongs to the process that',
+    'forwards it. A token of `WEIR_TOKEN` is sent in all cases.',
     ...commands.flatMap(section),
     '',
   ].join('\n');
 }
 
 const INTRODUCTION = [
-  'Colours are shown on a terminal only, and not if `NO_COLOR` is set. The data of a command go to standard output, and its messages',
-  'to standard error. Tables show times as `3 min ago`, the other formats in UTC. `--output json` and `--output yaml` print the whole response of the node; commands that',
-  'run until they are interrupted print a line of JSON, or a YAML document, for each item. If a command takes a file, `-` is standard input.',
+  'The data of a command go to standard output, and its messages to standard error. Colours are shown on a terminal only, and not if',
+  '`NO_COLOR` is set. Tables show times as `3 min ago`, the other formats in UTC. `--output json` and `yaml` print the whole response of the',
+  'node; commands that run until they are interrupted print a line of JSON, or a YAML document, for each item. If a command takes a file,',
+  '`-` is standard input. `weir help COMMAND` prints the usage of a command.',
   '',
   'A shell completes commands, flags and their values after it has run one of these lines:',
   '',
@@ -64,36 +69,37 @@ const INTRODUCTION = [
 ];
 
 function section(command: CommandShape): string[] {
-  const { path, description, options, arguments: taken } = command;
-  const own = options.filter((option) => !isOneOf(option, [...OF_ALL, ...(isRemote(command) ? OF_REMOTE : [])]));
-  const words = taken.map(({ name, description: about, takes }) => {
-    const choices = typeof takes === 'string' ? '' : ` One of ${takes.map((one) => `\`${one}\``).join(', ')}.`;
-    return `- \`${name}\`: ${about === '' ? `a ${name}` : about}.${choices}`;
+  const { path, description, options, arguments: taken, usage } = command;
+  const common = [...OF_ALL, ...(isRemote(command) ? OF_REMOTE : [])];
+  const own = options.filter((option) => !isOneOf(option, common) && !isUsualOutput(option));
+  // In the usage, an argument stands in brackets that tell whether it is optional and whether it repeats.
+  const shown = usage.split(' ').slice(-taken.length);
+  const words = taken.map(({ name, description: about, takes }, index) => {
+    const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
+    return `- \`${shown[index]}\`: ${about === '' ? `a ${name}` : about}${choices}`;
   });
+  const lines = [...words, ...optionList(own)];
   return [
     '',
     `## \`${path}\``,
     '',
-    `${description.charAt(0).toUpperCase()}${description.slice(1)}.${isRemote(command) ? ' Calls the API of a node.' : ''}`,
-    '',
-    '```',
-    `${path} ${command.usage}`,
-    '```',
-    ...(words.length === 0 ? [] : ['', ...words]),
-    ...(own.length === 0 ? [] : ['', ...optionTable(own)]),
+    `${description.charAt(0).toUpperCase()}${description.slice(1)}.`,
+    ...(lines.length === 0 ? [] : ['', ...lines]),
   ];
 }
 
 const isRemote = ({ options }: CommandShape): boolean => options.some((option) => isOneOf(option, ['--server']));
 const isOneOf = ({ names }: OptionShape, wanted: readonly string[]) => names.some((name) => wanted.includes(name));
+/** Returns whether the flag is `--output` with the values that most commands accept. */
+const isUsualOutput = ({ names, takes }: OptionShape): boolean =>
+  names.includes('--output') && typeof takes !== 'string' && takes.length === USUAL_OUTPUT.length;
+const USUAL_OUTPUT = ['table', 'json', 'yaml'];
 
-function optionTable(options: readonly OptionShape[]): string[] {
-  return [
-    '| flag | |',
-    '|---|---|',
-    ...options.map(({ flags, description, takes, required }) => {
-      const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
-      return `| \`${flags.replaceAll('|', '\\|')}\` | ${description}${choices}${required ? '; required' : ''} |`;
-    }),
-  ];
+const listOf = (commands: readonly CommandShape[]): string => commands.map(({ path }) => `\`${path}\``).join(', ');
+
+function optionList(options: readonly OptionShape[]): string[] {
+  return options.map(({ flags, description, takes, required }) => {
+    const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
+    return `- \`${flags}\`: ${description}${choices}${required ? '; required' : ''}`;
+  });
 }

@@ -200,8 +200,15 @@ const policy = z
     activation_timeout: duration(
       '100ms',
       '10m',
-      'If a policy cannot be activated within this time, the write is abandoned with the response 503. The default is 5s; in a cluster, it is 15s.',
-    ).optional(),
+      'If a policy cannot be activated within this time, the write is abandoned with the response 503.',
+    )
+      .optional()
+      .meta({
+        description:
+          'If a policy cannot be activated within this time, the write is abandoned with the response 503. The default is 5s; in a cluster, it is 15s.',
+        form: 'duration, 100ms to 10m',
+        shown: '5s or 15s',
+      }),
     file: path('YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.')
       .nullable()
       .prefault(null)
@@ -421,7 +428,7 @@ const metrics = z
     ).prefault(0),
     listen: listenAddress('An address.', { addressOnly: true }).nullable().prefault(null).meta({
       description:
-        'Address of a further listener for scrapes and probes from other machines. It has only `/metrics`, `/health` and `/ready`, and needs no token. Without TLS, plain HTTP is served on any address. Every client that reaches the address sees the names of integrations, the details of readiness checks, such as names of interfaces and nodes, and with `source_groups` the ids of source groups. So listen on an address of the management network, or let a packet filter accept only the scrapers, see `docs/metrics.md`. The management API has these paths too.',
+        'Address of a further listener for scrapes and probes from other machines. It has only `/metrics`, `/health` and `/ready`, and needs no token. Without TLS, plain HTTP is served on any address. See `docs/metrics.md` for what each client sees, and how to limit the clients.',
       form: '`address:port` or `null`',
     }),
     tls: serverTls('Serves HTTPS instead of HTTP on `metrics.listen`.'),

@@ -14,39 +14,35 @@ export function configurationDocument(): string {
     '',
     ...INTRODUCTION,
     '',
-    ...table(top.flatMap(([key, schema]) => leaves([key], schema))),
+    ...list(top.flatMap(([key, schema]) => leaves([key], schema))),
     ...sections.flatMap(([key, schema]) => [
       '',
       `## \`${key}\``,
       '',
-      `${aboutOf(schema)} ${presenceOf(schema)}`,
+      [aboutOf(schema), ...presenceOf(schema)].join(' '),
       '',
-      ...table(leaves([key], schema).filter(({ keys }) => keys.length > 1)),
+      ...list(leaves([key], schema).filter(({ keys }) => keys.length > 1)),
     ]),
     '',
   ].join('\n');
 }
 
 const INTRODUCTION = [
-  'A node reads one YAML file, `weir run --config FILE`. `weir config check FILE` prints all problems of a file. An annotated',
-  'example is [`examples/weir.yaml`](../examples/weir.yaml).',
+  'A node reads one YAML file, `weir run --config FILE`; [`examples/weir.yaml`](../examples/weir.yaml) is an example. `weir config check FILE`',
+  'prints all problems of a file, each with its line. Other keys than those below are refused. Each line has the form of the value, its',
+  'default, and `restart` if only a restart applies a change. A key without default may be left out, unless it is required.',
   '',
-  '- Keys that are not listed here are refused. All problems of a file are reported together, each with its line.',
-  `- \`\${NAME}\` in a value is replaced by that environment variable; a variable that is not set is refused. \`$\${\` stands for\n  \`\${\`. Inside \`{ }\` and \`[ ]\`, YAML requires quotes around such a value.`,
-  '- The environment variable `WEIR_SECTION__KEY` overrides `section.key`, as in `WEIR_API__LISTEN` or',
-  '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`: lists are separated by commas. Deeper keys have more parts:',
-  '  `WEIR_API__TLS__CERT`.',
+  `- \`\${NAME}\` in a value is replaced by that environment variable, which must be set. \`$\${\` stands for \`\${\`. Inside \`{ }\` and`,
+  '  `[ ]`, YAML requires quotes around such a value.',
+  '- The environment variable `WEIR_SECTION__KEY` overrides `section.key`: `WEIR_API__LISTEN`, `WEIR_API__TLS__CERT`, or with commas for a list',
+  '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`.',
   '- Durations are written `500ms`, `60s`, `5m`, `2h` or `30d`.',
-  '- A file that a key names must be a regular file or a link to a regular file, not a FIFO, a device or a directory. A secret has',
-  '  at most 64 KiB, the configuration 1 MiB, certificates and keys of TLS 16 MiB, and `policy.file` 64 MiB.',
-  '- If a section without defaults is missing, its part of the node does not run.',
-  '- `weir config schema` prints the JSON Schema of the file, which is also in',
-  '  [`schemas/config.schema.json`](../schemas/config.schema.json). [In your editor](policy.md#in-your-editor) shows how to use it:',
-  `  \`# yaml-language-server: $schema=weir-config.schema.json\` as the first line. An editor also marks a value with \`\${NAME}\` where`,
-  '  a number or one of several words is expected.',
-  '- `weir config reload` and SIGHUP make a running node read the file again. The column *reload* has `yes` for a key whose change',
-  '  is then in force, and `restart` for a key that is read at the start of the node only. A section that is added or removed needs',
-  '  a restart. Environment variables keep the values of the start. Either all changes that need no restart are in force, or none.',
+  '- A file that a key names must be a regular file or a link to one. A secret has at most 64 KiB, the configuration 1 MiB, certificates and',
+  '  keys of TLS 16 MiB, and `policy.file` 64 MiB.',
+  '- [`schemas/config.schema.json`](../schemas/config.schema.json), or `weir config schema`, is for editors',
+  `  ([In your editor](policy.md#in-your-editor)). An editor also marks \`\${NAME}\` where it expects a number or one of several words.`,
+  '- `weir config reload` and SIGHUP apply a changed file: all changes that need no restart, or none. An added or removed section needs a',
+  '  restart. Environment variables keep the values of the start.',
 ];
 
 type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };
@@ -61,25 +57,20 @@ function isOptionalGroup(schema: z.core.$ZodType): boolean {
   return z.globalRegistry.get(schema)?.description !== undefined;
 }
 
-function table(rows: readonly Leaf[]): string[] {
-  return [
-    '| key | value | default | reload | |',
-    '|---|---|---|---|---|',
-    ...rows.map(
-      ({ keys, schema }) =>
-        `| \`${keys.join('.')}\` | ${formOf(schema)} | ${defaultOf(schema)} | ${reloadOf(keys, schema)} | ${aboutOf(schema)} |`,
-    ),
-  ];
+function list(rows: readonly Leaf[]): string[] {
+  return rows.map(({ keys, schema }) => {
+    const facts = [formOf(schema), ...defaultOf(schema), ...restartOf(keys, schema)].join(', ');
+    return `- \`${keys.join('.')}\`: ${facts}. ${aboutOf(schema)}`;
+  });
 }
 
 function formOf(schema: z.core.$ZodType): string {
   return members(schema).length > 0 ? 'section' : String(metaOf(schema).form);
 }
 
-/** Returns `yes` if a reload puts a change of the key in force. A section has no answer of its own. */
-function reloadOf(keys: readonly string[], schema: z.core.$ZodType): string {
-  if (members(schema).length > 0) return '';
-  return reloadedBy(keys.join('.')) === 'restart' ? 'restart' : 'yes';
+/** A key whose change needs a restart of the node. A section has no answer of its own. */
+function restartOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
+  return members(schema).length === 0 && reloadedBy(keys.join('.')) === 'restart' ? ['restart'] : [];
 }
 
 function aboutOf(schema: z.core.$ZodType): string {
@@ -88,19 +79,21 @@ function aboutOf(schema: z.core.$ZodType): string {
   return description;
 }
 
-function presenceOf(schema: z.core.$ZodType): string {
+function presenceOf(schema: z.core.$ZodType): string[] {
+  if (aboutOf(schema).includes('Without this section')) return [];
   return schema instanceof z.ZodOptional
-    ? 'Without this section, the part does not run.'
-    : 'Without this section, the defaults apply.';
+    ? ['Without this section, the part does not run.']
+    : ['Without this section, the defaults apply.'];
 }
 
-function defaultOf(schema: z.core.$ZodType): string {
+/** Returns how a missing key is treated; an empty list if it has no effect. */
+function defaultOf(schema: z.core.$ZodType): string[] {
   const { shown } = metaOf(schema);
-  if (typeof shown === 'string') return shown;
-  if (!(schema instanceof z.ZodPrefault)) return 'required';
+  if (typeof shown === 'string') return shown === 'none' ? [] : [`default ${shown}`];
+  if (!(schema instanceof z.ZodPrefault)) return ['required'];
   const value: unknown = schema.def.defaultValue;
-  if (value === null || (Array.isArray(value) && value.length === 0)) return 'none';
-  return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
+  if (value === null || (Array.isArray(value) && value.length === 0) || members(schema).length > 0) return [];
+  return [`default \`${typeof value === 'string' ? value : JSON.stringify(value)}\``];
 }
 
 /**

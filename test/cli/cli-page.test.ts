@@ -13,12 +13,12 @@ it('docs/cli.md equals the page that is generated from the command tree', async 
   expect(await page(), 'run: npm run docs').toBe(cliPage(tree));
 });
 
-it('docs/cli.md has a section for every command, and a table row for every flag', async () => {
+it('docs/cli.md has a section for every command, and a line for every flag', async () => {
   const text = await page();
   for (const { path, commands, options } of everyCommand(tree)) {
     if (commands.length > 0) continue;
     expect(text).toContain(`\n## \`${path}\`\n`);
-    for (const { flags, names } of options) if (!names.includes('--help')) expect(text).toContain(`| \`${flags}\` |`);
+    for (const { flags, names } of options) if (!names.includes('--help')) expect(text).toContain(`\n- \`${flags}\`: `);
   }
 });
 
