@@ -11,6 +11,8 @@ if (!isSupported(process.versions.node, supported)) {
   );
 }
 
+const END_MS = 5_000;
+
 let cli;
 try {
   cli = require('../dist/node/weir.cjs');
@@ -21,6 +23,11 @@ try {
 }
 cli.weir(process.argv.slice(2)).then((code) => {
   process.exitCode = code;
+  // A command that has ended must not stay because of a connection or a thread that a library left open.
+  setTimeout(() => {
+    console.error(`weir: still open at the end: ${process.getActiveResourcesInfo().join(', ')}`);
+    process.exit();
+  }, END_MS).unref();
 });
 
 /** Returns whether a version has the major version of one of the ranges `^A.B.C`, and is not older. */

@@ -37,11 +37,12 @@ export class Workload {
     this.#stored = stored;
   }
 
-  /** Writes the first policy. Returns its value and its generation. */
+  /** Writes the first policy, and waits until all nodes have it. Returns its value and its generation. */
   async first(): Promise<{ readonly value: string; readonly generation: number }> {
     const value = this.#nextValue();
     const reply = await this.#nodes[0]?.request('PUT', PATH, policyOf(value));
     if (reply?.status !== 200) throw new Error(`the first write failed: ${reply?.text}`);
+    for (const node of this.#nodes) while ((await node.request('GET', PATH)).text === '{}') await pause(READ_MS);
     return { value, generation: Number(reply.headers.get('weir-generation')) };
   }
 

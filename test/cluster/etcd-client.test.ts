@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { lastValueFrom, retry, tap } from 'rxjs';
+import { firstValueFrom, lastValueFrom, retry, tap } from 'rxjs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
@@ -174,6 +174,19 @@ describe('watches', () => {
     await pause(500);
     process.off('uncaughtExceptionMonitor', onRaised);
     expect(raised).toEqual([]);
+  });
+
+  test('a watch that ends before its stream is open keeps no connection open after `close`', async () => {
+    const sockets = () => process.getActiveResourcesInfo().filter((name) => name === 'TCPSocketWrap').length;
+    const before = sockets();
+    // The streams have a connection of their own, which the first watch opens.
+    await firstValueFrom(client.watch(under('/weir/watch/'), 0n));
+    for (let again = 0; again < 3; again++) {
+      client.watch(under('/weir/watch/'), 0n).subscribe().unsubscribe();
+      await pause(50);
+    }
+    client.close();
+    await expect.poll(sockets, { timeout: 2_000 }).toBe(before);
   });
 
   test('a watch emits each change from its revision on, in the order of the revisions', async () => {

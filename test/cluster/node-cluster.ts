@@ -38,7 +38,10 @@ export class ClusterNode {
   readonly folder: string;
   readonly url: string;
   readonly peerAddress: string;
-  /** Exits of the node without SIGKILL and with another code than 0, each with the end of the log. */
+  /**
+   * Exits of the node without SIGKILL and with another code than 0, or with a resource that was still open,
+   * each with the end of the log.
+   */
   readonly crashes: string[] = [];
   readonly #config: string;
   readonly #namespace: string;
@@ -105,8 +108,10 @@ export class ClusterNode {
       { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
     );
     this.#process.once('close', (code, signal) => {
-      if (code === 0 || signal === 'SIGKILL') return;
-      this.crashes.push(`${this.id} ended with ${code ?? signal}: ${readFileSync(this.logFile, 'utf8').slice(-4_000)}`);
+      const log = readFileSync(this.logFile, 'utf8').slice(-4_000);
+      const isHeld = log.includes('weir: still open at the end');
+      if (isHeld || (code !== 0 && signal !== 'SIGKILL'))
+        this.crashes.push(`${this.id} ended with ${code ?? signal}: ${log}`);
     });
     for (const stream of [this.#process.stdout, this.#process.stderr])
       stream?.on('data', (chunk: Buffer) => appendFileSync(this.logFile, chunk));

@@ -255,6 +255,7 @@ test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {
   at(1).signal('SIGCONT');
   await at(2).end('SIGTERM');
   await expect.poll(() => weir(at(0), 'cluster', 'nodes').out).toMatch(/n3 +absent/);
+  expect(at(2).crashes).toEqual([]);
   expect((await at(0).request('GET', FINDINGS)).body).toMatchObject({
     partial: true,
     node_errors: [{ node_id: 'n3', error: 'it is not a member at present' }],

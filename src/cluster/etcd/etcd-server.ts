@@ -103,6 +103,8 @@ export class EtcdServer {
     metadata: Metadata,
   ): ClientDuplexStream<Request, Response> {
     const stream = this.#streams.makeBidiStreamRequest(method.path, method.encode, method.decode, metadata);
+    const cancel = stream.cancel.bind(stream);
+    stream.cancel = () => cancelSoon({ cancel });
     // A canceled stream emits an error. Without a listener, the error would end the process if the caller
     // cancels the stream before it listens itself.
     return stream.on('error', () => {});
@@ -110,7 +112,7 @@ export class EtcdServer {
 
   /** Ends the pending requests that were sent before a time. The outcome of pending writes is unknown. */
   abandon(sentBefore = Number.POSITIVE_INFINITY): void {
-    for (const [call, sentAt] of this.#pending) if (sentAt < sentBefore) call.cancel();
+    for (const [call, sentAt] of this.#pending) if (sentAt < sentBefore) cancelSoon(call);
   }
 
   close(): void {
@@ -118,6 +120,14 @@ export class EtcdServer {
     this.#requests.close();
     this.#streams.close();
   }
+}
+
+/**
+ * Cancels a call after the present microtasks. grpc-js 1.14 starts the request of a call in a microtask, also
+ * if the call was canceled before: such a request never ends, and keeps its connection and the process open.
+ */
+function cancelSoon(call: { cancel(): void }): void {
+  setImmediate(() => call.cancel());
 }
 
 export function serversOf({ endpoints, tls }: EtcdOptions): readonly EtcdServer[] {
