@@ -77,7 +77,11 @@ async function takesPart({ cluster }: Node): Promise<void> {
 async function write({ cluster, policies }: Node, body: string): Promise<boolean> {
   await cluster.takeWriteLock(AbortSignal.timeout(10_000));
   try {
-    const stored = await policies.get('a');
+    // As in `policyActor`: another node may have written since, and its body may be all that etcd has.
+    const stored = await policies.get('a').catch(async (failure: unknown) => {
+      await cluster.confirmWriteLock();
+      throw failure;
+    });
     const revision = (stored?.record.revision ?? 0) + 1;
     const generation = (await policies.generation()) + 1;
     await policies.commit({ put: storedPolicy({ id: 'a', revision, active: true }, body), generation });
