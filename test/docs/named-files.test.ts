@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
 /** Matches a path of the repository in backticks in the text of a page. */
-const NAMED = /`((?:src|statecharts|test|bench|scripts|docs)\/[^`\s*{}<>]*)`/g;
+const NAMED = /`((?:src|statecharts|test|bench|bin|deploy|docs|examples|schemas|scripts)\/[^`\s*{}<>]*)`/g;
 const LINKED = /\]\(([^)\s#]+)(?:#[^)]*)?\)/g;
 
 const pages = [...rootPages, ...filesIn(['docs', 'bench'], /\.md$/)];
@@ -22,7 +22,33 @@ test('each relative link in the docs leads to an existing file', () => {
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
 });
 
-test('each function in the tables of "Five walks" in ARCHITECTURE.md occurs in the file of the same table row', () => {
+/** The anchors of the headings of a page, as GitHub makes them. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const headings = [...text.replaceAll(/^ *```[\s\S]*?^ *```$/gm, '').matchAll(/^#+ (.+)$/gm)];
+  return new Set(
+    headings.map(([, title = '']) =>
+      title
+        .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}_\- ]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+}
+
+test('each link to a heading of a page in the docs leads to an existing heading', () => {
+  const anchors = new Map(pages.map(({ path, text }) => [new URL(path, root).href, anchorsOf(text)]));
+  const linked = pages.flatMap(({ path, text }) =>
+    [...text.matchAll(/\]\(([^)\s#:]*)#([^)\s]+)\)/g)].map(([, to = '', anchor = '']) => ({ path, to, anchor })),
+  );
+  expect(linked.length).toBeGreaterThan(0);
+  const isAbsent = ({ path, to, anchor }: (typeof linked)[number]): boolean =>
+    anchors.get(new URL(to === '' ? (path.split('/').at(-1) ?? '') : to, new URL(path, root)).href)?.has(anchor) ===
+    false;
+  expect(linked.filter(isAbsent)).toEqual([]);
+});
+
+test('each function in the tables of "Six walks" in ARCHITECTURE.md occurs in the file of the same table row', () => {
   const text = readFileSync(new URL('ARCHITECTURE.md', root), 'utf8');
   const steps = [...text.matchAll(/^\| `([^`]+)` \| `([^`]+)` \|/gm)].map(([, file = '', name = '']) => ({
     file,
