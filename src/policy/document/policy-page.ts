@@ -1,7 +1,7 @@
 import { type JsonSchema, policyJsonSchema } from './json-schema.js';
 
 /**
- * Fills the generated sections of `docs/policy.md`. `<!-- fields NAME -->` receives the field table of the
+ * Fills the generated sections of `docs/policy.md`. `<!-- fields NAME -->` receives the list of fields of the
  * JSON Schema definition NAME, `<!-- example FILE -->` receives the text of FILE. Each section ends at `<!--
  * end -->`.
  */
@@ -11,24 +11,24 @@ export function policyPage(page: string, exampleOf: (file: string) => string): s
     if (kind === 'example') return `${begin}\`\`\`yaml\n${exampleOf(name)}\`\`\`\n${end}`;
     const definition = definitions[name];
     if (definition === undefined) throw new Error(`the JSON Schema has no definition ${name}`);
-    return `${begin}${fieldTable(definition)}${end}`;
+    return `${begin}${fieldList(definition)}${end}`;
   });
 }
 
 const PART = /(<!-- (fields|example) (\S+) -->\n)[\s\S]*?(<!-- end -->)/g;
 
-function fieldTable(definition: JsonSchema): string {
-  const rows = rowsOf(definition, '').map(({ field, type, required, description }) => {
-    return `| \`${field}\` | ${type} | ${required ? 'yes' : ''} | ${description} |\n`;
+function fieldList(definition: JsonSchema): string {
+  const lines = rowsOf(definition, '').map(({ field, type, required, description }) => {
+    return `- \`${field}\` (${type}${required ? ', required' : ''}): ${description}\n`;
   });
-  return `\n| field | type | required | meaning |\n|---|---|---|---|\n${rows.join('')}\n`;
+  return `\n${lines.join('')}\n`;
 }
 
 type Row = { readonly field: string; readonly type: string; readonly required: boolean; readonly description: string };
 
 /**
- * Returns the table rows of an object. The fields of a nested object without its own definition follow as
- * rows such as `path.exact`.
+ * Returns the rows of an object. The fields of a nested object without its own definition follow as rows such
+ * as `path.exact`.
  */
 function rowsOf({ properties = {}, required = [] }: JsonSchema, parent: string): readonly Row[] {
   return Object.entries(properties).flatMap(([name, schema]) => {
