@@ -29,11 +29,11 @@ const UNCHANGED = /; nothing was (?:changed|stored)(?=[.,])/;
  */
 export function errorsPage(dropReasons: Readonly<Record<string, string>>): string {
   const errors = Object.entries(ERRORS).map(
-    ([code, { status, when, remedy }]) => `| \`${code}\` | ${status} | ${when.replace(UNCHANGED, '')} | ${remedy} |`,
+    ([code, { status, when, remedy }]) => `- \`${code}\` (${status}): ${when.replace(UNCHANGED, '')} ${remedy}`,
   );
   return [
     INTRODUCTION,
-    ...['## Error codes', '', '| code | status | when | what to do |', '|---|---|---|---|', ...errors, ''],
+    ...['## Error codes', '', 'With the status, the case, and what to do about it.', '', ...errors, ''],
     section('Problem codes', 'Problems of a body, listed in `problems`.', PROBLEM_CODES),
     section(
       'Problem codes of parameters',

@@ -125,7 +125,7 @@ const dataplane = z
       .refine((names) => new Set(names).size === names.length, { error: 'names an interface twice' })
       .meta({
         description:
-          'Interfaces whose incoming traffic is filtered. A name may end with `*`, and can then have no interface for a time. Name both sides of a gateway. If the gateway translates addresses (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. NAT that the kernel or the settings do not support fails the check `dataplane_config`. The ports of a bridge can be named: the node is then a transparent firewall (docs/design/bridges.md). The node polices an interface as soon as the interface gets a matching name. An interface that loses a matching name stays policed, and fails the check `dataplane_config`, until `weir config reload --allow-unpoliced`.',
+          'Interfaces whose incoming traffic is filtered: both sides of a gateway. A name may end with `*`, and can then have no interface for a time. With NAT (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. Ports of a bridge make the node a transparent firewall (docs/design/bridges.md). An interface that loses a matching name stays policed, and fails the check `dataplane_config`, until `weir config reload --allow-unpoliced`.',
         form: 'list of interface names of at most 15 characters',
       }),
     non_ipv4: oneOf(
@@ -151,7 +151,7 @@ const dataplane = z
       }),
     forwarding: oneOf(
       ['auto', 'stack', 'direct'],
-      'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which is faster than a node without a filter, and bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. While NAT is the only such hook, established flows are translated and sent directly. The node detects changes of nftables and tc at once, and other changes within one second, at most three.',
+      'How passed packets are forwarded. `stack`: by the network stack. `direct`: to the interface of the route, which bypasses netfilter and IPsec. `auto`: direct while no third-party hook (nftables, iptables, tc, IPsec) processes forwarded packets, otherwise by the stack. While NAT is the only such hook, established flows are translated and sent directly. The node detects changes of nftables and tc at once, and other changes within three seconds.',
     ).prefault('auto'),
     pickup: duration(
       '0s',
@@ -166,7 +166,7 @@ const dataplane = z
     flow_share: fraction(
       0.001,
       1,
-      'The share of `flow_capacity` that the established flows of one source address may use once the table is half full. The limit shrinks with the free space of the table, so that many sources together leave room for others. Above the limit, new flows of that source are refused; its established flows stay. `1`: no limit. Raise the share if one address represents many clients.',
+      'The share of `flow_capacity` that the established flows of one source address may use once the table is half full. The limit shrinks with the free space. Above it, new flows of that source are refused; its established flows stay. `1`: no limit. Raise the share if one address represents many clients.',
     ).prefault(0.125),
     program_capacity: whole(
       8_192,
@@ -253,7 +253,7 @@ const dns = z
       'How long after its expiry a cached answer is served if no upstream responds (RFC 8767). `0s`: never.',
     ).prefault('0s'),
     rebind_protection: flag(
-      'Rebind protection. The proxy removes addresses from answers for public names if the IANA registry of special-purpose addresses (RFC 6890) does not list them as globally reachable, such as 10.0.0.0/8, 100.64.0.0/10 and the documentation prefixes. It removes the addresses of the node and loopback, link-local, multicast and reserved addresses from all answers. Names under `internal`, `local` and `home.arpa` are not public. Each removal is a finding, and the client receives an extended DNS error.',
+      'Rebind protection. The proxy removes addresses that the IANA registry of special-purpose addresses (RFC 6890) does not list as globally reachable, such as 10.0.0.0/8, from answers for public names: all but those under `internal`, `local` and `home.arpa`. It removes the addresses of the node and loopback, link-local, multicast and reserved addresses from all answers. Each removal is a finding, and the client receives an extended DNS error.',
     ).prefault(true),
     rebind_allow: z.array(namePattern('A name.')).prefault([]).meta({
       description:
@@ -271,7 +271,7 @@ const dns = z
       ])
       .meta({
         description:
-          'Names that browsers and systems look up to learn whether the network filters. The proxy answers them with NXDOMAIN, before the policy and without an upstream. Then Firefox does not enable DNS over HTTPS by itself, Apple devices do not use iCloud Private Relay, and Chrome looks a prefetched site up before it shows the page.',
+          'Names that browsers and systems look up to learn whether the network filters. The proxy answers them with NXDOMAIN, before the policy and without an upstream (docs/names.md).',
         form: 'list of names, or of names after `*.`',
       }),
   })
