@@ -14,7 +14,7 @@ type Edge = {
 const RESERVED = new Set(['as', 'class', 'default', 'direction', 'end', 'hide', 'note', 'scale', 'state', 'style']);
 
 /**
- * Returns the Markdown page about a statechart: a Mermaid diagram, a table of the states, and a list of the
+ * Returns the Markdown page about a statechart: a Mermaid diagram, a list of the states, and a list of the
  * transitions that the diagram does not show whole. docs/statecharts/README.md describes the list. The page
  * depends only on the chart, so that a test can compare it with the page in the repository.
  */
@@ -26,7 +26,7 @@ export function drawChart(machine: AnyStateMachine): string {
   // into an outer state.
   const diagram = parallel ? [`  state ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
-  return [...drawn, ...statesTable(machine), ...transitionsList(edges)].join('\n');
+  return [...drawn, ...statesList(machine), ...transitionsList(edges)].join('\n');
 }
 
 function block(node: AnyStateNode, edges: readonly Edge[], depth: number): string[] {
@@ -72,7 +72,7 @@ function arrowsIn(node: AnyStateNode, edges: readonly Edge[]): string[] {
  * Returns the arrow of a transition if `node` is the innermost state that contains both its source and its
  * target. Mermaid cannot draw an arrow between inner states of two composite states, so the arrow connects
  * the composite states. An arrow from a state to itself is not possible either, so such a transition is only
- * in the table.
+ * in the list.
  */
 function arrowIn(node: AnyStateNode, { source, target, event, guard }: Edge): { ends: string; label: string }[] {
   if (target === undefined) return [];
@@ -145,37 +145,35 @@ function nameOf(named: unknown): string {
   return '';
 }
 
-/** Returns the table of the states that have a readiness tag, a detail or an invoked actor. */
-function statesTable(machine: AnyStateMachine): string[] {
-  const rows = nodesUnder(machine.root)
+/** Returns the list of the states that have a readiness tag, a detail or an invoked actor. */
+function statesList(machine: AnyStateMachine): string[] {
+  const lines = nodesUnder(machine.root)
     .slice(1)
-    .map((node) => [
-      `\`${pathOf(node)}\``,
-      node.tags.map((tag) => `\`${tag}\``).join(', '),
-      (node.meta as ReadinessMeta | undefined)?.detail ?? '',
-      node.invoke.map(({ id }) => `\`${id}\``).join(', '),
-    ])
-    .filter((cells) => cells.slice(1).some((cell) => cell !== ''));
-  if (rows.length === 0) return [];
-  const head = ['state', 'readiness tag', 'detail', 'invokes'];
-  const columns = [0, 1, 2, 3].filter((column) => rows.some((cells) => cells[column] !== ''));
-  const line = (cells: readonly string[]): string => `| ${columns.map((column) => cells[column]).join(' | ')} |`;
-  return [line(head), line(head.map(() => '---')).replaceAll(' ', ''), ...rows.map(line), ''];
+    .flatMap((node) => {
+      const tags = node.tags.map((tag) => ` \`${tag}\``).join('');
+      const detail = (node.meta as ReadinessMeta | undefined)?.detail;
+      const invoked = node.invoke.map(({ id }) => `\`${id}\``).join(', ');
+      const facts = [...(detail === undefined ? [] : [detail]), ...(invoked === '' ? [] : [`invokes ${invoked}`])];
+      if (tags === '' && facts.length === 0) return [];
+      return [`- \`${pathOf(node)}\`${tags}${facts.length === 0 ? '' : `: ${facts.join('; ')}`}`];
+    });
+  return lines.length === 0 ? [] : [...lines, ''];
 }
 
 /**
  * Returns the list of the transitions by state, for each event of which the diagram does not show all: those
- * with actions, and those that stay in the state. States with the same transitions share an entry.
+ * with actions, and those that stay in the state. States with the same transitions share an entry, and events
+ * one after the other with the same effect share a line.
  */
 function transitionsList(edges: readonly Edge[]): string[] {
   const isShown = ({ source, target, actions }: Edge): boolean =>
     actions === '' && target !== undefined && !isWithin(source, target) && !isWithin(target, source);
   const entries = new Map<string, string[]>();
   for (const [source, own] of groupedBy(edges, (edge) => edge.source)) {
-    const lines = [...groupedBy(own, ({ event }) => event).values()]
+    const listed = [...groupedBy(own, ({ event }) => event).values()]
       .filter((alternatives) => !alternatives.every(isShown))
-      .flatMap((alternatives) => alternatives.map((edge) => `  ${lineOf(edge)}`))
-      .join('\n');
+      .flat();
+    const lines = joinedLines(listed).join('\n');
     if (lines !== '') entries.set(lines, [...(entries.get(lines) ?? []), pathOf(source)]);
   }
   if (entries.size === 0) return [];
@@ -188,14 +186,26 @@ function groupedBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]
   return groups;
 }
 
-function lineOf({ source, target, event, guard, actions }: Edge): string {
+/** Returns a line for each edge. Edges of different events with one effect, one after the other, share it. */
+function joinedLines(edges: readonly Edge[]): string[] {
+  const lines: { events: string[]; readonly effect: string }[] = [];
+  for (const edge of edges) {
+    const event = edge.event === '' ? 'always' : edge.event;
+    const effect = effectOf(edge);
+    const last = lines.at(-1);
+    if (last?.effect === effect && !last.events.includes(event)) last.events.push(event);
+    else lines.push({ events: [event], effect });
+  }
+  return lines.map(({ events, effect }) => `  ${events.join(', ')}${effect}`);
+}
+
+function effectOf({ source, target, guard, actions }: Edge): string {
   const to = target?.parent === source.parent ? target?.key : target && pathOf(target);
   return [
-    event === '' ? 'always' : event,
-    ...(guard === '' ? [] : [`[${guard}]`]),
-    ...(to === undefined ? [] : [`→ ${to}`]),
-    ...(actions === '' ? [] : [`/ ${actions}`]),
-  ].join(' ');
+    ...(guard === '' ? [] : [` [${guard}]`]),
+    ...(to === undefined ? [] : [` → ${to}`]),
+    ...(actions === '' ? [] : [` / ${actions}`]),
+  ].join('');
 }
 
 const isWithin = (node: AnyStateNode, ancestor: AnyStateNode): boolean =>

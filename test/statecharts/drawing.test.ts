@@ -95,7 +95,7 @@ test('drawChart lists the events with actions or without a target, once for stat
       },
       dim: lit,
       bright: lit,
-      broken: { on: { pressed: {} } },
+      broken: { on: { pressed: { actions: 'note' }, pulled: { actions: 'note' }, turned: {} } },
     },
   });
   expect(drawChart(chart)).toBe(`# lamp
@@ -109,10 +109,8 @@ stateDiagram-v2
   lamp_end --> bright : pressed
 \`\`\`
 
-| state | detail | invokes |
-|---|---|---|
-| \`dim\` | lit | \`heat\` |
-| \`bright\` | lit | \`heat\` |
+- \`dim\`: lit; invokes \`heat\`
+- \`bright\`: lit; invokes \`heat\`
 
 \`\`\`text
 lamp
@@ -123,7 +121,8 @@ end
 dim, bright
   heat failed / cool
 broken
-  pressed
+  pressed, pulled / note
+  turned
 \`\`\`
 `);
 });
