@@ -26,12 +26,13 @@ export function drawChart(machine: AnyStateMachine): string {
   // into an outer state.
   const diagram = parallel ? [`  state ${machine.id} {`, ...body, '  }'] : body;
   const drawn = [`# ${machine.id}`, '', '```mermaid', 'stateDiagram-v2', ...diagram, '```', ''];
-  return [...drawn, ...statesList(machine), ...transitionsList(edges)].join('\n');
+  const twins = twinsIn(machine.root, edges);
+  return [...drawn, ...statesList(machine, twins), ...transitionsList(edges, twins)].join('\n');
 }
 
 function block(node: AnyStateNode, edges: readonly Edge[], depth: number): string[] {
   const pad = '  '.repeat(depth);
-  const drawn = new Map<string, string>();
+  const twins = twinsIn(node, edges);
   const [initial] = node.initial?.target ?? [];
   const start = initial === undefined ? [] : [`${pad}[*] --> ${idOf(initial)}`];
   const arrows = [...start, ...arrowsIn(node, edges).map((arrow) => pad + arrow)];
@@ -42,15 +43,50 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
       `${pad}state ${id === child.key && more === '' ? id : `"${child.key}${more}" as ${id}`}`;
     // An arrow makes a state that has its key as id.
     if (Object.keys(child.states).length === 0) return id === child.key && shown.has(id) ? [] : [heading()];
-    const lines = block(child, edges, depth + 1);
-    const pattern = lines.join('\n').replaceAll(child.key, '');
-    const alike = drawn.get(pattern);
-    if (alike !== undefined) return [heading(`, inside like ${alike}`)];
-    drawn.set(pattern, child.key);
-    return [`${heading()} {`, ...lines, `${pad}}`];
+    const twin = twins.get(child);
+    if (twin !== undefined) return [heading(`, inside like ${twin.key}`)];
+    return [`${heading()} {`, ...block(child, edges, depth + 1), `${pad}}`];
   });
   if (node.type === 'parallel') return inside.flatMap((lines, index) => (index === 0 ? lines : [`${pad}--`, ...lines]));
   return [...inside.flat(), ...arrows];
+}
+
+/**
+ * Maps each composite state in `node` to the first sibling whose diagram is equal but for the name of the
+ * state. States in `node` are those at any depth.
+ */
+function twinsIn(node: AnyStateNode, edges: readonly Edge[]): Map<AnyStateNode, AnyStateNode> {
+  const twins = new Map<AnyStateNode, AnyStateNode>();
+  const first = new Map<string, AnyStateNode>();
+  for (const child of Object.values(node.states)) {
+    if (Object.keys(child.states).length === 0) continue;
+    const pattern = block(child, edges, 0).join('\n').replaceAll(child.key, '');
+    const twin = first.get(pattern);
+    if (twin === undefined) first.set(pattern, child);
+    else twins.set(child, twin);
+    for (const [inner, like] of twinsIn(child, edges)) twins.set(inner, like);
+  }
+  return twins;
+}
+
+/**
+ * Returns whether `textOf` is equal, but for the name of a state that is drawn like its twin, for the same
+ * state inside of the twin.
+ */
+function isRepeated(
+  node: AnyStateNode,
+  twins: ReadonlyMap<AnyStateNode, AnyStateNode>,
+  textOf: (of: AnyStateNode) => string | undefined,
+): boolean {
+  for (let own: AnyStateNode | undefined = node; own !== undefined; own = own.parent) {
+    const twin = twins.get(own);
+    if (twin === undefined) continue;
+    let other: AnyStateNode | undefined = twin;
+    for (const key of node.path.slice(own.path.length)) other = other?.states[key];
+    const text = other && textOf(other);
+    if (text?.replaceAll(twin.key, '') === textOf(node)?.replaceAll(own.key, '')) return true;
+  }
+  return false;
 }
 
 /**
@@ -146,17 +182,18 @@ function nameOf(named: unknown): string {
 }
 
 /** Returns the list of the states that have a readiness tag, a detail or an invoked actor. */
-function statesList(machine: AnyStateMachine): string[] {
-  const lines = nodesUnder(machine.root)
-    .slice(1)
-    .flatMap((node) => {
+function statesList(machine: AnyStateMachine, twins: ReadonlyMap<AnyStateNode, AnyStateNode>): string[] {
+  const texts = new Map<AnyStateNode, string>(
+    nodesUnder(machine.root).flatMap((node) => {
       const tags = node.tags.map((tag) => ` \`${tag}\``).join('');
       const detail = (node.meta as ReadinessMeta | undefined)?.detail;
       const invoked = node.invoke.map(({ id }) => `\`${id}\``).join(', ');
       const facts = [...(detail === undefined ? [] : [detail]), ...(invoked === '' ? [] : [`invokes ${invoked}`])];
-      if (tags === '' && facts.length === 0) return [];
-      return [`- \`${pathOf(node)}\`${tags}${facts.length === 0 ? '' : `: ${facts.join('; ')}`}`];
-    });
+      if (node === machine.root || (tags === '' && facts.length === 0)) return [];
+      return [[node, `- \`${pathOf(node)}\`${tags}${facts.length === 0 ? '' : `: ${facts.join('; ')}`}`] as const];
+    }),
+  );
+  const lines = [...texts].flatMap(([node, text]) => (isRepeated(node, twins, (of) => texts.get(of)) ? [] : [text]));
   return lines.length === 0 ? [] : [...lines, ''];
 }
 
@@ -165,16 +202,20 @@ function statesList(machine: AnyStateMachine): string[] {
  * with actions, and those that stay in the state. States with the same transitions share an entry, and events
  * one after the other with the same effect share a line.
  */
-function transitionsList(edges: readonly Edge[]): string[] {
+function transitionsList(edges: readonly Edge[], twins: ReadonlyMap<AnyStateNode, AnyStateNode>): string[] {
   const isShown = ({ source, target, actions }: Edge): boolean =>
     actions === '' && target !== undefined && !isWithin(source, target) && !isWithin(target, source);
-  const entries = new Map<string, string[]>();
+  const texts = new Map<AnyStateNode, string>();
   for (const [source, own] of groupedBy(edges, (edge) => edge.source)) {
     const listed = [...groupedBy(own, ({ event }) => event).values()]
       .filter((alternatives) => !alternatives.every(isShown))
       .flat();
-    const lines = joinedLines(listed).join('\n');
-    if (lines !== '') entries.set(lines, [...(entries.get(lines) ?? []), pathOf(source)]);
+    if (listed.length > 0) texts.set(source, joinedLines(listed).join('\n'));
+  }
+  const entries = new Map<string, string[]>();
+  for (const [source, lines] of texts) {
+    if (isRepeated(source, twins, (of) => texts.get(of))) continue;
+    entries.set(lines, [...(entries.get(lines) ?? []), pathOf(source)]);
   }
   if (entries.size === 0) return [];
   return ['```text', ...[...entries].flatMap(([lines, sources]) => [sources.join(', '), lines]), '```', ''];

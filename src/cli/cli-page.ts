@@ -48,7 +48,7 @@ export function cliPage(program: CommandShape): string {
     'command, or to the owner of the file; otherwise the command ends with `other_listener`. So it is with a server that answers although',
     'no socket listens there, such as by a redirection of nftables. A forwarded port (`ssh -L`, a container) belongs to the process that',
     'forwards it. A token of `WEIR_TOKEN` is sent in all cases.',
-    ...commands.flatMap(section),
+    ...commands.flatMap((command, index) => section(command, commands.slice(0, index))),
     '',
   ].join('\n');
 }
@@ -68,7 +68,7 @@ const INTRODUCTION = [
   'They complete `weir`, not `npx weir`; `npm link` in the repository puts `weir` on the `PATH`.',
 ];
 
-function section(command: CommandShape): string[] {
+function section(command: CommandShape, before: readonly CommandShape[]): string[] {
   const { path, description, options, arguments: taken, usage } = command;
   const common = [...OF_ALL, ...(isRemote(command) ? OF_REMOTE : [])];
   const own = options.filter((option) => !isOneOf(option, common) && !isUsualOutput(option));
@@ -78,7 +78,12 @@ function section(command: CommandShape): string[] {
     const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
     return `- \`${shown[index]}\`: ${about === '' ? `a ${name}` : about}${choices}`;
   });
-  const lines = [...words, ...optionList(own)];
+  const { sibling, shared } = sharedOptions(command, own, before);
+  const lines = [
+    ...words,
+    ...(sibling === undefined ? [] : [`- ${shared.map(longName).join(', ')}: as in \`${sibling.path}\``]),
+    ...optionList(own.filter((option) => !shared.includes(option))),
+  ];
   return [
     '',
     `## \`${path}\``,
@@ -87,6 +92,29 @@ function section(command: CommandShape): string[] {
     ...(lines.length === 0 ? [] : ['', ...lines]),
   ];
 }
+
+/** The least number of equal flags for which a section refers to that of another command. */
+const LEAST_SHARED = 3;
+
+/** Returns the earlier command of the same group with most flags that are equal in all, and these flags. */
+function sharedOptions(
+  command: CommandShape,
+  own: readonly OptionShape[],
+  before: readonly CommandShape[],
+): { readonly sibling: CommandShape | undefined; readonly shared: readonly OptionShape[] } {
+  const group = command.path.slice(0, -command.name.length);
+  const found = before
+    .filter(({ path, name }) => path.slice(0, -name.length) === group)
+    .map((sibling) => ({
+      sibling,
+      shared: own.filter((option) => sibling.options.some((other) => JSON.stringify(other) === JSON.stringify(option))),
+    }))
+    .filter(({ shared }) => shared.length >= LEAST_SHARED)
+    .sort((a, b) => b.shared.length - a.shared.length);
+  return found[0] ?? { sibling: undefined, shared: [] };
+}
+
+const longName = ({ names }: OptionShape): string => `\`${names.at(-1)}\``;
 
 const isRemote = ({ options }: CommandShape): boolean => options.some((option) => isOneOf(option, ['--server']));
 const isOneOf = ({ names }: OptionShape, wanted: readonly string[]) => names.some((name) => wanted.includes(name));

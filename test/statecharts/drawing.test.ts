@@ -127,6 +127,24 @@ broken
 `);
 });
 
+test('drawChart lists no state and no transition of a composite state that equals those of its twin', () => {
+  const lamp = (name: string) => ({
+    initial: 'up',
+    states: {
+      up: { invoke: { id: name, src: name, onError: { target: 'down', actions: 'note' } } },
+      down: { on: { mended: 'up' } },
+    },
+  });
+  const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp('hall'), attic: lamp('attic') } });
+  expect(drawChart(chart).split('```\n').slice(1).join('')).toBe(`
+- \`hall.up\`: invokes \`hall\`
+
+\`\`\`text
+hall.up
+  hall failed → down / note
+`);
+});
+
 test('drawChart merges arrows between the same states, and draws equal composite states only once', () => {
   const lamp = { initial: 'off', states: { off: { on: { pressed: 'on', pulled: 'on' } }, on: { always: 'off' } } };
   const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp, attic: lamp } });
