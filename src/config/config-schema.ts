@@ -45,7 +45,7 @@ const node = z
       shown: 'the host name',
     }),
     data_dir: absolutePath(
-      'Folder of the store, of the keys for tokens and for the seal, and of the admin token. The node creates it with mode 0700. The node does not start if all users can write to this folder, or to a parent folder without the sticky bit; or if this folder, its content or a parent folder belongs to a user other than root and the user of the process. The node logs a warning if the group of a folder can write to it.',
+      'Folder of the store, of the keys for tokens and for the seal, and of the admin token. The node creates it with mode 0700. It does not start if all users can write to this folder, or to a parent folder without the sticky bit, or if one of them or their content belongs to a user other than root and the user of the process.',
     ).prefault('/var/lib/weir'),
   })
   .prefault({})
@@ -135,7 +135,7 @@ const dataplane = z
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
       'Whether the route to the source of a packet must lead through the interface on which the packet arrived (`strict`), through any interface (`loose`), or is not checked (`off`). ' +
-        'On interfaces that do not forward, `rp_filter` of the network stack applies instead. On a bridge port, the route must lead through the bridge; if the bridge has no address and no route, or does not forward, only its own addresses and impossible sources are dropped.',
+        'On interfaces that do not forward, `rp_filter` of the network stack applies instead. On a bridge port, the route must lead through the bridge.',
     ).prefault('strict'),
     police_local: flag(
       'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',
@@ -171,7 +171,7 @@ const dataplane = z
     program_capacity: whole(
       8_192,
       8_388_608,
-      'The number of 64-byte cache lines that a compiled policy may use; a write that needs more is refused. The datapath has two tables of 8192 lines, which grow to 65536, 524288, 4194304 and 8388608 lines if a policy needs it. Both tables together then take 8, 64, 512 or 1024 MiB.',
+      'The number of 64-byte cache lines that a compiled policy may use; a write that needs more is refused. Its two tables grow from 8192 lines to 65536, 524288, 4194304 and 8388608 if a policy needs it, and then take 8, 64, 512 or 1024 MiB together.',
     ).prefault(4_194_304),
     timeouts,
     grant_capacity: whole(
@@ -424,7 +424,7 @@ const metrics = z
     source_groups: whole(
       0,
       1_000,
-      'Number of source groups with packets and bytes of their own in `/metrics`, in the order of evaluation. All other groups are added together. `0`: no metrics by source group. Each group has six time series, and `/metrics` needs no token, so its readers then see the ids of source groups.',
+      'Number of source groups with packets and bytes of their own in `/metrics`, in the order of evaluation, each with six time series. All other groups are added together. `0`: no metrics by source group. Readers of `/metrics`, who need no token, then see the ids of source groups.',
     ).prefault(0),
     listen: listenAddress('An address.', { addressOnly: true }).nullable().prefault(null).meta({
       description:
