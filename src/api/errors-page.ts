@@ -9,15 +9,13 @@ Generated from the tables in the source; a test compares this page with the tabl
 
 Every error of the management API is a problem document of RFC 9457 (\`application/problem+json\`):
 
-| member | is |
-|---|---|
-| \`type\` | \`${typeOf('not_found').replace('not_found', 'CODE')}\`; the code is stable; programs should test it |
-| \`title\`, \`status\` | the same for every error of one code; the title is the code in words |
-| \`detail\` | what was wrong with this request |
-| \`error\` | one plain sentence, for people |
-| \`problems\` | if there is more than one problem: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence |
+- \`type\`: \`${typeOf('not_found').replace('not_found', 'CODE')}\`. The code is stable, and programs should test it.
+- \`title\`, \`status\`: the same for every error of one code; the title is the code in words.
+- \`detail\`: what was wrong with this request. \`error\`: one plain sentence, for people.
+- \`problems\`, if there is more than one: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence.
 
-An error other than \`outcome_unknown\`, \`reload_failed\` and \`internal\` has changed nothing.
+An error other than \`outcome_unknown\`, \`reload_failed\` and \`internal\` has changed nothing. A revocation of a token is in force also with
+\`store_unavailable\`.
 `;
 
 /** The part of a text that the introduction states for all errors. */
