@@ -31,6 +31,15 @@ describe('a progress clock', () => {
     expect(shown).toBeLessThan(passed / 2);
   });
 
+  test('shows a tenth of the time at least while many threads of descendants wait for a processor', async () => {
+    const waiting = Array.from({ length: 12 }, () => spawn('taskset', ['-c', '0', 'sh', '-c', 'while :; do :; done']));
+    for (const { pid = 0 } of waiting) busy.push(pid);
+    const [from, clock] = [performance.now(), new ProgressClock()];
+    await clock.reaches(50);
+    const passed = performance.now() - from;
+    expect([passed >= 50, passed < 2_000]).toEqual([true, true]);
+  });
+
   test('shows the time of a wait for a timer', async () => {
     const shown = async (): Promise<number> => {
       const clock = new ProgressClock();

@@ -4,13 +4,16 @@ import { setTimeout as pause } from 'node:timers/promises';
 const NS_PER_MS = 1e6;
 /** The unit of /proc/stat: USER_HZ, which is 100 on Linux. */
 const MS_PER_TICK = 10;
+/** The stopwatch is at most this many times slower than the clock. */
+const LEAST_SHARE = 10;
 
 /**
  * A stopwatch for bounds of tests, which other load on the machine does not lengthen. From the time that
  * passed, it subtracts the time in which threads of this process and of its descendants waited for a
  * processor (`schedstat` in proc_pid(5)), and the time that a hypervisor gave to other machines (`steal` in
  * proc_stat(5)). Waits of parallel threads are added, so the stopwatch can run too slowly on a busy machine,
- * and never too fast. The waits of a process that has ended do not count.
+ * and never too fast. A tenth of the time always counts, so that the stopwatch does not stand still while
+ * many threads wait. The waits of a process that has ended do not count.
  */
 export class ProgressClock {
   readonly #from = performance.now();
@@ -19,7 +22,8 @@ export class ProgressClock {
 
   /** The time since the start in ms, without waits. */
   ms(): number {
-    return Math.max(0, performance.now() - this.#from - this.waitedMs());
+    const passed = performance.now() - this.#from;
+    return Math.max(passed / LEAST_SHARE, passed - this.waitedMs());
   }
 
   /** The waits since the start in ms. */
