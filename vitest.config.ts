@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { defineConfig, type UserWorkspaceConfig } from 'vitest/config';
+import { defineConfig, type UserWorkspaceConfig, type ViteUserConfig } from 'vitest/config';
 
 /** The longest wait of a test for a state, in ms. */
 const HANGING_MS = 60_000;
@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL('.', import.meta.url));
  * Tests import the built code, which Node loads directly. Vitest compiles only the test files and their
  * helpers.
  */
-export const builtCode = {
+const builtCode = {
   resolve: { alias: [{ find: /^#test\/(.*)\.js$/, replacement: `${root}test/$1.ts` }] },
   test: {
     execArgv: ['--conditions=development', '--enable-source-maps'],
@@ -49,7 +49,7 @@ const shared = [
 /** Two test files use a half (`machine`) to three quarters (`parts`) of two processors. */
 const WAITING_WORKERS = 3;
 
-export default defineConfig({
+const suite: ViteUserConfig = {
   test: {
     globalSetup: ['test/build.ts'],
     reporters: ['default'],
@@ -98,4 +98,38 @@ export default defineConfig({
       },
     ],
   },
+};
+
+const alone = { maxWorkers: 1, fileParallelism: false };
+
+/** Tests that `npm run installed-test` leaves out, and why. */
+const notInstalled = {
+  'test/e2e/init-node.test.ts': 'it replaces /etc and /run of this machine, not those of the Debian system',
+};
+
+/** Tests that the suite leaves out, by the mode of Vitest that runs them. */
+const modes: Readonly<Record<string, ViteUserConfig['test']>> = {
+  /** `npm run faults`: rounds of kill -9 at random places, and the failures of a cluster. */
+  faults: { include: ['test/**/*.faults.ts'] },
+  /** `npm run trials`: long trials against tools of others. */
+  trials: { include: ['test/trials/**/*.trial.ts'], ...alone },
+  /** `npm run kubelet-test`, which makes the namespaces: the DaemonSet under a kubelet. */
+  kubelet: { include: ['test/kubelet/**/*.kubelet.ts'], ...alone },
+  /**
+   * `npm run installed-test`: the end-to-end tests, whose nodes and commands are those of an installed package.
+   * The suite runs the same files with the nodes of this build.
+   */
+  installed: {
+    include: ['test/e2e/*.{test,installed}.ts'],
+    exclude: Object.keys(notInstalled),
+    maxWorkers: WAITING_WORKERS,
+  },
+};
+
+export default defineConfig(({ mode }) => {
+  const of = modes[mode];
+  if (of === undefined) return suite;
+  if (mode === 'installed')
+    for (const [file, reason] of Object.entries(notInstalled)) console.log(`left out: ${file}: ${reason}`);
+  return { ...builtCode, test: { ...builtCode.test, globalSetup: ['test/build.ts'], ...of } };
 });

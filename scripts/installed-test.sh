@@ -76,4 +76,4 @@ mount --bind "$TMPDIR" "$root$TMPDIR"
 
 printf '#!/bin/sh\nWEIR_COMMAND=/opt/as-unit.sh exec chroot %s /opt/as-unit.sh "$@"\n' "$root" >"$work/weir"
 chmod 755 "$work/weir"
-WEIR_COMMAND=$work/weir bash scripts/test.sh --config vitest.installed.config.ts "$@"
+WEIR_COMMAND=$work/weir bash scripts/test.sh --mode installed "$@"

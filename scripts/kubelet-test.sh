@@ -94,4 +94,4 @@ ip -n outside route add default via 10.9.0.1
 sysctl -q net.ipv4.ip_forward=1
 bin=$(bash scripts/kubelet.sh --folder)
 export PATH=$bin:$PATH WEIR_KUBELET_BIN=$bin TMPDIR=$work
-npx --no-install vitest run --config vitest.kubelet.config.ts --reporter=verbose
+npx --no-install vitest run --mode kubelet --reporter=verbose
