@@ -105,11 +105,12 @@ module.exports = {
         pathNot: [folder, ...allowed].map((name) => `^src/dataplane/${name}/`),
       },
     })),
+    only('rocksdb-binds-a-library', '^src/rocksdb/', ['^src/libc/'], 'The C API of RocksDB. It knows no key of Weir.'),
     only(
-      'store-knows-contracts-and-libc',
+      'store-uses-rocksdb',
       '^src/store/',
-      ['^src/contracts/', '^src/libc/', '^src/files/'],
-      'The store is an edge; RocksDB is a library like libc.',
+      ['^src/contracts/', '^src/rocksdb/', '^src/files/'],
+      'The store is an edge.',
     ),
     only(
       'etcd-client-imports-files',
@@ -133,7 +134,14 @@ module.exports = {
     only(
       'service-plane-evaluates-policies',
       '^src/service-plane/',
-      ['^src/contracts/', '^src/policy/(model|evaluate)/', '^src/files/', '^src/sockets/', '^src/threads/'],
+      [
+        '^src/contracts/',
+        '^src/policy/(model|evaluate)/',
+        '^src/files/',
+        '^src/sockets/',
+        '^src/splicing/',
+        '^src/threads/',
+      ],
       'The service plane is driven by its actor.',
     ),
     only(
@@ -179,6 +187,12 @@ module.exports = {
       'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath. No object claims an address of the node itself.',
     ),
     only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
+    only(
+      'splicing-uses-sockets',
+      '^src/splicing/',
+      ['^src/libc/', '^src/contracts/', '^src/sockets/'],
+      'Bytes of a decided connection, moved by the kernel.',
+    ),
     only(
       'threads-use-libc',
       '^src/threads/',
@@ -307,23 +321,16 @@ module.exports = {
     {
       name: 'only-the-cli-imports-main',
       severity: 'error',
-      comment: 'node.ts knows everyone; only the command that starts it knows main.ts, and only main.ts knows node.ts.',
+      comment: 'Only the command that starts a node knows main.ts.',
       from: { pathNot: '^(src/cli|test|bench)/' },
       to: { path: '^src/main[.]ts$' },
     },
     {
       name: 'only-main-imports-node',
       severity: 'error',
-      comment: 'main.ts starts the datapath, and then loads node.ts.',
-      from: { pathNot: '^src/main[.]ts$' },
-      to: { path: '^src/node[.]ts$' },
-    },
-    {
-      name: 'only-main-imports-support',
-      severity: 'error',
-      comment: 'support.ts is a part of the composition root.',
-      from: { pathNot: '^src/(node|node-management)[.]ts$' },
-      to: { path: '^src/support[.]ts$' },
+      comment: 'src/node connects all parts: only main.ts, which starts the datapath and then loads it, knows it.',
+      from: { pathNot: '^(src/(main[.]ts$|node/)|test/)' },
+      to: { path: '^src/node/' },
     },
     {
       name: 'no-src-to-test',

@@ -81,7 +81,7 @@ export default tseslint.config(
       'src/config/policy-text.ts',
       'src/dataplane/guard/nftables-guard.ts',
       'src/kubernetes/api-session.ts',
-      'src/node-policy-file.ts',
+      'src/node/policy-file.ts',
       'src/observe/journal.ts',
       'src/policy/document/json-scanner.ts',
       'src/policy/model/selector.ts',

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { findingsQuery } from '#api/audit.schema.js';
 import type { Management } from '#api/management.js';
 import { findingsOfNodes } from '#api/nodes/findings-of-nodes.js';
-import { firstLine } from '#cli/node-process.js';
+import { firstLine } from '#cli/tour/node-process.js';
 import { PeerClient } from '#cluster/peers/peer-client.js';
 import { Peers } from '#cluster/peers/peers.js';
 import type { ClusterMember } from '#cluster/records.js';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 import type { Bench, Row } from './bench.js';
 import { LOAD_CPU, NAMES, putRules, type Subject, startCompetitor, startUpstream, startWeir } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';

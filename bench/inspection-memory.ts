@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { firstLine, type NodeProcess } from '#cli/node-process.js';
+import { firstLine, type NodeProcess } from '#cli/tour/node-process.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import type { Bench, Row } from './bench.js';
 import { createSite, LARGE_BYTES, PORTS, type Site } from './inspection/site.js';

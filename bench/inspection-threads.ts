@@ -1,5 +1,5 @@
 import { cpus } from 'node:os';
-import type { NodeProcess } from '#cli/node-process.js';
+import type { NodeProcess } from '#cli/tour/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
 import { wrk } from './inspection/load.js';

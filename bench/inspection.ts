@@ -1,4 +1,4 @@
-import type { NodeProcess } from '#cli/node-process.js';
+import type { NodeProcess } from '#cli/tour/node-process.js';
 import type { Bench, Row } from './bench.js';
 import { quantile } from './forward/comparison.js';
 import { type Competitor, type ProxyUnderTest, startCompetitors } from './inspection/competitors.js';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type NodeOptions, type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology } from '#cli/topology.js';
+import { type NodeOptions, type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology } from '#cli/tour/topology.js';
 import type { Bench, Row } from './bench.js';
 import { memoryParts } from './memory-parts.js';
 import { LONG_TIMEOUT, manyRules } from './policy-write.js';

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';

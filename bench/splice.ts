@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { firstLine, type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { firstLine, type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';

@@ -1,5 +1,5 @@
-import { type NodeOptions, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology } from '#cli/topology.js';
+import { type NodeOptions, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology } from '#cli/tour/topology.js';
 import type { Bench, Row } from './bench.js';
 import { residentMiB } from './resident.js';
 

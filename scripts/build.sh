@@ -18,7 +18,7 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
     --sourcemap --legal-comments=external --external:koffi --external:pino --external:thread-stream --outdir=dist/node)
   rm -rf dist/node
   # The banner gives CommonJS packages in the bundle a `require` for the modules of Node.
-  "${bundle[@]}" dist/src/cli/{relay,tour-traffic,tour-web}.js --format=esm --entry-names='[name]' --metafile=dist/programs.meta.json \
+  "${bundle[@]}" dist/src/cli/tour/{relay,tour-traffic,tour-web}.js --format=esm --entry-names='[name]' --metafile=dist/programs.meta.json \
     --banner:js='import { createRequire as createRequireOfBundle } from "node:module"; const require = createRequireOfBundle(import.meta.url);'
   # Node 20 has a code cache only for CommonJS. V8 compares only the length of the source with the cache, so
   # the caches must never be older than the bundles: they are removed before, and written last.

@@ -13,7 +13,7 @@ import {
 } from '#dataplane/thread/datapath-thread.js';
 import type { Detached } from '#dataplane/thread/detach.js';
 import { mapLargeBlocks } from '#libc/memory-release.js';
-import { servicePlaneOptions } from './node-options.js';
+import { servicePlaneOptions } from '#node/options.js';
 
 export type { MachineCheck } from '#contracts/datapath.js';
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
@@ -30,7 +30,7 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
   // To open the datapath takes longest, so its thread begins while this thread loads the other code.
   const datapath = beginDatapath(read.config);
   try {
-    const { runNode } = await import('./node.js');
+    const { runNode } = await import('#node/node.js');
     return await runNode(read, reread, datapath);
   } finally {
     await datapath?.close();

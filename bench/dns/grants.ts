@@ -1,4 +1,4 @@
-import { createTopology } from '#cli/topology.js';
+import { createTopology } from '#cli/tour/topology.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';

@@ -1,8 +1,8 @@
 import type { ChildProcess } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, type Topology } from '#cli/topology.js';
+import { type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 
 /**
  * The CPU of all DNS proxies under test. The load generator and the upstream server run on `LOAD_CPU`

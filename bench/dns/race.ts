@@ -1,8 +1,8 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, temporaryFolder } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, temporaryFolder } from '#cli/tour/topology.js';
 import type { Bench, Row } from '../bench.js';
 import { putRules, startWeir } from './proxies.js';
 

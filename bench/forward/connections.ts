@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import type { Topology } from '#cli/topology.js';
+import type { Topology } from '#cli/tour/topology.js';
 
 const LIMIT_MS = 20_000;
 

@@ -1,5 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { allowAll, denyAll } from '#test/kernel/policies.js';

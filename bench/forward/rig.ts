@@ -1,4 +1,4 @@
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';

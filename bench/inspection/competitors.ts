@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync } from 'node:fs';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS, PROXY_CPU, type Site, untilItAnswers } from './site.js';

@@ -1,5 +1,5 @@
 import { connect, createSecureContext } from 'node:tls';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { PORTS } from './site.js';
 

@@ -1,6 +1,6 @@
 import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 
 /**

@@ -1,5 +1,5 @@
-import { type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { PORTS, PROXY_CPU, type Site } from './site.js';
 
 /**

@@ -30,8 +30,8 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     .description('quick start: a node, a client and a server in namespaces of this machine, and a tour')
     .option('--cluster', 'a tour of a cluster: three nodes and etcd')
     .action(async ({ cluster }: { readonly cluster?: true }) => {
-      const { quickStart } = await import('./quick-start.js');
-      const { clusterTour } = await import('./cluster-tour.js');
+      const { quickStart } = await import('#cli/tour/quick-start.js');
+      const { clusterTour } = await import('#cli/tour/cluster-tour.js');
       end(await (cluster === true ? clusterTour() : quickStart()));
     });
 }

@@ -4,7 +4,7 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#sockets/splice-offloader.js';
+import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#splicing/offloader.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type {
   FromPlaneThread,

@@ -1,8 +1,8 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
-import { offloadFaultOf, SpliceOffloader } from '#sockets/splice-offloader.js';
-import { Splicer } from '#sockets/splicer.js';
+import { offloadFaultOf, SpliceOffloader } from '#splicing/offloader.js';
+import { Splicer } from '#splicing/splicer.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import type { FromSplicer, SpliceOrder, SplicerWorkerData } from './service-plane-messages.js';
 

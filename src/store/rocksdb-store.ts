@@ -1,6 +1,7 @@
 import { makeFolders } from '#files/make-folders.js';
+import { LibraryMissing } from '#rocksdb/librocksdb.js';
+import { type Page, RocksDb } from '#rocksdb/rocksdb.js';
 import { decodeChecksummed, encodeChecksummed } from './checksummed-value.js';
-import { type Page, RocksDb } from './rocksdb.js';
 import { StoreError, type StoreErrorCode } from './store-error.js';
 import type { KvOperation, KvRange, KvStore } from './store-types.js';
 
@@ -178,6 +179,7 @@ const bytesOf = (key: string): Buffer => Buffer.from(key);
 
 function failure(doing: string, cause: unknown): StoreError {
   if (cause instanceof StoreError) return cause;
+  if (cause instanceof LibraryMissing) return new StoreError('store_library_missing', cause.message, { cause });
   const text = cause instanceof Error ? cause.message : String(cause);
   const code = codeOf(text);
   return new StoreError(code, `${doing}: ${text}`, { cause });

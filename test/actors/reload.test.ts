@@ -4,9 +4,9 @@ import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import { logFacts } from '#node/log.js';
+import { reloadBySighup } from '#node/reload.js';
 import { eventually } from '#test/eventually.js';
-import { logFacts } from '../../src/node-log.js';
-import { reloadBySighup } from '../../src/node-reload.js';
 import { fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems } from './running-system.js';
 

@@ -2,7 +2,7 @@ import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { clockMs, FIRST_PROBE_PORT, PROBE_PORTS, type ProbeInput, type ProbeTick } from './probe-flows.js';
 

@@ -1,4 +1,4 @@
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import type { Place } from '#test/cluster/node-cluster.js';
 import type { ProbeInput } from './probe-flows.js';

@@ -1,4 +1,4 @@
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';

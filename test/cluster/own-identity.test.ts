@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { fingerprintOf, type PeerIdentity } from '#cluster/peers/peer-identity.js';
-import { OwnIdentity } from '../../src/own-identity.js';
+import { OwnIdentity } from '#node/own-identity.js';
 
 describe('the own certificate of a node', () => {
   let folder: string;

@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { ProbedPlaces } from '#test/chaos/probed-places.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';

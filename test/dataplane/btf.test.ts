@@ -39,7 +39,7 @@ import {
   SPLICE_KEY_BYTES,
   SPLICE_STATE,
   TICK_SHIFT,
-} from '#sockets/splice-layout.js';
+} from '#splicing/layout.js';
 
 type BtfType = {
   readonly id: number;

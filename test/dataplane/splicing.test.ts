@@ -11,9 +11,9 @@ import {
   SPLICE_KEY,
   SPLICE_KEY_BYTES,
   SPLICE_STATE,
-} from '#sockets/splice-layout.js';
-import { SpliceTable } from '#sockets/splice-table.js';
-import { type Ends, reversed } from '#sockets/tcp-segment.js';
+} from '#splicing/layout.js';
+import { SpliceTable } from '#splicing/table.js';
+import { type Ends, reversed } from '#splicing/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';

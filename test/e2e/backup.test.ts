@@ -1,7 +1,7 @@
 import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 import { FakeServiceManager } from './service-manager.js';

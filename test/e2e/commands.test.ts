@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { weirCommand } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 

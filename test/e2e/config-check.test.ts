@@ -3,8 +3,8 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeEach, expect, it } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
-import { temporaryFolder } from '#cli/topology.js';
+import { weirCommand } from '#cli/tour/node-process.js';
+import { temporaryFolder } from '#cli/tour/topology.js';
 import { skipUnless } from '#test/skip-unless.js';
 import { CERTIFICATE, KEY } from '../api/certificate.js';
 import { isInstalled } from './rig.js';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createRig, type NodeRig } from './rig.js';
 

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { weirCommand } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 

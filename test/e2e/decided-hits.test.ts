@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const must = promisify(execFile);

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { WebSocket } from 'ws';
-import { firstLine, program } from '#cli/node-process.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
 import type { NodeRig } from './rig.js';
 
 const INSPECTOR_PORT = '9229';

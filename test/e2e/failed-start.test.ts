@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 import { HANGING_MS } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

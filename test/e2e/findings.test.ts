@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { addIpv6, IPV6 } from '#test/kernel/ipv6.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 

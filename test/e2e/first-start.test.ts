@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
-import { type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DataplaneStats } from './rig.js';
 
 let topology: Topology | undefined;

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { issuingNode } from '#test/cluster/issuing-node.js';
 import { blockAt } from '#test/docs/blocks.js';
 import { enterNamespace } from '#test/kernel/namespace.js';

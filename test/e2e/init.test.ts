@@ -12,8 +12,8 @@ import {
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { weirCommand } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { weirCommand } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 
 const UNSEEN_PORT = '81';
 

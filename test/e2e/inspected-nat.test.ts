@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { eventually } from '#test/eventually.js';
 import { type SourceCapture, startSourceCapture } from '#test/kernel/source-capture.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';

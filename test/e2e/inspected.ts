@@ -2,8 +2,8 @@ import type { ChildProcess } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { NodeOptions } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import type { NodeOptions } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type NodeRig } from './rig.js';
 

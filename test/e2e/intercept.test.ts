@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';

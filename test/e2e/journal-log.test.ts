@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const OF_STANDARD_OUTPUT = '$(stat -L -c %d:%i /proc/$$/fd/1)';

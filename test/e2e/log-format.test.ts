@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -1,8 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { firstLine, type NodeOptions, type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { firstLine, type NodeOptions, type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 import { makeCertificate } from '#test/kubernetes/server-certificate.js';
 import { leastPrivileges, policyOf } from './rig.js';
 

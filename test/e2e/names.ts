@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { NodeRig } from './rig.js';
 
 const UPSTREAM_READY_MS = 60_000;

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import type { Topology } from '#cli/topology.js';
+import type { Topology } from '#cli/tour/topology.js';
 
 /**
  * Sends a lookup every 5 ms, in turn for the names of the command line, each from its own port as resolvers

@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { beforeAll, expect, test } from 'vitest';
-import { weirCommand } from '#cli/node-process.js';
+import { weirCommand } from '#cli/tour/node-process.js';
 
 type Ended = { readonly code: number; readonly output: string; readonly left: readonly string[] };
 

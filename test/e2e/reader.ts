@@ -1,5 +1,5 @@
 import WebSocket from 'ws';
-import type { NodeProcess } from '#cli/node-process.js';
+import type { NodeProcess } from '#cli/tour/node-process.js';
 
 type Value = string | number | boolean | null | readonly string[] | Readonly<Record<string, number>>;
 export type WiretapMessage = Readonly<Record<string, Value>> & { readonly type: string };

@@ -1,5 +1,5 @@
-import { firstLine, type NodeOptions, type NodeProcess, program, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { firstLine, type NodeOptions, type NodeProcess, program, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 
 /**
  * Three network namespaces: a client, a node that runs Weir, and a server that echoes TCP and UDP on `ports`.

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const NO_ANSWER = 'refused ETIMEDOUT';

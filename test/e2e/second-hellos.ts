@@ -1,5 +1,5 @@
 import { createECDH } from 'node:crypto';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import {
   alpnOf,

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { temporaryFolder } from '#cli/topology.js';
+import { temporaryFolder } from '#cli/tour/topology.js';
 import { check, errorName, libc } from '#libc/libc.js';
 import { addressOf, bindLibrary } from '#libc/library.js';
 

@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';

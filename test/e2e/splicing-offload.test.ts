@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, type Topology } from '#cli/topology.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';

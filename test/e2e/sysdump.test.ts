@@ -3,7 +3,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { temporaryFolder } from '#cli/topology.js';
+import { temporaryFolder } from '#cli/tour/topology.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
 import type { Manifest } from '#observe/sysdump/manifest.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';

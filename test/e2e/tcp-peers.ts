@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { ADDRESSES, type Topology } from '#cli/topology.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
 import type { NodeRig } from './rig.js';

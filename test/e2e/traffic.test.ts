@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { run } from '#test/cli/cli-run.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

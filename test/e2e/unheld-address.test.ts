@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { firstLine, type NodeProcess, startNode } from '#cli/node-process.js';
-import { createTopology, type Topology, temporaryFolder } from '#cli/topology.js';
+import { firstLine, type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 import { makeCertificate } from '#test/kubernetes/server-certificate.js';
 import { isInstalled } from './rig.js';
 import { FakeServiceManager } from './service-manager.js';

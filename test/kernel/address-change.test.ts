@@ -5,7 +5,7 @@ import { type AnyMachineSnapshot, type AnyStateMachine, createActor, SimulatedCl
 import { dnsProxyActor } from '#actors/dns-proxy.actor.js';
 import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { createBus } from '#bus/bus.js';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { Upstream } from '#dns/upstream/dns-upstream.js';
 import { libc } from '#libc/libc.js';

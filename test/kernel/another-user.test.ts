@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { enterNamespace } from './namespace.js';
 

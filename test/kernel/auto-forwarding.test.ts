@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';

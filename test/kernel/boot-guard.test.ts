@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { emptyBootFile, unitWarnings } from '#dataplane/guard/boot-guard.js';
 import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { enterNamespace } from './namespace.js';

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
+import { firstLine } from '#cli/tour/node-process.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { LINE_WORDS } from '#contracts/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';

@@ -1,5 +1,5 @@
-import { firstLine, program } from '#cli/node-process.js';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Program } from '#contracts/program.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { diversionFaults, diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
 import { enterNamespace } from './namespace.js';
 

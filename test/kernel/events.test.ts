@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { type Datapath, NO_EVENTS } from '#contracts/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { IPPROTO } from '#contracts/policy-model.js';

@@ -1,6 +1,6 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
 import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
 import type { Program } from '#contracts/program.js';

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect, createServer, type Server, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
 import type { MembershipChange, SelectorResolution } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';

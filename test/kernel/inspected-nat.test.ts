@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { upstreamBits } from '#dataplane/abi/settings.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -1,6 +1,6 @@
 import type { Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { compile } from '#policy/compile/compile.js';

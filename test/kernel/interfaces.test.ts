@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';

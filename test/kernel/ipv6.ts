@@ -1,4 +1,4 @@
-import type { Topology } from '#cli/topology.js';
+import type { Topology } from '#cli/tour/topology.js';
 
 export const IPV6 = {
   client: 'fd77:1::2',

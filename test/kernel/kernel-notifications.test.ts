@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { type KernelNotifications, NotificationSockets } from '#dataplane/watch/kernel-notifications.js';
 import { Poll } from '#dataplane/watch/poll.js';
 import { enterNamespace } from './namespace.js';

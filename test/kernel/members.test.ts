@@ -1,6 +1,6 @@
 import type { Socket } from 'node:dgram';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath.js';
 import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
 import type { Program } from '#contracts/program.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, namespaceOf } from '#cli/topology.js';
+import { ADDRESSES, namespaceOf } from '#cli/tour/topology.js';
 import { flowtables } from '#dataplane/guard/nftables.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { flowtableFaults } from '#dataplane/review/flowtables.js';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';

@@ -1,8 +1,8 @@
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Program } from '#contracts/program.js';
 import { natBit } from '#dataplane/abi/settings.js';

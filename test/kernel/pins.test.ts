@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';

@@ -1,4 +1,4 @@
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Policy } from '#contracts/policy-model.js';
 import type { Program } from '#contracts/program.js';
 import { compile } from '#policy/compile/compile.js';

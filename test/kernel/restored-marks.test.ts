@@ -1,7 +1,7 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { ALLOWED, policyOf } from './policies.js';
 import { createProbedNode, type ProbedNode } from './probed-node.js';
 import { HAS_TCX, hooksGone } from './tcx.js';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Review } from '#contracts/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { libc } from '#libc/libc.js';

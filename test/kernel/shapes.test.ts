@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
 import type { Packet } from '#contracts/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline';
-import type { NamespaceCommands } from '#cli/topology.js';
+import type { NamespaceCommands } from '#cli/tour/topology.js';
 
 const PROGRAM = `
 import collections, json, socket, sys, threading

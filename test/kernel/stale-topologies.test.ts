@@ -3,7 +3,7 @@ import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { createTopology } from '#cli/topology.js';
+import { createTopology } from '#cli/tour/topology.js';
 
 test('the folders of ended processes are removed, except those of other users', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-stale-'));

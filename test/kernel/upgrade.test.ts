@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';

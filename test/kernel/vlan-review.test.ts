@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/topology.js';
+import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { connect, createServer, type Server } from 'node:tls';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { makeCertificates } from '#test/service-plane/certificates.js';
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:dgram';
 import { setTimeout as pause } from 'node:timers/promises';
 import { decode, encode, RECURSION_DESIRED } from 'dns-packet';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { boundSocket } from '#test/kernel/bound-socket.js';
 
 const CLIENT_PORT = 40_000;

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { DNS_SECTION } from '#test/e2e/names.js';
 import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { enterNamespace } from '#test/kernel/namespace.js';

@@ -18,7 +18,7 @@ async function refusals(file: string, code: string): Promise<string[]> {
 describe('the lint rules refuse', () => {
   it.each([
     ['a spread list in Math.max', 'src/cli/table.ts', 'Math.max(0, ...list);', 'use `largest`'],
-    ['a spread list in Math.min', 'src/node-policy-file.ts', 'Math.min(...list);', 'use `largest` or `smallest`'],
+    ['a spread list in Math.min', 'src/node/policy-file.ts', 'Math.min(...list);', 'use `largest` or `smallest`'],
     ['a spread list in push', 'src/dns/dns-thread.ts', 'list.push(...more);', 'use `append`'],
     ['AbortSignal.any in src', 'src/cli/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['AbortSignal.any in a test', 'test/cli/cli-run.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { isPast } from '#sockets/offloaded-connection.js';
-import { ENDS, TICK_SHIFT } from '#sockets/splice-layout.js';
-import { segmentBytes, TCP_FLAGS } from '#sockets/tcp-segment.js';
+import { ENDS, TICK_SHIFT } from '#splicing/layout.js';
+import { isPast } from '#splicing/offloaded-connection.js';
+import { segmentBytes, TCP_FLAGS } from '#splicing/tcp-segment.js';
 
 const TIMES = { idleMs: 60_000, endedMs: 10_000 };
 const TICKS = 2 ** 32;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
-import { RocksDb } from '#store/rocksdb.js';
+import { RocksDb } from '#rocksdb/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';

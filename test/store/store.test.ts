@@ -1,9 +1,9 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { RocksDb } from '#rocksdb/rocksdb.js';
 import { type Authority, createAuthority } from '#store/authority.js';
 import { RECORDS } from '#store/records.js';
-import { RocksDb } from '#store/rocksdb.js';
 import { openRocksDbStore } from '#store/rocksdb-store.js';
 import { openStore, type Store } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type NodeProcess, startNode } from '#cli/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/topology.js';
+import { type NodeProcess, startNode } from '#cli/tour/node-process.js';
+import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import { listenForFrames, macOf, runScapy } from './scapy.js';
 
 let topology: Topology;

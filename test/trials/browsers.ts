@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { program } from '#cli/node-process.js';
+import { program } from '#cli/tour/node-process.js';
 import type { Workstation } from './workstation.js';
 
 const START_MS = 60_000;

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { program } from '#cli/node-process.js';
+import { program } from '#cli/tour/node-process.js';
 import { KUBECTL } from '#test/kubernetes/kube-api.js';
 import { type Browser, startChromium, startFirefox, type Visit } from './browsers.js';
 import { KUBERNETES_VERSION, PACKAGE_VERSION, PACKAGES, PAGE, WRITTEN } from './internet.js';

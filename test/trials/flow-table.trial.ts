@@ -2,8 +2,8 @@ import type { ChildProcess } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { firstLine, program } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine, program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { runScapy } from './scapy.js';
 

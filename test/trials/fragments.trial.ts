@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';
 

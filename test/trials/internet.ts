@@ -4,7 +4,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { NamespaceCommands } from '#cli/topology.js';
+import type { NamespaceCommands } from '#cli/tour/topology.js';
 
 const READY_MS = 20_000;
 

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { afterEach, describe, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { startUpstream } from '#test/e2e/names.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import { macOf, runScapy } from './scapy.js';

@@ -1,4 +1,4 @@
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { InspectedRig } from '#test/e2e/inspected.js';
 
 /**

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { Topology } from '#cli/topology.js';
+import type { Topology } from '#cli/tour/topology.js';
 
 type Namespace = Topology['client'];
 

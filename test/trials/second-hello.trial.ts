@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES } from '#cli/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createInspectedRig, type InspectedRig } from '#test/e2e/inspected.js';
 import { policyOf, type RuleInput } from '#test/e2e/rig.js';
 import { CHANGED, SAME, send } from '#test/e2e/second-hellos.js';

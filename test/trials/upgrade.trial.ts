@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { firstLine } from '#cli/node-process.js';
-import { ADDRESSES } from '#cli/topology.js';
+import { firstLine } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
 import type { Summary } from '#test/kernel/prober.js';
 

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { NamespaceCommands } from '#cli/topology.js';
+import type { NamespaceCommands } from '#cli/tour/topology.js';
 
 /**
  * Runs a command with the files that an administrator would install on a workstation. `--kill-child` ends

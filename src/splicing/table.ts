@@ -6,7 +6,7 @@ import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import { TestRun } from '#libc/test-run.js';
-import { HOLD_RESULT, SPLICE_ENTRY, SPLICE_ENTRY_BYTES, SPLICE_KEY, SPLICE_KEY_BYTES } from './splice-layout.js';
+import { HOLD_RESULT, SPLICE_ENTRY, SPLICE_ENTRY_BYTES, SPLICE_KEY, SPLICE_KEY_BYTES } from './layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
 
 const ETHERNET_BYTES = 14;

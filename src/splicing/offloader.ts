@@ -5,7 +5,7 @@ import { libc } from '#libc/libc.js';
 import { takeObject } from '#libc/object-handle.js';
 import { OffloadedConnection, type SocketPair, type SpliceMeans, takeAndReset } from './offloaded-connection.js';
 import { RawSocket } from './raw-socket.js';
-import { SpliceTable } from './splice-table.js';
+import { SpliceTable } from './table.js';
 
 /**
  * The time in nanoseconds for which a call of `renew` permits the datapath to forward offloaded connections.

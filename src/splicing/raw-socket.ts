@@ -1,6 +1,6 @@
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
-import { sockaddr } from './socket-options.js';
+import { sockaddr } from '#sockets/socket-options.js';
 import { segmentBytes, type TcpSegment } from './tcp-segment.js';
 
 const AF_INET = 2;

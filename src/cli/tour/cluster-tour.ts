@@ -1,9 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { CliError } from './command-error.js';
+import { CliError } from '#cli/command-error.js';
+import { TourEtcd } from './etcd.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
+import { expectLine, farewell, interruption, print, result, step, TourFailure, WEIR } from './steps.js';
 import { ADDRESSES, createTopology, type Topology } from './topology.js';
-import { TourEtcd } from './tour-etcd.js';
-import { expectLine, farewell, interruption, print, result, step, TourFailure, WEIR } from './tour-steps.js';
 
 const IDS = ['n1', 'n2', 'n3'] as const;
 const FIRST_PORT = 8081;

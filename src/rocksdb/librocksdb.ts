@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { u32At } from '#arrays/read.js';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
 import { guardedUntilDone } from '#libc/termination-guard.js';
-import { StoreError } from './store-error.js';
 
 /**
  * Functions of RocksDB's C API (`rocksdb/c.h`). Objects are represented by their addresses; 0 is a null
@@ -156,12 +155,15 @@ const TRIPLETS: Partial<Record<NodeJS.Architecture, string>> = { x64: 'x86_64-li
 const TRIPLET = TRIPLETS[process.arch];
 const FOLDERS = ['/usr/local/lib', ...(TRIPLET === undefined ? [] : [`/usr/lib/${TRIPLET}`]), '/usr/lib64', '/usr/lib'];
 
+/** RocksDB is not installed, or the installed version is too old. */
+export class LibraryMissing extends Error {}
+
 type Loaded = { readonly calls: LibRocksDb; readonly threads: Threads; readonly closeAddress: Address };
 let loaded: Loaded | undefined;
 
 /**
  * Returns the functions of the RocksDB library that is installed on this machine. Throws
- * `store_library_missing` if there is no usable library.
+ * `LibraryMissing` if there is no usable library.
  */
 export function librocksdb(): LibRocksDb {
   loaded ??= load(FOLDERS);
@@ -169,8 +171,8 @@ export function librocksdb(): LibRocksDb {
 }
 
 /**
- * Loads the newest usable RocksDB library in these folders. Throws `store_library_missing` if there is no
- * usable library.
+ * Loads the newest usable RocksDB library in these folders. Throws `LibraryMissing` if there is no usable
+ * library.
  */
 export function load(folders: readonly string[]): Loaded {
   const wanted = `RocksDB ${OLDEST.join('.')} or later`;
@@ -188,8 +190,7 @@ export function load(folders: readonly string[]): Loaded {
     }
   }
   const what = failures.length === 0 ? `no librocksdb.so.N.M in ${folders.join(', ')}` : failures.join('; ');
-  throw new StoreError(
-    'store_library_missing',
+  throw new LibraryMissing(
     `load ${wanted}: ${what}. Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)`,
   );
 }
@@ -214,11 +215,9 @@ function librariesIn(folder: string): { path: string; major: number; minor: numb
     names = readdirSync(folder);
   } catch (failure) {
     // Distinguish a missing folder from a folder that cannot be read, for example because no file descriptor
-    // is free. Only a missing folder may lead to `store_library_missing`.
+    // is free. Only a missing folder may lead to `LibraryMissing`.
     if (isAbsent(failure)) return [];
-    throw new StoreError('store_unavailable', `look for librocksdb in ${folder}: ${String(failure)}`, {
-      cause: failure,
-    });
+    throw new Error(`look for librocksdb in ${folder}: ${String(failure)}`, { cause: failure });
   }
   return names.flatMap((name) => {
     const version = /^librocksdb\.so\.(\d+)\.(\d+)$/.exec(name);

@@ -1,9 +1,9 @@
 import { smallest } from '#arrays/extremes.js';
 import { guarded } from '#libc/termination-guard.js';
+import { closeSilently, readEndpoint, type TcpEndpoint } from '#sockets/tcp-endpoint.js';
+import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './layout.js';
 import type { RawSocket } from './raw-socket.js';
-import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './splice-layout.js';
-import type { Entry, SpliceTable } from './splice-table.js';
-import { closeSilently, readEndpoint, type TcpEndpoint } from './tcp-endpoint.js';
+import type { Entry, SpliceTable } from './table.js';
 import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;

@@ -7,7 +7,7 @@ import { createApi } from '#api/server.js';
 import type { Config } from '#config/config.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
-import { listen } from './node-listen.js';
+import { listen } from './listen.js';
 
 /**
  * The maximum number of connections from the node itself, such as probes of its kubelet, and from remote

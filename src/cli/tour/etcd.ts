@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { CliError } from '#cli/command-error.js';
 import { built } from '#threads/built-file.js';
-import { CliError } from './command-error.js';
 import { type Namespace, namespaceOf, type Topology, temporaryFolder } from './topology.js';
 
 const ADDRESS = '10.78.0.1';

@@ -1,13 +1,13 @@
 import { append } from '#arrays/append.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
-import type { Handover } from './handover.js';
+import type { Handover } from '#sockets/handover.js';
+import { resetSocket } from '#sockets/socket-options.js';
+import { isIdle } from '#sockets/tcp-endpoint.js';
 import type { OffloadedConnection } from './offloaded-connection.js';
+import type { SpliceOffloader } from './offloader.js';
 import { PipePool } from './pipe-pool.js';
-import { resetSocket } from './socket-options.js';
-import type { SpliceOffloader } from './splice-offloader.js';
 import { SplicedDirection, type SplicedSide } from './spliced-direction.js';
-import { isIdle } from './tcp-endpoint.js';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;

@@ -1,4 +1,4 @@
-import { RocksDb } from '#store/rocksdb.js';
+import { RocksDb } from '#rocksdb/rocksdb.js';
 import { WorkerServer } from '#threads/worker-server.js';
 
 export type DatabaseAsks = {

@@ -11,7 +11,7 @@ import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { policedAmong, readPolicedNames } from '#dataplane/attach/policed-names.js';
 import { listed } from '#dataplane/review/listed-names.js';
-import { checkPolicyFile } from './node-policy-file.js';
+import { checkPolicyFile } from './policy-file.js';
 
 export type ReloadTargets = {
   readonly running: RunningConfig;

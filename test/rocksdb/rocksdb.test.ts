@@ -3,12 +3,11 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { load } from '#store/librocksdb.js';
-import { RocksDb } from '#store/rocksdb.js';
-import type { StoreError } from '#store/store-error.js';
+import { LibraryMissing, load } from '#rocksdb/librocksdb.js';
+import { RocksDb } from '#rocksdb/rocksdb.js';
 import { WorkerClient } from '#threads/worker-client.js';
+import { temporaryFolder } from '../store/temporary-folder.js';
 import type { DatabaseAsks } from './database-worker.js';
-import { temporaryFolder } from './temporary-folder.js';
 
 const entry = 'test/store/database-worker.js';
 const key = (text: string): Buffer => Buffer.from(text);
@@ -94,15 +93,15 @@ describe('the loader of the RocksDB library', () => {
       load([folder]);
       return 'loaded';
     } catch (error) {
-      return `${(error as StoreError).code} ${(error as StoreError).message}`;
+      return String(error instanceof LibraryMissing ? `missing: ${error.message}` : error);
     }
   };
   const advice =
     'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
 
-  it('reports store_unavailable, not store_library_missing, if the library folder cannot be read', () => {
+  it('does not report a missing library if the library folder cannot be read', () => {
     const unreadable = `/${'x'.repeat(300)}`;
-    expect(refusalOf(unreadable)).toMatch(/^store_unavailable look for librocksdb in \/x+: Error: ENAMETOOLONG/);
+    expect(refusalOf(unreadable)).toMatch(/^Error: look for librocksdb in \/x+: Error: ENAMETOOLONG/);
   });
 
   it.each<[files: readonly string[], found: string]>([
@@ -119,8 +118,6 @@ describe('the loader of the RocksDB library', () => {
   ])('refuses a library folder that contains only the files %j', (files, found) => {
     const folder = temporaryFolder();
     for (const name of files) writeFileSync(join(folder, name), '');
-    expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(
-      `store_library_missing load RocksDB 7.8 or later: ${found}. ${advice}`,
-    );
+    expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(`missing: load RocksDB 7.8 or later: ${found}. ${advice}`);
   });
 });

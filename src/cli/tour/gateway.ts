@@ -1,10 +1,10 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { tourCertificate } from './certificate.js';
 import { firstLine, type NodeProcess, program } from './node-process.js';
+import { print, put, result, step, TourFailure } from './steps.js';
 import { ADDRESSES, type Topology, temporaryFolder } from './topology.js';
-import { tourCertificate } from './tour-certificate.js';
-import { print, put, result, step, TourFailure } from './tour-steps.js';
 
 const NAME = 'www.example.com';
 const OTHER = 'shop.example.com';

@@ -3,10 +3,10 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { readConfig } from '#config/load.js';
+import { type GatewayFiles, gatewayAct, gatewayFiles } from './gateway.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
+import { expectLine, farewell, interruption, print, put, result, step, TourFailure, WEIR } from './steps.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
-import { type GatewayFiles, gatewayAct, gatewayFiles } from './tour-gateway.js';
-import { expectLine, farewell, interruption, print, put, result, step, TourFailure, WEIR } from './tour-steps.js';
 
 const policy = (ports: readonly number[]) => ({
   default_policy: 'deny',

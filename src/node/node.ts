@@ -31,13 +31,13 @@ import { inheritedDescriptors, serviceManager } from '#sockets/service-manager.j
 import { createAuthority } from '#store/authority.js';
 import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
-import { listen } from './node-listen.js';
-import { createLog, logFacts } from './node-log.js';
-import { managementOf, timePhase } from './node-management.js';
-import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './node-options.js';
-import { followPolicyFile } from './node-policy-file.js';
-import { reloadBySighup, reloadPorts } from './node-reload.js';
-import { openingStore, reportStart } from './node-start.js';
+import { listen } from './listen.js';
+import { createLog, logFacts } from './log.js';
+import { managementOf, timePhase } from './management.js';
+import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './options.js';
+import { followPolicyFile } from './policy-file.js';
+import { reloadBySighup, reloadPorts } from './reload.js';
+import { openingStore, reportStart } from './start.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
