@@ -6,6 +6,14 @@ const only = (name, from, allowed, comment) => ({
   from: { path: from },
   to: { path: '^(src|statecharts|test|bench|scripts)/', pathNot: [from, '^src/arrays/', ...allowed] },
 });
+/** The files that declare what the API can ask of the node, beside the implementations. */
+const OPERATIONS = [
+  '^src/(actors|cluster|policies)/operations[.]ts$',
+  '^src/policies/(explain|pending-changes)[.]ts$',
+  '^src/kubernetes/operations/',
+  '^src/service-plane/ca/intercept-ca-setting[.]ts$',
+  '^src/store/(authority|store-types)[.]ts$',
+];
 const npm = ['npm', 'npm-dev', 'npm-no-pkg', 'npm-unknown'];
 module.exports = {
   forbidden: [
@@ -141,6 +149,7 @@ module.exports = {
         '^src/sockets/',
         '^src/splicing/',
         '^src/threads/',
+        '^src/store/(store-types|store-error|or-refusal)[.]ts$',
       ],
       'The service plane is driven by its actor.',
     ),
@@ -183,7 +192,10 @@ module.exports = {
     only(
       'kubernetes-knows-the-model',
       '^src/kubernetes/',
-      ['^src/contracts/', '^src/policy/model/', '^src/files/', '^src/threads/', '^src/dns/own-addresses'],
+      [
+        ...['^src/contracts/', '^src/policy/model/', '^src/files/', '^src/threads/', '^src/dns/own-addresses'],
+        ...['^src/store/(store-types|or-refusal)[.]ts$', '^statecharts/kubernetes[.]chart[.]ts$'],
+      ],
       'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath. No object claims an address of the node itself.',
     ),
     only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
@@ -212,8 +224,18 @@ module.exports = {
       'Configuration is a value; no part is needed to read it.',
     ),
     only(
+      'policies-are-operations-on-stored-policies',
+      '^src/policies/',
+      ['^statecharts/', '^src/(contracts|policy|bus|store|threads)/', '^src/cluster/rollout/'].concat([
+        '^src/dns/own-addresses[.]ts$',
+        '^src/libc/memory-release[.]ts$',
+        '^src/service-plane/policy-image[.]ts$',
+      ]),
+      'Reads, writes and explains stored policies. Stages and puts nothing in force.',
+    ),
+    only(
       'policy-thread-works-on-policies',
-      '^src/policy-thread/',
+      '^src/policies/thread/',
       [
         '^src/(contracts|policy|bus|threads)/',
         '^src/dns/own-addresses[.]ts$',
@@ -222,28 +244,13 @@ module.exports = {
       ],
       'The thread reads, compiles and explains policies. It knows no store and no dataplane.',
     ),
-    only(
-      'policy-write-decides',
-      '^src/policy-write/',
-      ['^statecharts/', '^src/(contracts|policy|bus|store|policy-thread)/'],
-      'Decides what a write stores and puts in force; it stores and stages nothing.',
-    ),
-    only(
-      'requests-read-parts',
-      '^src/requests/',
-      ['^statecharts/', '^src/(contracts|policy|bus|cluster|store|policy-thread|service-plane)/'].concat([
-        '^src/dns/dns-proxy[.]ts$',
-        '^src/dataplane/flows/flow-filter[.]ts$',
-      ]),
-      'Requests of the API that no chart takes part in.',
-    ),
     only('chart-inspection-watches', '^src/chart-inspection/', ['^src/bus/'], 'Shows what goes on in charts.'),
     only(
       'actors-bind',
       '^src/actors/',
       [
         '^statecharts/',
-        '^src/(contracts|policy|bus|chart-inspection|cluster|policy-thread|policy-write|requests)/',
+        '^src/(contracts|policy|bus|chart-inspection|cluster|kubernetes|policies)/',
         '^src/(dataplane|dns|observe|service-plane|sockets|store|threads)/',
       ],
       'Actors bind charts to effects. They never import HTTP.',
@@ -251,9 +258,16 @@ module.exports = {
     only(
       'api-is-an-edge',
       '^src/api/',
-      ['^src/(contracts|policy|bus|observe)/'],
-      'Routes reach the system through the functions that node.ts passes to them.',
+      ['^src/(contracts|policy|bus|observe)/', ...OPERATIONS],
+      'Routes reach the node through the object that src/node passes to them.',
     ),
+    {
+      name: 'api-imports-types-of-operations',
+      severity: 'error',
+      comment: 'A route calls the operations of the node that it was given, and creates none.',
+      from: { path: '^src/api/' },
+      to: { path: OPERATIONS, dependencyTypesNot: ['type-only'] },
+    },
     only(
       'cli-is-a-client',
       '^src/cli/',
@@ -277,9 +291,9 @@ module.exports = {
     {
       name: 'charts-import-types-only',
       severity: 'error',
-      comment: 'Types, and one function without imports: a chart must load without loading the compiler.',
+      comment: 'Types, and functions without imports: a chart must load without loading the compiler.',
       from: { path: '^statecharts/' },
-      to: { path: '^src/', pathNot: '^src/contracts/backoff[.]ts$', dependencyTypesNot: ['type-only'] },
+      to: { path: '^src/', pathNot: '^src/contracts/(backoff|refusal)[.]ts$', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'pure-code-has-no-io',

@@ -116,8 +116,8 @@ const modes: Readonly<Record<string, ViteUserConfig['test']>> = {
   /** `npm run kubelet-test`, which makes the namespaces: the DaemonSet under a kubelet. */
   kubelet: { include: ['test/kubelet/**/*.kubelet.ts'], ...alone },
   /**
-   * `npm run installed-test`: the end-to-end tests, whose nodes and commands are those of an installed package.
-   * The suite runs the same files with the nodes of this build.
+   * `npm run installed-test`: the end-to-end tests with the nodes and commands of an installed package. The
+   * suite runs the same files with the nodes of this build.
    */
   installed: {
     include: ['test/e2e/*.{test,installed}.ts'],

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
 # for each failed test, and one line `skipped: ...` with the reason for each skipped test. Arguments go to
-# vitest, for example the path of a test, or `--mode faults` for another suite (see vitest.config.ts). With --setup=test or
-# --setup=trials as the first argument, installs and builds first what is missing.
+# vitest, for example the path of a test, or `--mode faults` for other tests (see vitest.config.ts). With
+# --setup=test or --setup=trials as the first argument, installs and builds first what is missing.
 source "$(dirname "$0")/usage.sh"
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 import { assertEvent } from 'xstate';
 import type { Message } from '#bus/bus-messages.js';
 import type { DatapathChange } from '#contracts/datapath.js';
+import { refusal } from '#contracts/refusal.js';
 import {
   type Adopted,
   type DataplaneContext,
@@ -11,7 +12,7 @@ import {
 import { sentenceOf } from './failure.js';
 import type { InterfacesInput } from './interfaces.chart.js';
 import { answeringAtOnce, BUSY, CLOSED, flipAnswered, UNUSABLE } from './program-answers.js';
-import { refusal, refusalOf } from './refusal.js';
+import { refusalOf } from './refusal.js';
 import type { SwapInput, SwapOutput } from './swap.chart.js';
 
 type Published = { readonly message: Message | null };

@@ -1,7 +1,7 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
 import type { ProofSample } from '#contracts/proof-types.js';
+import type { Refusal } from '#contracts/refusal.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 import type { CompiledPolicy, PolicyInForce } from './write.chart.js';

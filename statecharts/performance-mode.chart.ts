@@ -1,10 +1,11 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
 import type { Message, PerformanceMode, PerformanceModeWrite, RequestMessage } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
 import { backoffMs } from '#contracts/backoff.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
-import { refusal, refusalOf } from './refusal.js';
+import { refusalOf } from './refusal.js';
 
 type Waiting = { readonly id: string; readonly write: PerformanceModeWrite };
 

@@ -1,11 +1,13 @@
 import type { Message } from '#bus/bus-messages.js';
-import type { PolicyOutcome, Refusal } from '#bus/policy-requests.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { Warning } from '#contracts/policy-problem.js';
+import type { PolicyOutcome } from '#contracts/policy-write.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
 import { sentenceOf } from './failure.js';
 import type { FollowInput } from './follow.chart.js';
 import { nextStored, type PolicyContext, READY as part, policySetup as policy, type Waiting } from './policy.setup.js';
-import { refusal, refusalOf } from './refusal.js';
+import { refusalOf } from './refusal.js';
 import type { WriteInput } from './write.chart.js';
 
 type InContext = { readonly context: PolicyContext };

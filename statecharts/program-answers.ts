@@ -1,6 +1,6 @@
 import type { AnswerMessage, Exchange, Message, RequestMessage } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
-import { refusal } from './refusal.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
 
 /**
  * The answers to the requests `program.stage`, `program.flip` and `program.unstage`, which the dataplane

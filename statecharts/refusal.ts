@@ -1,9 +1,5 @@
-import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
+import { type Refusal, type RefusalCode, refusal } from '#contracts/refusal.js';
 import { sentenceOf } from './failure.js';
-
-export function refusal(code: RefusalCode, detail: string): Refusal {
-  return { kind: 'refused', code, detail };
-}
 
 /**
  * Converts the error of an actor to a refusal. If the error has a property `refusal`, returns that property.

@@ -6,14 +6,14 @@ import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#
 import { matchesInterface } from '#contracts/datapath-options.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample } from '#contracts/proof-types.js';
+import { refusal } from '#contracts/refusal.js';
 import { renamedSentence } from '#contracts/renamed-interface.js';
+import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import type { Adopted } from '#statecharts/dataplane.setup.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
-import { refusal } from '#statecharts/refusal.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
-import type { MemberDistribution } from './member-distribution.js';
 import { settingsActor } from './settings.actor.js';
 
 export type DataplanePorts = {

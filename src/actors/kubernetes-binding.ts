@@ -9,9 +9,9 @@ import type {
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
-import type { MemberOptions } from '#policy-write/prepare-in-thread.js';
+import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
+import type { MemberOptions } from '#policies/write/prepare-in-thread.js';
 import type { IntegrationStore } from '#store/store-types.js';
-import type { MemberDistribution } from './member-distribution.js';
 
 /** The parts of the node that `KubernetesBinding` connects with the Kubernetes thread, which is `source`. */
 export type KubernetesBindingPorts = {

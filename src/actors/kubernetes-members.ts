@@ -1,8 +1,8 @@
 import { NEVER } from 'rxjs';
 import type { AnyMachineSnapshot } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
+import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { KubernetesBinding } from './kubernetes-binding.js';
-import { MemberDistribution } from './member-distribution.js';
 import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contract.js';
 
 /**

@@ -4,7 +4,7 @@ import type { Cluster } from '#cluster/cluster.js';
 import type { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import type { PrepareWritePorts } from '#policy-write/prepare-write.js';
+import type { PrepareWritePorts } from '#policies/write/prepare-write.js';
 import { nodeChart } from '#statecharts/node.chart.js';
 import type { SettingsStore } from '#store/store-types.js';
 import { clusterActor } from './cluster.actor.js';

@@ -2,22 +2,23 @@ import { fromPromise } from 'xstate';
 import { ask } from '#bus/ask.js';
 import type { Bus } from '#bus/bus.js';
 import type { Message, PolicyProposal } from '#bus/bus-messages.js';
-import type { PolicyWrite, RefusalCode } from '#bus/policy-requests.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { MemberRefused } from '#cluster/rehearsals.js';
+import type { PolicyWrite } from '#contracts/policy-write.js';
+import type { RefusalCode } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
 import {
   compileActive,
   compileFromCache,
   compileProposedGroup,
   compileStored,
   PROPOSAL_MEMBER_WAIT_MS,
-} from '#policy-write/compile-stored.js';
-import { type PrepareWritePorts, prepareWrite } from '#policy-write/prepare-write.js';
-import { writtenGroup } from '#policy-write/written-group.js';
+} from '#policies/write/compile-stored.js';
+import { type PrepareWritePorts, prepareWrite } from '#policies/write/prepare-write.js';
+import { writtenGroup } from '#policies/write/written-group.js';
 import { type CompiledStoredPolicy, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
-import { refusal } from '#statecharts/refusal.js';
 import {
   type CompiledPolicy,
   type PolicyChange,

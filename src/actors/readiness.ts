@@ -1,3 +1,4 @@
+import type { Check, ReadinessReport } from '#contracts/readiness.js';
 import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 import type { Part } from '#statecharts/node.chart.js';
 import {
@@ -10,18 +11,7 @@ import {
   type Troubles,
 } from '#statecharts/readiness.js';
 
-/** One check in the readiness report (D27). */
-type Check = {
-  readonly name: CheckName;
-  readonly ok: boolean;
-  /** The name of the statechart state from which the check is computed. */
-  readonly state: string;
-  readonly detail: string;
-  /** The time when the chart entered this state, in ISO 8601, UTC. */
-  readonly since: string;
-};
-export type ReadinessReport = { readonly ready: boolean; readonly checks: readonly Check[] };
-export type Condition = Omit<Check, 'since'>;
+export type Condition = Omit<Check<CheckName>, 'since'>;
 
 export type PartSnapshot = {
   readonly status: 'active' | 'done' | 'error' | 'stopped';

@@ -1,8 +1,8 @@
 import type { AnyActorRef, Subscription } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { AnswerMessage, Message } from '#bus/bus-messages.js';
+import { refusal } from '#contracts/refusal.js';
 import type { Part } from '#statecharts/node.chart.js';
-import { refusal } from '#statecharts/refusal.js';
 
 type Recipient = Part | 'node';
 

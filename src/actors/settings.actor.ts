@@ -1,8 +1,8 @@
 import { type EventObject, fromCallback } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Exchanges, Message, RequestMessage } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
-import { refusal } from '#statecharts/refusal.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
 
 type Change = 'interfaces.change' | 'dns.change' | 'service_plane.change';
 

@@ -1,36 +1,23 @@
 import type { AnyMachineSnapshot } from 'xstate';
 import type { Bus } from '#bus/bus.js';
-import type { Message, PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from '#bus/policy-requests.js';
-import type { Statecharts } from '#bus/statecharts.js';
+import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
-import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
 import type { Adoption, Datapath, DatapathStats } from '#contracts/datapath.js';
 import type { EventSource } from '#contracts/event-source.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import type { KubernetesSource } from '#contracts/kubernetes-source.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import type { Explained } from '#policy/explain/explain.js';
+import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
+import type { IntegrationsPorts } from '#kubernetes/operations/integrations.js';
+import type { PolicyThread } from '#policies/thread/policy-thread.js';
+import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import type { MemberRecord } from '#policy/model/member-record.js';
-import type { PolicyThread } from '#policy-thread/policy-thread.js';
-import type { PolicySurroundings } from '#policy-thread/policy-work.js';
-import type { ClusterRequests } from '#requests/cluster-requests.js';
-import type { ExplainQuestion } from '#requests/explanation.js';
-import type { Integrations, IntegrationsPorts } from '#requests/integrations.js';
-import type { KubernetesParts } from '#requests/kubernetes-requests.js';
-import type { Traffic } from '#requests/live-traffic.js';
-import type { NodeLookups } from '#requests/node-lookups.js';
-import type { PendingChanges } from '#requests/pending-changes.js';
-import type { PolicyDescription } from '#requests/policy-description.js';
-import type { PolicyChoice } from '#requests/read-policy.js';
-import type { ServicePlaneState } from '#requests/service-plane-state.js';
+import type { ServicePlaneState } from '#service-plane/operations.js';
 import type { KubernetesObjectsStore } from '#store/kubernetes-objects-store.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import type { DataplanePorts } from './dataplane.actor.js';
-import type { MemberDistribution } from './member-distribution.js';
-import type { ReadinessReport } from './readiness.js';
+import type { Operations } from './operations.js';
 import type { ReloadPorts } from './reload.actor.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 
@@ -102,8 +89,8 @@ export type SystemPorts = {
   readonly writing?: PolicyThread;
 };
 
-/** All functions of the running node that the API uses. */
-export type System = {
+/** The running node: its operations, and what the other parts of the process use. */
+export type System = Operations & {
   /**
    * Resolves when the stored policy is in force, after 30 s without that, or when the node is shut down. On a
    * node without a cluster, resolves also when the kernel enforces a newer generation than the store has, for
@@ -111,63 +98,8 @@ export type System = {
    */
   readonly started: Promise<void>;
   readonly bus: Bus<Message>;
-  readonly policies: {
-    /**
-     * Writes a policy. An invalid request does not reject the promise; the promise resolves with a `Refusal`.
-     */
-    write(write: PolicyWrite): Promise<PolicyOutcome>;
-    read(which: PolicyChoice): Promise<StoredPolicy | null>;
-    /**
-     * Returns the record of a policy and the JSON text of one source group; null if the policy or the group
-     * does not exist.
-     */
-    readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
-    list(): Promise<readonly PolicyRecord[]>;
-    history(id: string): Promise<readonly PolicyRecord[]>;
-    /** Returns the generation in force; 0 before the first activation. */
-    generation(): number;
-    /** Waits until the generation in force is `wanted` or a later one. Returns false after `withinMs`. */
-    reaches(wanted: number, withinMs: number): Promise<boolean>;
-  };
-  /**
-   * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
-   * different subjects alternate in the queue.
-   */
-  explain(question: ExplainQuestion, subject: string): Promise<Explained | Refusal>;
-  /**
-   * Returns a description of the active policy; null if no policy is active. A separate thread reads and
-   * compiles the policy again.
-   */
-  describe(signal: AbortSignal): Promise<PolicyDescription | null>;
-  readonly performanceMode: {
-    /** Where a written performance mode is stored. */
-    readonly source: SettingsStore['source'];
-    read(): Promise<PerformanceMode>;
-    write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
-  };
-  readonly configuration: {
-    /** Reloads the configuration file. After a failure, the promise resolves with a `Refusal`. */
-    reload(request: ReloadRequest): Promise<ReloadReport | Refusal>;
-    /** The last reload that was no dry run; null if there was none. */
-    lastReload(): LastReload | null;
-  };
-  readonly integrations: Integrations;
-  /** Null if the node does not watch Kubernetes. */
-  readonly kubernetes: KubernetesParts | null;
   readonly owners: AddressOwners;
-  readonly pendingChange: PendingChanges;
-  readonly cluster: ClusterRequests;
-  readiness(): ReadinessReport;
-  /**
-   * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
-   * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
-   */
-  inForceSince(): string | null;
-  /**
-   * Returns the generation that the kernel enforces although the data folder contains no generation as new:
-   * the folder is an older or another one, and its active policy is not in force. Null otherwise.
-   */
-  enforcedInstead(): Promise<number | null>;
+  readonly inspecting: ServicePlaneState;
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
   /**
@@ -180,11 +112,6 @@ export type System = {
    * sends them.
    */
   setFlowsWanted(wanted: boolean): Promise<void>;
-  readonly traffic: Traffic;
-  readonly lookups: NodeLookups;
-  readonly inspecting: ServicePlaneState;
-  /** The recorded state transitions of all actors. The record contains no secrets. */
-  readonly debug: Statecharts;
   /** Returns the XState snapshots of all running actors; the key is the name of the actor. */
   snapshots(): Readonly<Record<string, AnyMachineSnapshot>>;
   /**

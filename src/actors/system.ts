@@ -6,44 +6,37 @@ import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { isRefusal } from '#bus/refused.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
+import { enforcedBy } from '#cluster/enforced-by.js';
+import { clusterOperations } from '#cluster/operations.js';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import type { LastReload } from '#contracts/config-reload.js';
 import type { DatapathStats } from '#contracts/datapath.js';
 import type { ExplainNode } from '#contracts/explain-facts.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
+import { refusal } from '#contracts/refusal.js';
+import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#dataplane/operations.js';
+import { lookupsOver } from '#dns/operations.js';
 import { ownAddresses } from '#dns/own-addresses.js';
-import { createPolicyThread } from '#policy-thread/policy-thread.js';
-import type { PolicySurroundings } from '#policy-thread/policy-work.js';
-import { clusterRequestsOver } from '#requests/cluster-requests.js';
-import { enforcedBy } from '#requests/enforced-by.js';
-import {
-  ACTIVE_BUDGET_MS,
-  DRAFT_BUDGET_MS,
-  explainLane,
-  explainPolicy,
-  WAITING_PER_SUBJECT,
-} from '#requests/explanation.js';
-import { FairQueue, runOrRefuse } from '#requests/fair-queue.js';
-import type { IntegrationSnapshot } from '#requests/integration-status.js';
-import { integrationsOver } from '#requests/integrations.js';
-import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#requests/live-traffic.js';
-import { deniedBy, failedChecks } from '#requests/node-health.js';
-import { lookupsOver } from '#requests/node-lookups.js';
-import { pendingChangesOver } from '#requests/pending-changes.js';
-import { describePolicy } from '#requests/policy-description.js';
-import { readGroup } from '#requests/read-group.js';
-import { readPolicy } from '#requests/read-policy.js';
-import { servicePlaneStateOver } from '#requests/service-plane-state.js';
+import type { IntegrationSnapshot } from '#kubernetes/operations/integration-status.js';
+import { integrationsOver } from '#kubernetes/operations/integrations.js';
+import { kubernetesOperations } from '#kubernetes/operations/operations.js';
+import { ACTIVE_BUDGET_MS, DRAFT_BUDGET_MS, explainLane, WAITING_PER_SUBJECT } from '#policies/explain.js';
+import { FairQueue, runOrRefuse } from '#policies/fair-queue.js';
+import { policyOperations } from '#policies/operations.js';
+import { pendingChangesOver } from '#policies/pending-changes.js';
+import { createPolicyThread } from '#policies/thread/policy-thread.js';
+import type { PolicySurroundings } from '#policies/thread/policy-work.js';
+import { servicePlaneStateOver } from '#service-plane/operations.js';
 import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
-import { refusal } from '#statecharts/refusal.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import { EventSwitch } from './event-switch.js';
 import { kubernetesMembers, NO_OWNERS } from './kubernetes-members.js';
 import { nodeActor } from './node.actor.js';
+import { deniedBy, failedChecks } from './node-health.js';
 import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
 import { createStateTimes } from './state-times.js';
@@ -303,41 +296,59 @@ export function createSystem(ports: SystemPorts): System {
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
+  const policies = policyOperations({
+    policies: store.policies,
+    generation: () => generation,
+    reaches,
+    write: async (write) => {
+      if (stopped) return refusal('draining', 'the node is shut down');
+      const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
+      if (write.dryRun) return runOrRefuse(dryRuns, write.author, request);
+      const outcome = await request();
+      if (write.wait === undefined || cluster === null) return outcome;
+      return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);
+    },
+    group: { policies: store.policies, thread: writing, surroundings },
+    explain: {
+      ...{ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
+      unforwardedReason: (name) => dns?.unforwardedReason(name) ?? null,
+    },
+    describe: () => ({
+      ...{ policies: store.policies, createThread, surroundings },
+      membership: kubernetes?.distribution.listed(),
+    }),
+  });
+  const integrations = integrationsOver({
+    store: store.integrations,
+    inUse: () => {
+      const context = snapshotOf('policy')?.context as PolicyContext | undefined;
+      return context?.inForce?.integrations ?? null;
+    },
+    isChangePending: async () => isWriting() || changes.isPending(),
+    inCluster,
+    accessWarnings: ports.kubernetes?.accessWarnings ?? (async () => []),
+  });
+  const watched =
+    kubernetes === null || ports.kubernetes == null
+      ? null
+      : {
+          source: ports.kubernetes.source,
+          store: store.integrations,
+          snapshotOf: (name: string) => {
+            const children = snapshotOf('integrations')?.children as
+              | Record<string, AnyActorRef | undefined>
+              | undefined;
+            return children?.[name]?.getSnapshot() as IntegrationSnapshot | undefined;
+          },
+          members: () => kubernetes.distribution.counts,
+          now,
+        };
   const hasStarted = (snapshot: { matches(state: object): boolean }) => !snapshot.matches({ phase: 'starting' });
   return {
     bus,
     started: Promise.race([waitFor(node, hasStarted), withheld]).then(() => {}),
-    policies: {
-      write: async (write) => {
-        if (stopped) return refusal('draining', 'the node is shut down');
-        const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
-        if (write.dryRun) return runOrRefuse(dryRuns, write.author, request);
-        const outcome = await request();
-        if (write.wait === undefined || cluster === null) return outcome;
-        return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);
-      },
-      read: (which) => readPolicy(store.policies, which),
-      readGroup: (id, group) => readGroup({ policies: store.policies, thread: writing, surroundings }, id, group),
-      list: () => store.policies.list(),
-      history: (id) => store.policies.history(id),
-      generation: () => generation,
-      reaches,
-    },
+    policies,
     pendingChange: changes,
-    explain: (question, subject) =>
-      explainPolicy(
-        {
-          ...{ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
-          unforwardedReason: (name) => dns?.unforwardedReason(name) ?? null,
-        },
-        question,
-        subject,
-      ),
-    describe: (signal) =>
-      describePolicy(
-        { policies: store.policies, createThread, surroundings, membership: kubernetes?.distribution.listed() },
-        signal,
-      ),
     performanceMode: {
       source: store.settings.source,
       read: async () => {
@@ -362,17 +373,8 @@ export function createSystem(ports: SystemPorts): System {
       },
       lastReload: () => lastReload,
     },
-    integrations: integrationsOver({
-      store: store.integrations,
-      inUse: () => {
-        const context = snapshotOf('policy')?.context as PolicyContext | undefined;
-        return context?.inForce?.integrations ?? null;
-      },
-      isChangePending: async () => isWriting() || changes.isPending(),
-      inCluster,
-      accessWarnings: ports.kubernetes?.accessWarnings ?? (async () => []),
-    }),
-    cluster: clusterRequestsOver({
+    integrations,
+    cluster: clusterOperations({
       cluster,
       nodeId: ports.nodeId ?? '',
       generation: () => generation,
@@ -386,21 +388,8 @@ export function createSystem(ports: SystemPorts): System {
         times.since(name),
       );
     },
-    kubernetes:
-      kubernetes === null || ports.kubernetes == null
-        ? null
-        : {
-            source: ports.kubernetes.source,
-            store: store.integrations,
-            snapshotOf: (name) => {
-              const children = snapshotOf('integrations')?.children as
-                | Record<string, AnyActorRef | undefined>
-                | undefined;
-              return children?.[name]?.getSnapshot() as IntegrationSnapshot | undefined;
-            },
-            members: () => kubernetes.distribution.counts,
-            now,
-          },
+    kubernetes: kubernetesOperations(integrations, (id, group) => policies.readGroup(id, group), watched),
+    ownerOf: (address) => owners.ownerOf(address),
     owners,
     inForceSince: () => {
       const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;

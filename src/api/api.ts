@@ -1,7 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import type { Caller, Management } from './management.js';
+import type { TokenIdentity } from '#store/authority.js';
+import type { Management } from './management.js';
 
 /** The type of the Fastify instance on which all routes are registered. */
 export type Api = FastifyInstance<Server, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>;
@@ -34,7 +35,7 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */
-    caller: Caller | null;
+    caller: TokenIdentity | null;
     /** The clients that may call the route at this listener. Null if the listener does not have the route. */
     access: Access | null;
     /** Returns whether the client may still use the route. A stream calls it repeatedly. */

@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify';
+import type { TokenIdentity, TokenVerdict } from '#store/authority.js';
 import type { Access } from './api.js';
 import { ApiError } from './errors.js';
-import type { Caller, Management, TokenVerdict } from './management.js';
+import type { Management } from './management.js';
 
 /**
  * Counts a failed login from the client address of the request. Returns how many seconds the client must wait
@@ -25,7 +26,7 @@ export async function authenticate(
   request: FastifyRequest,
   tokens: Management['tokens'],
   failedLogins: FailedLogins,
-): Promise<Caller> {
+): Promise<TokenIdentity> {
   const { authorization } = request.headers;
   if (authorization === undefined)
     throw new ApiError('unauthenticated', undefined, [], { 'www-authenticate': CHALLENGE });
@@ -62,7 +63,7 @@ export async function isStillAllowed({ headers }: FastifyRequest, tokens: Manage
  * Throws `forbidden` if the client's role does not suffice for the route. Clients with any role may request a
  * dry run, because a dry run changes nothing (D7).
  */
-export function checkRole({ role }: Caller, access: Access, isDryRun: boolean): void {
+export function checkRole({ role }: TokenIdentity, access: Access, isDryRun: boolean): void {
   if (access !== 'write' || isDryRun || role === 'admin') return;
   throw new ApiError('forbidden', undefined, [], { 'www-authenticate': `${CHALLENGE}, error="insufficient_scope"` });
 }

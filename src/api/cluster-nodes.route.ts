@@ -1,9 +1,10 @@
 import { z } from 'zod';
+import type { ClusterNode } from '#cluster/operations.js';
 import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import type { ClusterNode, Management } from './management.js';
+import type { Management } from './management.js';
 import { coverageShape, ONE_NODE } from './nodes/ask-nodes.js';
 import { aheadMs, clockOffsets } from './nodes/clock-offsets.js';
 import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
+import type { ClusterView } from '#cluster/operations.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import type { ClusterView } from './management.js';
 import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 
 const MemberSchema = z.object({

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Refusal } from '#bus/policy-requests.js';
+import type { Refusal } from '#contracts/refusal.js';
 import type { ErrorCode } from './error-table.js';
 import { ApiError, PROBLEM_TYPE, problemDocument } from './errors.js';
 import { isLastAnswer } from './last-request.js';

@@ -1,4 +1,4 @@
-import type { RefusalCode } from '#bus/policy-requests.js';
+import type { RefusalCode } from '#contracts/refusal.js';
 
 /**
  * An error of the management API: its HTTP status and title, when the error occurs, and what the client can

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { ExplainQuestion } from '#policies/explain.js';
 import { addressFault } from '#policy/check/address-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
@@ -11,7 +12,6 @@ import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError, detailOf } from './errors.js';
-import type { ExplainQuestion } from './management.js';
 import { OwnerSchema } from './owner.schema.js';
 import { noQuery } from './query-parameters.js';
 import { readBodyAs } from './request-body.js';
@@ -210,7 +210,7 @@ export const explainResource: Resource = (api, management) => {
       },
     },
     async (request, reply) => {
-      const explained = await management.explain(questionOf(request.body), authorOf(request));
+      const explained = await management.policies.explain(questionOf(request.body), authorOf(request));
       if ('kind' in explained) throw refused(explained);
       const { walk, unknown, selected_by: selector, reply_to: opener } = explained;
       return reply.send({

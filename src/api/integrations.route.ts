@@ -1,11 +1,12 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
+import type { IntegrationView, StoredIntegrationView } from '#kubernetes/operations/integrations.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf, mayAct } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import type { IntegrationView, Management, StoredIntegrationView } from './management.js';
+import type { Management } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
 import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
 

@@ -1,13 +1,18 @@
 import type { TLSSocket } from 'node:tls';
 import type { FastifyRequest } from 'fastify';
+import type { PeerOperations } from '#cluster/operations.js';
+import type { TokenIdentity } from '#store/authority.js';
 import { ApiError } from './errors.js';
-import type { Caller, Peers } from './management.js';
 
 /**
  * Returns the node that sent a request to the peer listener. Throws `peer_unknown` if the client presents no
  * certificate of a node of the cluster. `needsCa`: whether a CA must have signed the certificate as well.
  */
-export async function authenticatePeer({ socket }: FastifyRequest, peers: Peers, needsCa: boolean): Promise<Caller> {
+export async function authenticatePeer(
+  { socket }: FastifyRequest,
+  peers: PeerOperations,
+  needsCa: boolean,
+): Promise<TokenIdentity> {
   const client = socket as TLSSocket;
   // Without a client certificate, the result is an empty object.
   const { raw } = client.getPeerCertificate() as { readonly raw?: Buffer };

@@ -1,9 +1,9 @@
 import { z } from 'zod';
+import type { ChangeView } from '#policies/pending-changes.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import type { ChangeView } from './management.js';
 import { dryRunMember, dryRunQuery, noQuery, wholeNumber } from './query-parameters.js';
 
 const NodeSchema = z.object({

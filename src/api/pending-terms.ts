@@ -1,5 +1,5 @@
-import type { WriteTerms } from '#bus/policy-requests.js';
 import { durationMs } from '#contracts/duration.js';
+import type { WriteTerms } from '#contracts/policy-write.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 import { ApiError, detailOf, type ProblemLine } from './errors.js';
 import { duration, wholeNumber } from './query-parameters.js';

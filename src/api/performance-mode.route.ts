@@ -1,9 +1,9 @@
 import { z } from 'zod';
+import type { PerformanceMode } from '#bus/bus-messages.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
-import type { PerformanceMode } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyChoice } from '#policies/operations.js';
 import { isValidName, NAME_RULE } from '#policy/check/validate.js';
 import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
-import type { PolicyChoice } from './management.js';
 import {
   activationQuery,
   DryRunSchema,

@@ -1,9 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#bus/policy-requests.js';
 import type { Form } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
 import { etagOf } from '#contracts/policy-record.js';
+import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#contracts/policy-write.js';
 import { authorOf, mayAct } from './authentication.js';
 import { refused } from './error-answer.js';
 import { termsOf } from './pending-terms.js';

@@ -23,7 +23,7 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 
 /**
  * Checks the preconditions of a write to a setting or an integration. `etag` is the stored ETag; null if
- * nothing is stored. `src/policy-write/write-decision.ts` checks the preconditions of policies.
+ * nothing is stored. `src/policies/write/write-decision.ts` checks the preconditions of policies.
  */
 export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Check, ReadinessReport } from '#observe/stats.js';
+import type { Check, ReadinessReport } from '#contracts/readiness.js';
 import { errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
 import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
 import { serializerCompiler } from 'fastify-type-provider-zod';
+import type { TokenIdentity } from '#store/authority.js';
 import type { Access, Api, Listener, Resource } from './api.js';
 import { type ApiLimits, type ApiOptions, type ApiSettings, DEFAULT_LIMITS } from './api-options.js';
 import { auditResource } from './audit.route.js';
@@ -27,7 +28,7 @@ import { integrationStatusResource } from './integration-status.route.js';
 import { integrationsResource } from './integrations.route.js';
 import { joinResource } from './join.route.js';
 import { endAfter } from './last-request.js';
-import type { Caller, Management } from './management.js';
+import type { Management } from './management.js';
 import { createNotFound } from './method-not-allowed.js';
 import { metricsResource } from './metrics.route.js';
 import { awaitMinGeneration } from './min-generation.js';
@@ -236,7 +237,7 @@ function guard(
     listener !== 'peers' && !(listener === 'metrics' && isOwnConnection(socket));
   const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);
 
-  const identify = async (request: FastifyRequest): Promise<Caller> => {
+  const identify = async (request: FastifyRequest): Promise<TokenIdentity> => {
     if (listener !== 'peers') {
       request.isStillAllowed = () => isStillAllowed(request, management.tokens);
       return authenticate(request, management.tokens, countFailedLogin);

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
+import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';
 import { refused } from './error-answer.js';
 import { ApiError } from './errors.js';
-import type { InterceptCaView } from './management.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from './preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from './query-parameters.js';
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import type { TokenRecord } from '#store/store-types.js';
 import { empty, errorAnswers, errorsOf, instant } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { ApiError } from './errors.js';
-import type { TokenRecord } from './management.js';
 import { dryRunQuery, NOT_EMPTY, noQuery } from './query-parameters.js';
 
 const YEAR_SECONDS = 366 * 24 * 60 * 60;

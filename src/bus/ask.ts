@@ -1,6 +1,6 @@
+import type { Refusal, RefusalCode } from '#contracts/refusal.js';
 import type { Bus } from './bus.js';
 import type { AnswerMessage, Exchange, Exchanges, Message, RequestMessage } from './bus-messages.js';
-import type { Refusal, RefusalCode } from './policy-requests.js';
 
 /** For each kind of request, the refusal code with which `ask` resolves if no response arrives in time. */
 const LATE = {

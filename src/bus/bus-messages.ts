@@ -10,9 +10,10 @@ import type { Lookups } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { Selector } from '#contracts/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
 import type { Program } from '#contracts/program.js';
 import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
-import type { PolicyOutcome, PolicyWrite, Refusal } from './policy-requests.js';
+import type { Refusal } from '#contracts/refusal.js';
 
 /** For each of these parts of the node, whether the active policy needs it. */
 export type Needs = { readonly dataplane: boolean; readonly dns: boolean; readonly servicePlane: boolean };

@@ -1,4 +1,4 @@
-import type { Refusal } from './policy-requests.js';
+import type { Refusal } from '#contracts/refusal.js';
 
 /**
  * An error that contains a refusal. A statechart that catches this error sends the refusal to the sender of

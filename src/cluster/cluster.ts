@@ -22,7 +22,7 @@ import {
   timer,
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
+import type { Refusal } from '#contracts/refusal.js';
 import { Bodies, isBodyValue } from '#store/bodies.js';
 import { encodeJson } from '#store/json-value.js';
 import type { Seal } from '#store/seal.js';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
+import type { Refusal } from '#contracts/refusal.js';
 import { RecordKind } from '#store/record-kind.js';
 import { RECORDS } from '#store/records.js';
 

@@ -12,7 +12,7 @@ import {
   timer,
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { Refusal, RefusalCode } from '#bus/policy-requests.js';
+import type { Refusal, RefusalCode } from '#contracts/refusal.js';
 import { encodeJson } from '#store/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';

@@ -2,10 +2,11 @@ import { timeExchanges } from '#actors/exchange-times.js';
 import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
-import type { Refusal } from '#bus/policy-requests.js';
 import type { Cluster } from '#cluster/cluster.js';
+import { NO_PEERS } from '#cluster/operations.js';
 import type { RunningConfig } from '#config/running-config.js';
 import type { GroupTraffic } from '#contracts/datapath.js';
+import type { Refusal } from '#contracts/refusal.js';
 import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
 import type { LogRing } from '#observe/log-ring.js';
 import { createMetrics } from '#observe/metrics.js';
@@ -13,8 +14,7 @@ import type { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { PolicyPhase, WorkMetrics } from '#observe/work-metrics.js';
-import type { InterceptCaSetting } from '#requests/intercept-ca.js';
-import { kubernetesRequestsOver } from '#requests/kubernetes-requests.js';
+import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
 import type { Authority } from '#store/authority.js';
 import { createSupport } from './support.js';
 
@@ -34,24 +34,18 @@ export type NodeParts = {
 export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
   const { version, system, cluster, interceptCa, authority, work, observer, running, log } = parts;
   const { config } = running;
-  const kubernetes = kubernetesRequestsOver(
-    system.integrations,
-    (policy, group) => system.policies.readGroup(policy, group),
-    system.kubernetes,
-  );
   const stats = async (): Promise<NodeStats> => ({
     generation: system.policies.generation(),
     dataplane: await system.datapathStats(),
     dns: await system.lookups.stats(),
     servicePlane: await system.inspecting.stats(),
-    kubernetes: await kubernetes.stats(),
+    kubernetes: await system.kubernetes.stats(),
     cluster: await clusterStats(system),
     observer: await observer.stats().catch(() => null),
   });
   const readiness = () => system.readiness();
-  const { policies, performanceMode, integrations, traffic, lookups } = system;
   const groupTraffic = async (): Promise<GroupTraffic | null> => {
-    const found = await traffic.groupTraffic();
+    const found = await system.traffic.groupTraffic();
     return found === null || 'kind' in found ? null : found;
   };
   const metrics = createMetrics({ version, stats, readiness, groupTraffic }, work);
@@ -75,19 +69,9 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     else if (message.type === 'program.disproved') metrics.disproved();
   });
   return {
-    policies,
-    explain: (question, subject) => system.explain(question, subject),
-    performanceMode,
-    configuration: system.configuration,
-    integrations,
-    kubernetes,
+    ...system,
     interceptCa,
-    pendingChange: system.pendingChange,
-    cluster: system.cluster,
     peers: cluster?.peers ?? NO_PEERS,
-    traffic,
-    ownerOf: (address) => system.owners.ownerOf(address),
-    lookups,
     wiretap: {
       replayMs: config.wiretap.replayMs,
       read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
@@ -95,12 +79,8 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     tokens: authority,
     findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
     record: (event) => observer.record(auditDelta(event, Date.now())),
-    readiness,
-    inForceSince: () => system.inForceSince(),
-    enforcedInstead: () => system.enforcedInstead(),
     stats,
     metrics,
-    debug: system.debug,
     support: createSupport({
       version,
       running,
@@ -139,15 +119,6 @@ function endOfChange({ generation, outcome, reason }: Extract<Fact, { type: 'pol
     etag: null,
   };
 }
-
-const NO_PEERS: Management['peers'] = {
-  askAll: async () => ({ asked: 0, failures: [] }),
-  open: async (node) => {
-    throw new Error(`there is no node ${node}`);
-  },
-  others: async () => [],
-  nodeWith: async () => null,
-};
 
 async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> {
   const { enabled, nodeId, leader, members, revision, seen, unreadable, ...status } = await cluster.status();

@@ -1,8 +1,9 @@
 import type { Logger } from 'pino';
 import type { System } from '#actors/system-contract.js';
-import type { PolicyTarget, PolicyWrite, Refusal } from '#bus/policy-requests.js';
 import { FollowedPolicyFile, readPolicyFile } from '#config/policy-file.js';
 import type { PolicyText } from '#config/policy-text.js';
+import type { PolicyTarget, PolicyWrite } from '#contracts/policy-write.js';
+import type { Refusal } from '#contracts/refusal.js';
 
 /**
  * Follows a policy file and writes its policy with the same operation as an API client. Does not write a

@@ -1,8 +1,8 @@
 import type { System } from '#actors/system-contract.js';
-import type { Refusal } from '#bus/policy-requests.js';
 import type { Config } from '#config/config.js';
 import type { RunningConfig } from '#config/running-config.js';
 import type { HitReport } from '#contracts/datapath.js';
+import type { Refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
 import { system as machine, ownProcess } from '#dataplane/machine/process.js';
@@ -84,7 +84,7 @@ function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
 }
 
 function ofPolicies(system: System): Collector[] {
-  let described: ReturnType<System['describe']> | undefined;
+  let described: ReturnType<System['policies']['describe']> | undefined;
   return [
     jsonFile('policy/records.json', () => system.policies.list()),
     jsonFile('policy/pending.json', () => system.pendingChange.read()),
@@ -92,7 +92,7 @@ function ofPolicies(system: System): Collector[] {
     jsonFile(
       'policy/warnings.json',
       async (signal) => {
-        described = system.describe(signal);
+        described = system.policies.describe(signal);
         return (await described)?.warnings ?? null;
       },
       LARGE,

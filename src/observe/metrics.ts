@@ -1,5 +1,6 @@
 import { collectDefaultMetrics } from 'prom-client';
 import type { GroupTraffic } from '#contracts/datapath.js';
+import type { ReadinessReport } from '#contracts/readiness.js';
 import { clusterMetrics } from './cluster-metrics.js';
 import { dnsMetrics } from './dns-metrics.js';
 import { familiesOf } from './families.js';
@@ -8,7 +9,7 @@ import { nodeMetrics } from './node-metrics.js';
 import { observerMetrics } from './observer-metrics.js';
 import { servicePlaneMetrics } from './service-plane-metrics.js';
 import { sourceGroupMetrics } from './source-group-metrics.js';
-import type { NodeStats, ReadinessReport } from './stats.js';
+import type { NodeStats } from './stats.js';
 import { createWorkMetrics, type WorkMetrics } from './work-metrics.js';
 
 export type MetricSources = {

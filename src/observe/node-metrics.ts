@@ -1,5 +1,6 @@
+import type { ReadinessReport } from '#contracts/readiness.js';
 import type { Families } from './families.js';
-import type { NodeStats, ReadinessReport } from './stats.js';
+import type { NodeStats } from './stats.js';
 
 /**
  * Creates the metrics of readiness and of the datapath. If the datapath's counters cannot be read,

@@ -1,5 +1,5 @@
+import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
 import type { Families } from './families.js';
-import type { ServicePlaneStats } from './stats.js';
 
 /**
  * Refusal reasons for which alerts exist. Their series are initialized with 0. If a series started at its

@@ -3,10 +3,10 @@ import type { ServicePlaneSettings } from '#contracts/config-reload.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
 import type { SharedHandover } from '#sockets/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
-import type { ServicePlaneStats } from './service-plane.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 
 /** The `workerData` of a service-plane thread. */

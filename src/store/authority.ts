@@ -19,12 +19,12 @@ const FIRST_TOKEN = 'admin-file-';
 const RETRY_MS = 5_000;
 
 /** The identity of an API client: the id, subject and role of its token. */
-type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
+export type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
 
 /** Why a token is rejected. `unknown`: the signature is valid, but the store has no record of the token. */
 type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
 
-type TokenVerdict =
+export type TokenVerdict =
   | { readonly kind: 'accepted'; readonly identity: TokenIdentity }
   | { readonly kind: 'refused'; readonly reason: TokenRefusal };
 

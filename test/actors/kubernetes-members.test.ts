@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { MemberDistribution } from '#actors/member-distribution.js';
 import type { OwnerChanges } from '#contracts/address-owner.js';
 import { CapacityExceeded } from '#contracts/datapath.js';
 import type {
@@ -10,6 +9,7 @@ import type {
 } from '#contracts/kubernetes-source.js';
 import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
+import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { MemberRecord } from '#policy/model/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
@@ -372,7 +372,10 @@ describe('the members of selectors in a running node', () => {
     await system.policies.write(write(POLICY));
     const packet = { destination: 0x08080808, protocol: 6, sourcePort: 4_000, destinationPort: 443 };
     const decisionFor = async (address: number) => {
-      const explained = await system.explain({ query: { packet: { ...packet, source: address } as never } }, 'alice');
+      const explained = await system.policies.explain(
+        { query: { packet: { ...packet, source: address } as never } },
+        'alice',
+      );
       return 'decision' in explained ? [explained.decision, explained.rule] : explained;
     };
     expect(await decisionFor(WEB)).toEqual(['allow', 'out']);

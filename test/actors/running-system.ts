@@ -1,9 +1,9 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
 import { createSystem } from '#actors/system.js';
 import type { System, SystemPorts } from '#actors/system-contract.js';
-import type { PolicyWrite } from '#bus/policy-requests.js';
-import { createPolicyTaskRunner } from '#policy-thread/policy-task-runner.js';
-import type { PolicyThread } from '#policy-thread/policy-thread.js';
+import type { PolicyWrite } from '#contracts/policy-write.js';
+import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
+import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { Store } from '#store/store.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';

@@ -256,17 +256,17 @@ describe('`explain` function of the node', () => {
   test('evaluates the draft in the request, or the active policy, or the fallback if no policy is active', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
-    expect(await system.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
+    expect(await system.policies.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
     await system.policies.write(write(envelope('lan')));
     for (let again = 0; again < 2; again++) {
-      expect(await system.explain({ query }, 'alice')).toMatchObject({
+      expect(await system.policies.explain({ query }, 'alice')).toMatchObject({
         decision: 'allow',
         source_group: 'lan',
         rule: 'web',
       });
     }
     const draft = config('draft', 'enforce') as never;
-    expect(await system.explain({ policy: draft, query }, 'alice')).toMatchObject({
+    expect(await system.policies.explain({ policy: draft, query }, 'alice')).toMatchObject({
       decision: 'allow',
       source_group: 'draft',
     });
@@ -274,7 +274,7 @@ describe('`explain` function of the node', () => {
 
   test('refuses an invalid draft policy, with a JSON pointer into the request for each problem', async () => {
     const { system } = await startSystem();
-    expect(await system.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
+    expect(await system.policies.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
       kind: 'refused',
       code: 'invalid_policy',
       problems: expect.arrayContaining([expect.objectContaining({ pointer: '/policy/source_groups/0/id' })]),

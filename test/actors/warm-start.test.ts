@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createWarmStart } from '#actors/warm-start.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
-import { fallbackPolicy } from '#policy-write/compiled-policy.js';
+import { fallbackPolicy } from '#policies/write/compiled-policy.js';
 
 const stored = fallbackPolicy('deny', 7);
 const enforced = { generation: 7, imageSha256: imageSha256(stored.program), sinceMs: null };

@@ -1,12 +1,18 @@
-import type { ChangeView, InterceptCaView, Management, PerformanceMode } from '#api/management.js';
-import type { Traffic } from '#api/traffic-json.js';
-import type { PolicyOutcome, PolicyWrite } from '#bus/policy-requests.js';
+import { NEVER } from 'rxjs';
+import type { Management } from '#api/management.js';
+import type { PerformanceMode } from '#bus/bus-messages.js';
+import { NO_PEERS } from '#cluster/operations.js';
 import type { IntegrationStatus } from '#contracts/integration-status.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
+import type { ReadinessReport } from '#contracts/readiness.js';
+import type { StoredIntegrationView } from '#kubernetes/operations/integrations.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics.js';
-import type { NodeStats, ReadinessReport } from '#observe/stats.js';
+import type { NodeStats } from '#observe/stats.js';
+import type { ChangeView } from '#policies/pending-changes.js';
+import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 import { CERTIFICATE } from './certificate.js';
 
 export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;
@@ -39,6 +45,7 @@ export const PROOF = { classes: 6, checked: 24, complete: true } as const;
 export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
+    generation: 7,
     activeFlows: 2,
     halfOpenFlows: 1,
     sweep: { agoMs: 500, tookMs: 0.25 },
@@ -111,8 +118,8 @@ export type FakeManagement = Management & {
     inForceSince: string | null;
     enforcedInstead: number | null;
     replyTo: Packet | null;
-    hits: Awaited<ReturnType<Traffic['hits']>>;
-    flows: Awaited<ReturnType<Traffic['flows']>>;
+    hits: Awaited<ReturnType<Management['traffic']['hits']>>;
+    flows: Awaited<ReturnType<Management['traffic']['flows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
     readonly asked: unknown[];
     members: Awaited<ReturnType<Management['kubernetes']['members']>>;
@@ -181,7 +188,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     recorded,
     answer,
     ownerOf: (address) => (address === OWNED ? OWNER : null),
-    lookups: { names: async () => reads.names },
+    lookups: { names: async () => reads.names, stats: unused, seen: NEVER, setWanted: unused },
     wiretap: { replayMs: 30_000, read: () => ({ close: () => {} }) },
     policies: {
       async write(write) {
@@ -193,22 +200,24 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       list: async () => (reads.stored === null ? [] : [reads.stored.record]),
       generation: () => 7,
       reaches: async (wanted) => wanted <= 7,
+      history: unused,
+      describe: unused,
+      explain: async () => ({
+        decision: 'deny',
+        effective_action: 'deny',
+        mode: 'enforce',
+        source_group: null,
+        rule: null,
+        reason: 'default_policy is deny',
+        owners: { source: OWNER, destination: null },
+        selected_by: SELECTOR,
+        walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
+        walk_omitted: 0,
+        unknown: [],
+        enforced_instead: reads.enforcedInstead,
+        reply_to: reads.replyTo,
+      }),
     },
-    explain: async () => ({
-      decision: 'deny',
-      effective_action: 'deny',
-      mode: 'enforce',
-      source_group: null,
-      rule: null,
-      reason: 'default_policy is deny',
-      owners: { source: OWNER, destination: null },
-      selected_by: SELECTOR,
-      walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
-      walk_omitted: 0,
-      unknown: [],
-      enforced_instead: reads.enforcedInstead,
-      reply_to: reads.replyTo,
-    }),
     configuration: {
       reload: async (request) => {
         if (!request.dryRun) changed('configuration.reload', request);
@@ -237,6 +246,8 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         if (!write.dryRun) changed('pendingChange.end', write);
         return { kind: 'ended', generation: 42, isEnforced: true };
       },
+      isPending: unused,
+      adopted: unused,
     },
     cluster: {
       status: async () => ({
@@ -247,6 +258,9 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         leader: 'node-a',
         generation: 7,
         revision: 42,
+        seen: 42,
+        contradiction: null,
+        isFull: false,
         unreadable: [{ key: '/weir/shared/policy/zzz', reason: 'it is not JSON' }],
         members: [{ id: 'node-a', address: '10.0.0.1:7443', version: '1.0.0', generation: 7, since: SINCE }],
       }),
@@ -277,14 +291,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       },
       redeemJoinToken: async () => null,
     },
-    peers: {
-      askAll: async () => ({ asked: 0, failures: [] }),
-      open: async () => {
-        throw new Error('there are no other nodes');
-      },
-      others: async () => [],
-      nodeWith: async () => null,
-    },
+    peers: NO_PEERS,
     integrations: {
       list: async () => [IN_CLUSTER, ...[...integrations.values()].map(({ view }) => view)],
       read: async (name) => (name === IN_CLUSTER.name ? IN_CLUSTER : (integrations.get(name)?.view ?? null)),
@@ -316,6 +323,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         reads.asked.push(query);
         return reads.members;
       },
+      stats: unused,
     },
     interceptCa: {
       read: async () => ca,
@@ -366,6 +374,10 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         changed('traffic.cutFlows', filter);
         return { cut: 3 };
       },
+      groupTraffic: unused,
+      learned: unused,
+      arrival: unused,
+      destinationTranslation: unused,
     },
     findings: {
       nodeId: 'node-a',
@@ -390,5 +402,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
   };
 }
 
-type IntegrationView = NonNullable<Awaited<ReturnType<Management['integrations']['read']>>>;
-type StoredIntegrationView = Extract<IntegrationView, { readonly in_cluster: false }>;
+/** The place of an operation that no route calls. */
+function unused(): never {
+  throw new Error('no route calls this operation');
+}

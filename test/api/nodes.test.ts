@@ -1,10 +1,10 @@
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Management } from '#api/management.js';
+import { refusal } from '#contracts/refusal.js';
 import { cursorOf, sortKeyOf } from '#observe/findings/index-keys.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
-import { refusal } from '#statecharts/refusal.js';
 import { seen } from '#test/observe/findings/seen.js';
 import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
@@ -29,7 +29,7 @@ function withNodes(
     return { asked: others.length, failures };
   };
   const node = fakeManagement();
-  const others = async () => ids.map((id) => ({ id }));
+  const others = async () => ids.map((id) => ({ id, address: null }));
   return { node: Object.assign(node, { peers: { ...node.peers, askAll, others } }), asked };
 }
 
@@ -185,7 +185,7 @@ describe('GET /api/v1/audit/findings', () => {
       await new Promise((resolve) => setTimeout(resolve, 50));
       return { asked: 1, failures: [] };
     };
-    Object.assign(node, { peers: { ...node.peers, askAll, others: async () => [{ id: 'b' }] } });
+    Object.assign(node, { peers: { ...node.peers, askAll, others: async () => [{ id: 'b', address: null }] } });
     node.reads.findings = [refusal('store_unavailable', 'the findings cannot be read')];
     const { ask } = await rig({}, node);
     expect((await ask('GET', '/api/v1/audit/findings')).statusCode).toBe(503);
@@ -426,7 +426,10 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
 
   test('names the node of each message, and reports the end of the stream of a node', async () => {
     const stream = streamOf();
-    const { next, own, end } = await opened({ others: async () => [{ id: 'b' }], open: async () => stream });
+    const { next, own, end } = await opened({
+      others: async () => [{ id: 'b', address: null }],
+      open: async () => stream,
+    });
     own('{"type":"dns"}');
     expect(await next()).toEqual({ node_id: 'node-a', type: 'dns' });
     stream.write('data: [{"type":"flow"},{"type":"lost","count":2,"where":"reader"}]\n\n');
@@ -444,7 +447,7 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
     const stream = streamOf();
     let ids = ['b', 'c'];
     const { next, own, end } = await opened({
-      others: async () => ids.map((id) => ({ id })),
+      others: async () => ids.map((id) => ({ id, address: null })),
       open: async (id) => {
         opens.push(id);
         if (id === 'c') throw new Error('it is not a member at present');

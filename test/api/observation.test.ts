@@ -272,9 +272,12 @@ describe('explain route', () => {
       {},
       {
         ...node,
-        explain: async (question, subject) => {
-          questions.push(question);
-          return node.explain(question, subject);
+        policies: {
+          ...node.policies,
+          explain: async (question, subject) => {
+            questions.push(question);
+            return node.policies.explain(question, subject);
+          },
         },
       },
     );
@@ -371,13 +374,10 @@ describe('explain route', () => {
     const problems = [
       { pointer: '/policy/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
-    const { ask } = await rig(
-      {},
-      {
-        ...fakeManagement(),
-        explain: async () => ({ kind: 'refused', code: 'invalid_policy', detail: 'the draft is not valid', problems }),
-      },
-    );
+    const { policies } = fakeManagement();
+    const explain = async () =>
+      ({ kind: 'refused', code: 'invalid_policy', detail: 'the draft is not valid', problems }) as const;
+    const { ask } = await rig({}, fakeManagement({ policies: { ...policies, explain } }));
     const body = { policy: { default_policy: 'x' }, src: '10.0.0.7', query: 'a.test' };
     const answer = await ask('POST', '/api/v1/policy/explain', { body });
     expect([answer.statusCode, answer.json().problems]).toEqual([400, problems]);

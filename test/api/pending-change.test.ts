@@ -55,7 +55,7 @@ describe('the pending change', () => {
   test('cannot be ended if there is none', async () => {
     const end = async () => ({ kind: 'refused', code: 'not_found', detail: 'no policy change is pending' }) as const;
     const read = async () => ({ pending: null, reverted: null });
-    const { ask } = await rig({}, fakeManagement({ pendingChange: { read, end } }));
+    const { ask } = await rig({}, fakeManagement({ pendingChange: { ...fakeManagement().pendingChange, read, end } }));
     expect((await ask('POST', `${PENDING}/confirm`)).statusCode).toBe(404);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
-import { refusal } from '#statecharts/refusal.js';
 import { OWNED, OWNER, RECORD, SINCE, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 

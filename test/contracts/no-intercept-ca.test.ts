@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
 import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
-import { NO_INTERCEPT_CA } from '#policy-write/write-decision.js';
+import { NO_INTERCEPT_CA } from '#policies/write/write-decision.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 
 it('readiness and the warning of a policy name the command that makes an intercept CA', () => {

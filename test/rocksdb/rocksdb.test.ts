@@ -9,7 +9,7 @@ import { WorkerClient } from '#threads/worker-client.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
 import type { DatabaseAsks } from './database-worker.js';
 
-const entry = 'test/store/database-worker.js';
+const entry = 'test/rocksdb/database-worker.js';
 const key = (text: string): Buffer => Buffer.from(text);
 
 async function expectWritten(folder: string): Promise<void> {

@@ -1,9 +1,9 @@
 import type { Needs } from '#bus/bus-messages.js';
-import type { PolicyWrite } from '#bus/policy-requests.js';
 import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
 import type { InspectionImage } from '#contracts/inspection-image.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyWrite } from '#contracts/policy-write.js';
 import { NONE, type Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import { namePool } from '#policy/compile/name-pool.js';

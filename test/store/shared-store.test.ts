@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { firstValueFrom } from 'rxjs';
 import { describe, expect, it } from 'vitest';
-import { interceptCaOver } from '#requests/intercept-ca.js';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
 import { interceptCaOf } from '#service-plane/ca/intercept-ca.js';
+import { interceptCaOver } from '#service-plane/ca/intercept-ca-setting.js';
 import { encodeJson } from '#store/json-value.js';
 import { lastGoodFile } from '#store/last-good.js';
 import { RecordKind, shaped } from '#store/record-kind.js';

@@ -1,0 +1,56 @@
+import type { PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
+import type { Statecharts } from '#bus/statecharts.js';
+import type { ClusterOperations } from '#cluster/operations.js';
+import type { OwnerName } from '#contracts/address-owner.js';
+import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
+import type { ReadinessReport } from '#contracts/readiness.js';
+import type { Refusal } from '#contracts/refusal.js';
+import type { Traffic } from '#dataplane/operations.js';
+import type { NodeLookups } from '#dns/operations.js';
+import type { Integrations } from '#kubernetes/operations/integrations.js';
+import type { KubernetesOperations } from '#kubernetes/operations/operations.js';
+import type { PolicyOperations } from '#policies/operations.js';
+import type { PendingChanges } from '#policies/pending-changes.js';
+import type { SettingsStore } from '#store/store-types.js';
+
+/**
+ * The operations of the parts that the node actor supervises. Each is declared beside its implementation.
+ * An operation that the node cannot do now returns a `Refusal`.
+ */
+export type Operations = {
+  readonly policies: PolicyOperations;
+  /** The policy write that goes back by itself. */
+  readonly pendingChange: PendingChanges;
+  readonly performanceMode: {
+    /** Where a written performance mode is stored. */
+    readonly source: SettingsStore['source'];
+    read(): Promise<PerformanceMode>;
+    write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
+  };
+  readonly configuration: {
+    /** Reloads the configuration file. With `dryRun`, returns what would change, and changes nothing. */
+    reload(request: ReloadRequest): Promise<ReloadReport | Refusal>;
+    /** The last reload that was no dry run; null if there was none since the start of the node. */
+    lastReload(): LastReload | null;
+  };
+  readonly integrations: Integrations;
+  readonly kubernetes: KubernetesOperations;
+  readonly cluster: ClusterOperations;
+  readonly traffic: Traffic;
+  readonly lookups: NodeLookups;
+  /** Returns the Kubernetes object that owns an address now; null if none does. */
+  readonly ownerOf: (address: number) => OwnerName | null;
+  readiness(): ReadinessReport;
+  /**
+   * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
+   * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
+   */
+  inForceSince(): string | null;
+  /**
+   * Returns the generation that the kernel enforces although the data folder contains no generation as new:
+   * the folder is an older or another one, and its active policy is not in force. Null otherwise.
+   */
+  enforcedInstead(): Promise<number | null>;
+  /** The recorded state transitions of all actors. The record contains no secrets. */
+  readonly debug: Statecharts;
+};

@@ -1,0 +1,104 @@
+import type { Form } from './policy-document.js';
+import type { Warning } from './policy-problem.js';
+import type { StoredPolicy } from './policy-record.js';
+import type { Proof } from './proof-types.js';
+import type { Refusal } from './refusal.js';
+
+/** The policy record that a write of the API addresses. */
+export type PolicyTarget =
+  | { readonly by: 'active' }
+  | { readonly by: 'new' }
+  | { readonly by: 'id'; readonly id: string }
+  | { readonly by: 'name'; readonly name: string };
+
+export type PolicyWrite = {
+  /**
+   * `put` writes a record or a source group, `delete` removes it. `activate` makes a stored record the
+   * active one without changing its policy (D5).
+   */
+  readonly operation: 'put' | 'delete' | 'activate';
+  readonly target: PolicyTarget;
+  /** The id of the source group that the request writes. If omitted, the request writes the whole policy. */
+  readonly sourceGroup?: string;
+  /**
+   * The form of the body. For a single source group, this is the form of the policy that contains the group.
+   */
+  readonly form: Form;
+  /** The bytes of the request body; empty for `delete` and `activate`. */
+  readonly body: Uint8Array;
+  readonly ifMatch: string | undefined;
+  readonly ifNoneMatch: string | undefined;
+  /**
+   * Whether the written policy also becomes the active policy. With the query `?activate=false`, it is only
+   * stored (D5).
+   */
+  readonly activate: boolean;
+  readonly dryRun: boolean;
+  /**
+   * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may not
+   * change the node: it uses the members that the node knows.
+   */
+  readonly mayWatch: boolean;
+  /** Whether the members of a cluster rehearse the write before its commit. Omitted: they do. */
+  readonly rehearse?: boolean;
+  /** The members of a cluster that must enforce the write before the response. Omitted: this node. */
+  readonly wait?: 'quorum' | 'all';
+  /**
+   * Makes the write a pending change. `confirm`: it goes back unless it is confirmed in time. `rollout`:
+   * about `share` percent of the nodes of the cluster enforce it first, and all nodes after `holdMs`.
+   */
+  readonly terms?: WriteTerms;
+  /** The subject of the API token with which the request was sent. */
+  readonly author: string;
+};
+export type WriteTerms =
+  | { readonly kind: 'confirm'; readonly withinMs: number }
+  | { readonly kind: 'rollout'; readonly share: number; readonly holdMs: number };
+
+export type PolicyWritten = {
+  readonly kind: 'written';
+  readonly created: boolean;
+  /**
+   * The stored record. `body` is the text that was written: the PolicyConfig or the source group. It is
+   * empty after a source group was removed.
+   */
+  readonly stored: StoredPolicy;
+  readonly generation: number;
+  readonly warnings: readonly Warning[];
+  /**
+   * The proof of the activated program. Null if the write activated no program, or if the node has no
+   * dataplane.
+   */
+  readonly proof: Proof | null;
+  readonly cluster?: CommitInCluster;
+};
+/** How a cluster committed a write. Omitted on a single node. */
+export type CommitInCluster = {
+  /** The revision of etcd that contains the write. */
+  readonly revision: number;
+  /** The members that staged the policy before the commit; null without a rehearsal. */
+  readonly nodes: { readonly ready: number; readonly members: number } | null;
+};
+export type PolicyDeleted = {
+  readonly kind: 'deleted';
+  readonly generation: number;
+  readonly warnings: readonly Warning[];
+  readonly cluster?: CommitInCluster;
+};
+/**
+ * The result of a dry run: it performs all steps of a write before the commit, and then returns the record
+ * that the write would store.
+ */
+export type PolicyChecked = {
+  readonly kind: 'checked';
+  /**
+   * The record that the write would store. `body` is the text that it would write: the PolicyConfig or the
+   * source group.
+   */
+  readonly stored: StoredPolicy;
+  readonly warnings: readonly Warning[];
+  /** The size of the compiled program in cache lines of 64 bytes. */
+  readonly programLines: number;
+  readonly proof: Proof | null;
+};
+export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;

@@ -1,0 +1,49 @@
+import type { MembersChanged } from '#contracts/datapath.js';
+import type { GroupMembers, IntegrationStatus, KubernetesStats } from '#contracts/integration-status.js';
+import type { KubernetesSource } from '#contracts/kubernetes-source.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
+import { type GroupMembersPorts, groupMembersOver, type MembersQuery } from './group-members.js';
+import { type IntegrationStatusPorts, integrationStatusOver } from './integration-status.js';
+import type { Integrations } from './integrations.js';
+import { kubernetesStatsOver } from './kubernetes-stats.js';
+
+/** The Kubernetes thread of a node, the actors of the integrations, and the members in the kernel. */
+export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf'> & {
+  readonly source: Pick<KubernetesSource, 'facts' | 'objectCounts' | 'membersOf'>;
+  /** Returns the state after the last change of members; null before the first change. */
+  readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
+  readonly now: () => Date;
+};
+
+export type KubernetesOperations = {
+  /** Returns the state of an integration on this node; null if there is no such integration. */
+  readonly status: (integration: string) => Promise<IntegrationStatus | Refusal | null>;
+  /**
+   * Returns a page of the addresses that the selectors of a source group select; null if there is no such
+   * policy or group.
+   */
+  readonly members: (query: MembersQuery) => Promise<GroupMembers | Refusal | null>;
+  /** Returns the counters for metrics; null if the node does not watch Kubernetes. */
+  readonly stats: () => Promise<KubernetesStats | null>;
+};
+
+/** Returns the operations about Kubernetes. `parts`: null if the node does not watch Kubernetes. */
+export function kubernetesOperations(
+  integrations: Pick<Integrations, 'list' | 'read'>,
+  readGroup: GroupMembersPorts['readGroup'],
+  parts: KubernetesParts | null,
+): KubernetesOperations {
+  if (parts === null) {
+    const refused = refusal('feature_unavailable', 'this node does not watch Kubernetes');
+    return { status: async () => refused, members: async () => refused, stats: async () => null };
+  }
+  const { source, store, snapshotOf, members, now } = parts;
+  const facts: KubernetesSource['facts'] = (name) => source.facts(name);
+  const objectCounts: KubernetesSource['objectCounts'] = (name) => source.objectCounts(name);
+  return {
+    status: integrationStatusOver({ integrations, store, snapshotOf, facts, now }),
+    members: groupMembersOver({ readGroup, membersOf: (keys, after, limit) => source.membersOf(keys, after, limit) }),
+    stats: kubernetesStatsOver({ integrations, snapshotOf, objectCounts, members, now }),
+  };
+}

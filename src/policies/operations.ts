@@ -1,0 +1,77 @@
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
+import type { Refusal } from '#contracts/refusal.js';
+import type { Explained } from '#policy/explain/explain.js';
+import type { PolicyStore } from '#store/store-types.js';
+import { type DescriptionPorts, describePolicy, type PolicyDescription } from './describe.js';
+import { type ExplainPorts, type ExplainQuestion, explainPolicy } from './explain.js';
+import { type GroupPorts, readGroup } from './read-group.js';
+
+export type PolicyChoice =
+  | { readonly by: 'active' }
+  | { readonly by: 'id'; readonly id: string }
+  | { readonly by: 'name'; readonly name: string };
+
+export type PolicyOperations = {
+  /**
+   * Writes a policy. Resolves with a `Refusal` if the node refuses the write. Rejects only for other errors,
+   * such as a bug.
+   */
+  write(write: PolicyWrite): Promise<PolicyOutcome>;
+  /** Returns a stored policy; null if there is no such policy. */
+  read(which: PolicyChoice): Promise<StoredPolicy | null>;
+  /**
+   * Returns the record of a policy, with the JSON text of one source group as `body`; null if the policy or
+   * the group does not exist.
+   */
+  readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
+  list(): Promise<readonly PolicyRecord[]>;
+  /** Returns the revisions of a policy. */
+  history(id: string): Promise<readonly PolicyRecord[]>;
+  /** Returns the generation in force; 0 before the first activation. */
+  generation(): number;
+  /** Waits until the generation in force is `wanted` or a later one. Returns false after `withinMs`. */
+  reaches(wanted: number, withinMs: number): Promise<boolean>;
+  /**
+   * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of
+   * different subjects alternate in the queue.
+   */
+  explain(question: ExplainQuestion, subject: string): Promise<Explained | Refusal>;
+  /**
+   * Returns a description of the active policy; null if no policy is active. A separate thread reads and
+   * compiles the policy again.
+   */
+  describe(signal: AbortSignal): Promise<PolicyDescription | null>;
+};
+
+export type PolicyPorts = Pick<PolicyOperations, 'write' | 'generation' | 'reaches'> & {
+  readonly policies: PolicyStore;
+  readonly group: GroupPorts;
+  readonly explain: ExplainPorts;
+  readonly describe: () => DescriptionPorts;
+};
+
+export function policyOperations({ policies, group, explain, describe, ...node }: PolicyPorts): PolicyOperations {
+  return {
+    ...node,
+    read: (which) => read(policies, which),
+    readGroup: (id, name) => readGroup(group, id, name),
+    list: () => policies.list(),
+    history: (id) => policies.history(id),
+    explain: (question, subject) => explainPolicy(explain, question, subject),
+    describe: (signal) => describePolicy(describe(), signal),
+  };
+}
+
+async function read(policies: PolicyStore, which: PolicyChoice): Promise<StoredPolicy | null> {
+  switch (which.by) {
+    case 'active':
+      return policies.active();
+    case 'id':
+      return policies.get(which.id);
+    case 'name': {
+      const record = await policies.findByName(which.name);
+      return record === null ? null : policies.get(record.id);
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import { lookupsOf } from '#contracts/dns-lookups.js';
+import type { InspectionImage } from '#contracts/inspection-image.js';
+import { NO_SELECTORS } from '#contracts/membership.js';
+import type { Action, Policy } from '#contracts/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { Program } from '#contracts/program.js';
+import type { ProofSample } from '#contracts/proof-types.js';
+import type { Prepared } from '#policies/thread/policy-work.js';
+import { compile } from '#policy/compile/compile.js';
+import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
+import type { CompiledPolicy } from '#statecharts/write.chart.js';
+
+/** A compiled policy without its proof sample, which the policy thread makes after the program. */
+export type UnsampledPolicy = Omit<CompiledPolicy, 'sample'>;
+
+/** Returns the compiled policy of a record, with the program that the policy thread has compiled for it. */
+export function compiledPolicyOf(
+  record: PolicyRecord,
+  generation: number,
+  {
+    needs,
+    integrations,
+    selectors,
+    scope,
+    inspected,
+    hasFormer,
+  }: Pick<Prepared, 'needs' | 'integrations' | 'selectors' | 'scope' | 'inspected' | 'hasFormer'>,
+  compiled: Program,
+): UnsampledPolicy {
+  const program = { ...compiled, ruleNames: ruleNamesOfRecord(compiled.ruleNames, record) };
+  const inspection: InspectionImage =
+    inspected === null
+      ? { generation, scope, program, policy: null, intercepts: false }
+      : { generation, scope, program: null, ...inspected };
+  const lookups = lookupsOf(program, generation);
+  return {
+    program,
+    hasFormer,
+    inForce: {
+      record,
+      generation,
+      needs,
+      integrations,
+      selectors,
+      unresolved: selectors.filter(({ key }) => !scope.resolved.has(key)),
+      lookups,
+      inspection,
+    },
+  };
+}
+
+/**
+ * Returns the compiled policy for a node without an active policy. It has no groups, so the setting
+ * `policy.fallback` decides every packet and every DNS lookup.
+ */
+export function fallbackPolicy(
+  fallback: Action,
+  generation: number,
+): UnsampledPolicy & { readonly sample: ProofSample } {
+  const policy: Policy = { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
+  const program = compile(policy);
+  const needs = { dataplane: false, dns: false, servicePlane: false };
+  const inForce = {
+    record: null,
+    generation,
+    needs,
+    integrations: [],
+    selectors: [],
+    unresolved: [],
+    lookups: lookupsOf(program, generation),
+    inspection: { generation, scope: NO_SELECTORS, program, policy: null, intercepts: false },
+  };
+  return { program, hasFormer: false, sample: sampleOf(policy), inForce };
+}

@@ -1,0 +1,43 @@
+import type { ListedMembership } from '#contracts/membership.js';
+import type { Selector } from '#contracts/policy-model.js';
+import type { PolicyThread } from '#policies/thread/policy-thread.js';
+import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#policies/thread/policy-work.js';
+
+export type ThreadPorts = {
+  readonly thread: PolicyThread;
+  /** Returns the resolution and the members of selectors for the compilation. */
+  readonly membership: (selectors: readonly Selector[], options: MemberOptions) => Promise<ListedMembership>;
+};
+
+export type MemberOptions = {
+  /** The longest wait for selectors that are not resolved yet, in milliseconds. */
+  readonly waitMs: number;
+  /**
+   * Whether selectors that the policy in force does not name may start watches. If not, the present members
+   * are returned at once, and these selectors are unresolved.
+   */
+  readonly mayWatch: boolean;
+};
+
+type Options = {
+  readonly signal: AbortSignal;
+  readonly transfer?: boolean;
+  readonly members: MemberOptions;
+};
+
+type Preparing = PreparePolicy | PrepareGroup | PrepareStored;
+type Prepared<W extends Preparing> = Exclude<PolicyResult<W>, { readonly kind: 'needs_members' }>;
+
+/** Prepares a policy in the thread, with the members of its selectors. */
+export async function prepareIn<W extends Preparing>(
+  { thread, membership }: ThreadPorts,
+  work: W,
+  { members, ...options }: Options,
+): Promise<Prepared<W>> {
+  const result: PolicyResult<Preparing> = await thread.perform(work, options);
+  if (result.kind !== 'needs_members') return result as Prepared<W>;
+  const listed = await membership(result.selectors, members);
+  const { signal } = options;
+  const ended = await thread.perform({ kind: 'prepare_with_members', id: result.id, membership: listed }, { signal });
+  return ended as Prepared<W>;
+}

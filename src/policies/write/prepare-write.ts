@@ -1,0 +1,335 @@
+import type { Action } from '#contracts/policy-model.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten } from '#contracts/policy-write.js';
+import type { Refusal } from '#contracts/refusal.js';
+import { refusal } from '#contracts/refusal.js';
+import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policies/thread/policy-work.js';
+import { inRecord, storedText, textKey } from '#policies/thread/stored-text.js';
+import type { PreparedWrite } from '#statecharts/write.chart.js';
+import type { PolicyStore } from '#store/store-types.js';
+import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
+import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
+import { type MemberOptions, prepareIn, type ThreadPorts } from './prepare-in-thread.js';
+import {
+  type Circumstances,
+  DEFAULT_NAME,
+  type Decision,
+  decideActivation,
+  decideDelete,
+  decidePut,
+  FALLBACK_ALLOWS,
+  type Located,
+  NO_INTERCEPT_CA,
+  NOT_ENFORCED,
+  nameAfter,
+  refusalOfGroup,
+  refusalOfName,
+  refusalWithoutBody,
+  storesPolicy,
+} from './write-decision.js';
+
+/** How long a write waits for the first list of a new selector, before it is activated without it. */
+const MEMBER_WAIT_MS = 2_000;
+
+const membersFor = ({ mayWatch }: PolicyWrite): MemberOptions => ({ waitMs: MEMBER_WAIT_MS, mayWatch });
+
+export type PrepareWritePorts = PendingWritePorts &
+  ThreadPorts & {
+    /** The integrations that a policy may name. */
+    readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
+    readonly surroundings: PolicySurroundings;
+    /** Whether this node has a dataplane that enforces policies. */
+    readonly enforced: boolean;
+    readonly now: () => Date;
+    /**
+     * Returns the generation of the program that the kernel enforced when this process started; 0 if there
+     * was no program.
+     */
+    readonly adoptedGeneration: () => number;
+    readonly hasInterceptCa: () => boolean;
+    /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
+    readonly repeats: boolean;
+    /** `compileActive` calls it after the compilation, before it makes the proof sample. */
+    readonly onCompiled?: (policy: UnsampledPolicy) => void;
+  };
+
+/**
+ * Performs the steps of a policy write that precede the staging of the program and the commit of the policy
+ * (D7). `statecharts/write.chart.ts` performs the following steps: stage, commit and flip (put the staged
+ * program in force).
+ */
+export async function prepareWrite(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
+  const base = await ports.policies.headCommit();
+  const located = await locate(ports.policies, write);
+  const refused = (await refusalWhilePending(ports, write)) ?? refusalWithoutBody(write, located);
+  if (refused !== null) return refused;
+  const at: Circumstances = {
+    now: ports.now().toISOString(),
+    newId: crypto.randomUUID(),
+    generation: await ports.policies.generation(),
+    takenGeneration: Math.max(ports.adoptedGeneration(), await ports.policies.reservedGeneration()),
+  };
+  const prepared = await prepareOperation(ports, write, located, at, signal);
+  if (prepared.kind === 'refused') return prepared;
+  const based = { ...prepared, change: { ...prepared.change, base } };
+  return write.terms === undefined ? based : withTerms(ports, based, write.terms, { by: write.author, at: at.now });
+}
+
+async function prepareOperation(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
+  if (write.sourceGroup !== undefined) return prepareGroupWrite(ports, write, write.sourceGroup, located, at, signal);
+  switch (write.operation) {
+    case 'put':
+      return preparePut(ports, write, located, at, signal);
+    case 'delete':
+      return prepareDelete(ports, write, located, at);
+    case 'activate':
+      return prepareActivation(ports, write, located, at, signal);
+  }
+}
+
+async function prepareGroupWrite(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  group: string,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
+  const { existing } = located;
+  if (existing === null) throw new Error('a source group can be written only in an existing policy');
+  const { form, mode } = existing;
+  const prepared = await prepareGroup(ports, existing, { group, write, key: keyOf(located, at) }, signal);
+  switch (prepared.kind) {
+    case 'prepared_group': {
+      const refused = refusalOfGroup(write, prepared.created);
+      if (refused !== null) return refused;
+      const { edit, groupJson, warnings, created } = prepared;
+      const decision = decidePut(write, located, { form, mode, name: null, text: { edit }, shown: groupJson }, at);
+      return preparedWrite(ports, write, { ...decision, created }, prepared, warnings);
+    }
+    case 'no_such_group':
+      return refusal('not_found', `the policy has no source group ${JSON.stringify(group)}`);
+    default:
+      return refusalOfText(prepared);
+  }
+}
+
+/**
+ * Prepares a group write in the policy thread. If the thread does not have the policy in its cache, repeats
+ * the task with the stored policy text.
+ */
+async function prepareGroup(
+  ports: PrepareWritePorts,
+  existing: PolicyRecord,
+  { group, write, key }: { readonly group: string; readonly write: PolicyWrite; readonly key: string },
+  signal: AbortSignal,
+) {
+  const { policies, surroundings } = ports;
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const body = write.operation === 'delete' ? null : write.body;
+  const work = {
+    kind: 'prepare_group',
+    group,
+    body,
+    key,
+    surroundings,
+    integrations,
+    compile: write.activate,
+  } as const;
+  const base = textKey(existing);
+  const options = { signal, members: membersFor(write) };
+  const known = await prepareIn(ports, { ...work, base: { key: base, text: null } }, options);
+  if (known.kind !== 'unknown') return known;
+  const stored = await policies.get(existing.id);
+  if (stored === null) throw new Error(`the policy ${existing.id} is missing in the store`);
+  const prepared = await prepareIn(ports, { ...work, base: { key: base, text: storedText(stored) } }, options);
+  if (prepared.kind === 'unknown') throw new Error('the policy thread does not have the text of the policy');
+  return prepared;
+}
+
+/** Returns the cache key of the text that the policy record will have after the write. */
+function keyOf({ existing }: Located, { newId, now }: Circumstances): string {
+  return textKey({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1, updated_at: now });
+}
+
+async function preparePut(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
+  const { policies, surroundings } = ports;
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
+  const prepared = await prepareIn(
+    ports,
+    {
+      kind: 'prepare',
+      text: { body: write.body, form: write.form, recordMode },
+      surroundings,
+      integrations,
+      compile: write.activate,
+      key: keyOf(located, at),
+    },
+    { transfer: !ports.repeats, signal, members: membersFor(write) },
+  );
+  if (prepared.kind !== 'prepared') return refusalOfText(prepared);
+  const misnamed = refusalOfName(write.target, prepared.name);
+  if (misnamed !== null) return misnamed;
+  const name = nameAfter(located, prepared.name);
+  const owner = name === null ? null : await policies.findByName(name);
+  if (owner !== null && owner.id !== located.existing?.id)
+    return refusal('name_taken', `the name ${name ?? ''} belongs to the policy ${owner.id}`);
+
+  const { mode, policyJson, warnings } = prepared;
+  const written = { form: write.form, mode, name: prepared.name, text: { body: policyJson }, shown: policyJson };
+  const decision = decidePut(write, located, written, at);
+  return preparedWrite(ports, write, decision, prepared, warnings);
+}
+
+async function prepareActivation(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+  signal: AbortSignal,
+): Promise<PreparedWrite | Refusal> {
+  const { surroundings } = ports;
+  const stored = await readExisting(ports, located);
+  if (stored === null) return refusal('not_found', 'there is no such policy');
+  const { record } = stored;
+  // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
+  // activation of the active policy then replaces it. A pending change reserves generations of its own.
+  const isInForce = record.active && ports.adoptedGeneration() <= (await ports.policies.reservedGeneration());
+  if (record.active && !isInForce && write.terms !== undefined)
+    return refusal(
+      'nothing_activated',
+      'the kernel enforces a policy that the store does not have, so that nothing could go back',
+    );
+  if (isInForce) {
+    const unchanged: Decision = {
+      change: { generation: at.generation },
+      created: false,
+      stored,
+      decides: 'unchanged',
+      warnings: [],
+    };
+    return preparedWrite(ports, write, unchanged, null, []);
+  }
+  if (record.mode === 'disabled')
+    return refusal('cannot_activate', 'the mode of the policy is disabled; write it with the mode audit or enforce');
+  const text = storedText(stored);
+  const integrations = (await ports.integrations.list()).map(({ name }) => name);
+  const key = textKey(record);
+  const prepared = await prepareIn(
+    ports,
+    { kind: 'prepare', text, surroundings, integrations, compile: true, key },
+    { signal, members: membersFor(write) },
+  );
+  if (prepared.kind === 'too_large') return refusalOfText(prepared);
+  if (prepared.kind === 'unreadable') {
+    const problems = prepared.problems.map(inRecord(text));
+    const { detail } = refusalOfText({ ...prepared, problems });
+    return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
+  }
+  const decision = decideActivation(stored, record.active ? null : located.active, at);
+  return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
+}
+
+async function readExisting({ policies }: PrepareWritePorts, { existing }: Located): Promise<StoredPolicy | null> {
+  return existing === null ? null : policies.get(existing.id);
+}
+
+async function prepareDelete(
+  ports: PrepareWritePorts,
+  write: PolicyWrite,
+  located: Located,
+  at: Circumstances,
+): Promise<PreparedWrite | Refusal> {
+  const stored = await readExisting(ports, located);
+  if (stored === null) return refusal('not_found', 'there is no such policy');
+  return preparedWrite(ports, write, decideDelete(stored, at), null, []);
+}
+
+function preparedWrite(
+  { enforced, surroundings, hasInterceptCa }: PrepareWritePorts,
+  write: PolicyWrite,
+  decision: Decision,
+  prepared: Prepared | null,
+  found: readonly Warning[],
+): PreparedWrite {
+  const { change, created, stored } = decision;
+  const { generation } = change;
+  const compiled = policyToActivate(decision, prepared, surroundings.fallback);
+  const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
+  const intercepts = decision.decides === 'this' && prepared?.inspected?.intercepts === true;
+  const unsigned = intercepts && !hasInterceptCa() ? [NO_INTERCEPT_CA] : [];
+  const isOpen = enforced && surroundings.fallback === 'allow' && endsTrial(write, decision) ? [FALLBACK_ALLOWS] : [];
+  const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced, ...isOpen];
+  const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
+    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
+    : storesPolicy(write)
+      ? { kind: 'written', created, stored, generation, warnings, proof: null }
+      : { kind: 'deleted', generation, warnings };
+  return { kind: 'prepared_write', change, compiled, outcome };
+}
+
+/** Whether the write puts a whole policy in force that denies packets. A trial has the mode `audit`. */
+const endsTrial = ({ sourceGroup }: PolicyWrite, { decides, stored }: Decision): boolean =>
+  sourceGroup === undefined && decides === 'this' && stored.record.mode === 'enforce';
+
+function policyToActivate(
+  { change, stored, decides }: Decision,
+  prepared: Prepared | null,
+  fallback: Action,
+): PreparedWrite['compiled'] {
+  const { generation } = change;
+  switch (decides) {
+    case 'unchanged':
+      return null;
+    case 'none':
+      return fallbackPolicy(fallback, generation);
+    case 'this': {
+      if (prepared?.program == null || prepared.sample === null)
+        throw new Error('a policy that is activated was not compiled');
+      const { sample } = prepared;
+      return { sample, ...compiledPolicyOf(stored.record, generation, prepared, prepared.program) };
+    }
+  }
+}
+
+async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
+  const records = await policies.list();
+  const active = records.find((record) => record.active) ?? null;
+  switch (target.by) {
+    case 'active':
+      return { active, existing: active ?? (await policies.findByName(DEFAULT_NAME)), nameOfNew: DEFAULT_NAME };
+    case 'new':
+      return { active, existing: null, nameOfNew: null };
+    case 'id':
+      return { active, existing: records.find(({ id }) => id === target.id) ?? null, nameOfNew: null };
+    case 'name':
+      return { active, existing: await policies.findByName(target.name), nameOfNew: target.name.trim() };
+  }
+}
+
+export function refusalOfText(text: Unreadable | TooLarge): Refusal {
+  if (text.kind === 'too_large') return refusal('capacity_exceeded', text.detail);
+  const [first] = text.problems;
+  const more = text.problems.length > 1 ? ` (and ${text.problems.length - 1} more)` : '';
+  const place = first === undefined || first.pointer === '' ? '' : `${first.pointer}: `;
+  const detail = first === undefined ? 'the policy is not valid' : `${place}${first.message}${more}`;
+  return { ...refusal(text.code, detail), problems: text.problems };
+}

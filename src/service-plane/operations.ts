@@ -1,0 +1,31 @@
+import { NEVER, Observable, share } from 'rxjs';
+import type { SeenConnections } from '#contracts/seen-connection.js';
+import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
+import type { ServicePlane } from './service-plane.js';
+
+/** Access to the statistics and decided connections of the service plane. */
+export type ServicePlaneState = {
+  /** Returns the statistics of the service plane; null while the plane is not open. */
+  stats(): Promise<ServicePlaneStats | null>;
+  /**
+   * Emits each connection after the service plane has decided it, and never completes. Allowed connections
+   * are included only after `setWanted(true)`.
+   */
+  readonly seen: Observable<SeenConnections>;
+  setWanted(wanted: boolean): void;
+};
+
+/**
+ * Creates access to a service plane; `plane` is null on a node without a service plane. `isServing` returns
+ * whether the plane is open.
+ */
+export function servicePlaneStateOver(plane: ServicePlane | null, isServing: () => boolean): ServicePlaneState {
+  return {
+    stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
+    setWanted: (wanted) => plane?.setAllowedWanted(wanted),
+    seen:
+      plane === null
+        ? NEVER
+        : new Observable<SeenConnections>((observer) => plane.observe((seen) => observer.next(seen))).pipe(share()),
+  };
+}
