@@ -27,7 +27,7 @@ export function listenersAt(server: URL): TcpListener[] {
   return addressesOf(server.hostname).flatMap((address) => mostSpecific(all, address) ?? []);
 }
 
-/** The error for a connection that a socket accepts of which /proc/net/tcp has no row. */
+/** The error if /proc/net/tcp has no row for the socket that accepts the connection. */
 export function unknownListener(server: URL, { path }: TokenFile): CliError {
   const message = `no socket of this network namespace listens at ${server.host}, but a server answers: the token in ${path} was not sent`;
   return new CliError(message, { code: 'other_listener', fix: FIX });

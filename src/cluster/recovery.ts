@@ -161,7 +161,10 @@ function stamped({ pending: _, ...head }: PolicyHead, generation: number, sequen
   return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
 }
 
-/** Returns the row with a revision above that of the other side, unless both sides have the same row. */
+/**
+ * Returns `row` with a revision above that of the row in `others` with the same id. Returns `row` unchanged
+ * if `others` has no such row, or an equal one.
+ */
 function above(row: PolicyRow, others: readonly PolicyRow[]): PolicyRow {
   const other = others.find(({ id }) => id === row.id);
   if (other === undefined || JSON.stringify(other) === JSON.stringify(row) || other.revision < row.revision) return row;

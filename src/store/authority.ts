@@ -143,7 +143,10 @@ export async function createAuthority(
   const subscription = new Subscription();
   let retry: NodeJS.Timeout | undefined;
   let shareRetry: NodeJS.Timeout | undefined;
-  /** Stores the revocations that the file and the own records lack. After a failure, tries again later. */
+  /**
+   * Stores the revocations that `token.revocations` or the token records of this node lack. After a failure,
+   * tries again later.
+   */
   const storeRevoked = async (): Promise<void> => {
     clearTimeout(retry);
     const ids = [...revoked];

@@ -10,8 +10,9 @@ export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: s
 /**
  * The state of the policy store that belongs to no single policy: the generation, the id of the active
  * policy, and whether a policy was ever active. `sequence` counts all commits, and `commit` is the id of the
- * last commit; a head that an older build wrote lacks both. `pending` is the change that goes back by itself,
- * and `reverted` the last change that went back, until the next write that changes what is in force.
+ * last commit; a head that an older build wrote lacks both. `pending` is the change that Weir reverts unless
+ * it is confirmed. `reverted` is the last change that Weir reverted; the next write that changes the policy
+ * in force removes it.
  */
 export type PolicyHead = {
   readonly generation: number;

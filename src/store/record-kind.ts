@@ -53,7 +53,7 @@ export class RecordKind<T> {
     return { value };
   }
 
-  /** Reads the value of a key. Throws `store_damaged` with the key if it does not fit. */
+  /** Decodes the value of a key. Throws `store_damaged` with the key if the value is not of this kind. */
   read(key: string, bytes: Uint8Array): T {
     const { value, reason } = this.reading(key, bytes);
     if (reason === undefined) return value;

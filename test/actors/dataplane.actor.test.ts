@@ -83,7 +83,7 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('states since when the kernel enforces: of the adopted program first, and of its own program after the flip', async () => {
+  test('reports since when the kernel enforces the generation: the time of the adopted program, and after a write the time of the new program', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system } = await startSystem({ datapath });

@@ -112,7 +112,7 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rollback_failed', detail });
   });
 
-  test('changes no other part if the datapath refuses the interfaces, which may change later after all', async () => {
+  test('changes no other part if the datapath refuses the new interfaces, and restores the interfaces before', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'log'), 'police lan0,wan0');
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ detail: 'police lan0,wan0 failed' });
     expect(steps).toEqual(['read', 'validate', 'police lan0,wan0', 'police lan0']);

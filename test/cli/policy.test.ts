@@ -366,7 +366,7 @@ describe('weir policy apply', () => {
   });
 
   it.each([
-    ['a: [', /^weir: \S+:1:5: neither YAML nor JSON: [^\n]+\n$/, 1],
+    ['a: [', /^weir: \S+:1:5: the text is neither YAML nor JSON: [^\n]+\n$/, 1],
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],

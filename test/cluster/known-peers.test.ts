@@ -63,7 +63,7 @@ describe('the other nodes that a node knows', () => {
     expect(await addressesOf(peers)).toEqual(known);
   });
 
-  test('have the registered addresses 0.5 s after etcd stopped to respond', async () => {
+  test('have the addresses that they registered, 0.5 s after etcd has stopped responding', async () => {
     vi.useRealTimers();
     const peers = peersWith(() => new Promise(() => {}));
     const began = performance.now();

@@ -25,7 +25,7 @@ describe('a lost response of etcd', () => {
 });
 
 describe('failureBeforeCommit', () => {
-  test('keeps the codes of other failures', () => {
+  test('does not change a failure that is not of etcd', () => {
     expect(codeOf(failureBeforeCommit('propose', new EtcdError('no_space', 'full')))).toBe('store_full');
     const failure = new Error('other');
     expect(failureBeforeCommit('propose', failure)).toBe(failure);

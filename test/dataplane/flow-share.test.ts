@@ -250,7 +250,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
     },
   );
 
-  test('from an unpoliced interface leave a quarter of the flow table to other sources, even with one source per flow', () => {
+  test('of an unpoliced interface fill at most three quarters of the flow table, even if each flow has another source', () => {
     for (let number = 0; number < 4_000; number++) {
       const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');

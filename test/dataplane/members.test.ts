@@ -188,7 +188,7 @@ describe('members in the kernel', () => {
     }
   });
 
-  test('that change while a program is staged are counted as uncompiled at its flip', () => {
+  test('that change while a program is staged are counted as not compiled when the program is put in force', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
     kernel.stage(compile(pods, { membership: { scope, list } }));

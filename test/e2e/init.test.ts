@@ -190,10 +190,10 @@ describe('weir init', () => {
     for (const [text, message] of [
       [
         'default_policy: deny\n',
-        `weir: ${policy} is no policy for weir init, which has the keys name, mode and policy\n`,
+        `weir: weir init cannot use ${policy}: a first policy has the keys name, mode and policy\n`,
       ],
       ['name: a\nmode: audit\npolicy:\n  default_policy: maybe\n', `${policy}:4:19: `],
-      ['name: a\nname: b\n', `weir: ${policy}:2:1: neither YAML nor JSON: Map keys must be unique\n`],
+      ['name: a\nname: b\n', `weir: ${policy}:2:1: the text is neither YAML nor JSON: Map keys must be unique\n`],
     ] as const) {
       writeFileSync(policy, text);
       const { code, stderr } = await init('lan0,wan0', '--mode', 'enforce');

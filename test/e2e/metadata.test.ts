@@ -326,7 +326,7 @@ describe('a server that sends HelloRetryRequest', () => {
     expect(names()).not.toContain('denied.test');
   });
 
-  test.each(CHANGED)('receives no second ClientHello against RFC 8446 under a deny rule: %s', async (_, sent) => {
+  test.each(CHANGED)('receives no second ClientHello that violates RFC 8446 under a deny rule: %s', async (_, sent) => {
     await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
     expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
     expect(names()).not.toContain('denied.test');

@@ -356,7 +356,7 @@ describe('policed bridge ports', () => {
     }
   });
 
-  test('are reported if the node routes for a bridge that is not policed, or switches for other ports', () => {
+  test('cause a fault if the node routes packets of their bridge and the bridge is not policed, and a warning for each unpoliced port', () => {
     sh('ip addr add 10.77.1.1/16 dev br0');
     police({ interfaces: ['lan0', 'wan0'] });
     expect(datapath.review()).toEqual({

@@ -154,7 +154,7 @@ for port in range(43000, 43006):
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('while the chains for the zone are missing, nothing leaves with the address of the client, and a review finds the loss', async () => {
+  test('while the nftables chains of the conntrack zone are missing, no packet leaves with the address of the client, and the next check of the guard reports the loss', async () => {
     await topology.node.must('nft', ['flush ruleset', CHAINS, MASQUERADE].join('\n'));
     expect(await chainsExist()).toBe(false);
     expect(await dial()).toBe('');
@@ -288,7 +288,7 @@ describe('behind DNAT', () => {
     if (hasNetfilterPrograms()) expect(datapath.stats().drops.not_inspected?.packets).toBeGreaterThan(0n);
   });
 
-  test('a connection to an address beyond the node reaches neither that address nor the server', async () => {
+  test('a connection whose destination is translated to a host behind the node reaches neither the destination nor that host', async () => {
     await topology.node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
     await translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`);
     // Attempts to connect of the tests before are repeated for some seconds.

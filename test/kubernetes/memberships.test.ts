@@ -89,7 +89,7 @@ describe('changes of members', () => {
     expect([memberships.waiting, memberships.drainChanges()]).toEqual([1, []]);
   });
 
-  test('come from the selectors that policies name now', () => {
+  test('are sent for the selectors that a policy names at that time', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.drainChanges();
@@ -373,7 +373,7 @@ describe('the selector resolution', () => {
     ]);
   });
 
-  test('closes the pod networks of nodes once the pods of all namespaces are listed', () => {
+  test('denies the addresses of the pod networks of nodes as soon as the pods of all namespaces are listed', () => {
     const memberships = start([web]);
     const closed = () => shown(resolutionNow(memberships)).closed;
     list(memberships, NODES, nodes);
@@ -385,7 +385,7 @@ describe('the selector resolution', () => {
     expect(closed()).toEqual(['10.1.0.0/24']);
   });
 
-  test('closes the configured networks in place of those of the nodes', () => {
+  test('denies the addresses of the configured networks in place of those of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
     expect(shown(resolutionNow(memberships)).closed).toEqual([]);

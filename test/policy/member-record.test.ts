@@ -11,7 +11,7 @@ const change = (members: readonly (readonly [address: number, set: number])[], a
 const keysOf = (record: MemberRecord, address: number) => record.setOf(address)?.keys;
 
 describe('a record of members', () => {
-  test('is not known before all members came, and follows changes', () => {
+  test('is not known until it has received all members, and then contains each change', () => {
     const record = new MemberRecord();
     expect(record.isKnown).toBe(false);
     record.replace(change([[7, 1]], [1, 2]));

@@ -62,7 +62,7 @@ export async function checkFirstPolicy(client: Client, source: Source, mode: str
 export async function checkedSource(text: string, file: string, mode: string): Promise<Source> {
   const source = sourceOf(text, file);
   if (source.form === 'singleton' || typeof source.value.name !== 'string')
-    throw new CliError(`${file} is no policy for weir init, which has the keys name, mode and policy`);
+    throw new CliError(`weir init cannot use ${file}: a first policy has the keys name, mode and policy`);
   await checkSource(source, mode);
   return source;
 }

@@ -59,8 +59,8 @@ export function sourceOf(text: string, label: string): Source {
   } catch (cause) {
     if (!(cause instanceof PolicyTextError)) throw cause;
     const { place, message } = cause;
-    const at = place === null ? `${label} is` : `${label}:${place.line}:${place.column}:`;
-    throw new CliError(`${at} neither YAML nor JSON: ${message}`, { cause });
+    const at = place === null ? label : `${label}:${place.line}:${place.column}`;
+    throw new CliError(`${at}: the text is neither YAML nor JSON: ${message}`, { cause });
   }
 }
 

@@ -38,7 +38,7 @@ export class CanaryHealth {
     return interval(SAMPLE_MS).subscribe(() => void this.sample());
   }
 
-  /** Measures the rate since the last call. */
+  /** Measures the rate of denials since the last call. */
   async sample(): Promise<void> {
     const now = await this.#read();
     const rate = rateBetween(this.#sampled, now);

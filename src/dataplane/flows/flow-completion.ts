@@ -11,8 +11,8 @@ const RANK_SHIFT = 4;
  */
 const LONG_AGO = 0xc000;
 /**
- * Value of `hit_check`, with `hit` 0, if no rule counts this flow. The value 0 means instead that the rule is
- * not determined yet.
+ * The value of `hit_check` if no rule counts this flow; `hit` is 0 then. While the rule is not determined
+ * yet, `hit_check` is 0.
  */
 const NO_RULE = 1;
 

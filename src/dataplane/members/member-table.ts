@@ -18,7 +18,10 @@ import {
  */
 export class MemberTable {
   readonly #memory: SharedMemory;
-  /** Addresses without room in any cache line, with the map index of their set, by their home line. */
+  /**
+   * Addresses without a free place in the table. The outer key is the cache line of the address's hash; the
+   * inner map has the map index of the set of each address.
+   */
   readonly #refused = new Map<number, Map<number, number>>();
   #refusedCount = 0;
   /** The lines in which a place became free since the last `retryRefused`. */
@@ -58,7 +61,7 @@ export class MemberTable {
     return this.#count;
   }
 
-  /** Number of addresses that have no room, and are closed for that reason. */
+  /** Number of addresses without a free place in the table. The datapath denies their traffic. */
   get refused(): number {
     return this.#refusedCount;
   }

@@ -61,7 +61,7 @@ class KubernetesThread implements KubernetesSource {
   #selectors: readonly Selector[] | undefined;
   /** The selectors of the last call of `membership`; undefined after `release`. */
   #proposed: readonly Selector[] | undefined;
-  /** The last change of each reflector that has a phase. */
+  /** For each reflector, its last change with a phase, such as `listing` or `watching`. */
   readonly #reflectors = new Map<string, ReflectorChange>();
 
   constructor(options: KubernetesOptions | KubernetesThreadOptions) {

@@ -2,11 +2,11 @@ import { added, type Frame, frameOf, isNothing, type Lost, lostMessages, NOTHING
 
 /** The connection to a wiretap reader: a WebSocket, or a stream of Server-Sent Events. */
 export type Sink = {
-  /** Number of bytes that were passed to `send` and are not yet accepted by the network. */
+  /** Number of bytes that were passed to `send` and that the socket of the client has not accepted yet. */
   readonly waiting: number;
-  /** Number of frames that the network has accepted. */
+  /** Number of frames that the socket has accepted for sending. */
   readonly taken: number;
-  /** Sends a frame. `done` is called when the network has accepted the frame. */
+  /** Sends a frame. `done` is called when the socket has accepted the frame. */
   send(frame: Uint8Array, done?: () => void): void;
   close(why: 'too_slow' | 'too_many' | 'going_away' | 'performance_mode_disabled' | 'token_ended'): void;
 };

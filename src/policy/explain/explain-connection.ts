@@ -90,7 +90,8 @@ export function explainConnection(
   if (plane === 'absent') return uninspected(itemAt(steps, 0), 'the service plane of this node is not configured');
   const facts = factsOf(question);
   const decision = decideConnection(steps, facts);
-  if (decision.kind === 'needs_certificate') throw new Error('the certificate of a question is seen or hidden');
+  if (decision.kind === 'needs_certificate')
+    throw new Error('explain: the question says neither that the certificate is seen nor that it is hidden');
   if (decision.kind === 'decided') return explained(steps, decision, question);
   const from = itemAt(steps, decision.from);
   if (plane === 'no_ca') return uninspected(from, `a rule intercepts, and ${CA_ABSENT}`);

@@ -19,9 +19,10 @@ const STEPS_OF_A_GROUP = 4;
 const STEPS_OF_A_RULE = 16;
 
 /**
- * The reference evaluator for many packets, without grants. Finds groups by source, and skips rules by
- * destination, protocol and port; `mismatch` evaluates all other rules. It reads the policy and not the
- * compiled tables, because a proof compares the results of both.
+ * Evaluates many packets against a policy, and ignores grants (addresses that DNS answers opened). Finds the
+ * group of a packet by its source, skips the rules whose destination, protocol or port cannot match, and
+ * calls `mismatch` for each other rule. Reads the policy and not the compiled tables, because a proof
+ * compares the results of both.
  */
 export class ReferenceWalk {
   /**
