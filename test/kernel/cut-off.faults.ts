@@ -3,11 +3,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Random, seedOf } from '#test/seed.js';
 import { ALLOWED, DENIED, policyOf } from './policies.js';
 import { createProbedNode, NOTHING_LOST, type ProbedNode } from './probed-node.js';
-import { compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
 
 /**
  * Number of runs of a takeover that each test kills, each at a random bpf system call. With WEIR_CUTS=all, a
@@ -18,15 +16,12 @@ const NEVER = 60_000;
 const processFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/successor-process.js');
 
 let node: ProbedNode;
-let variants: Variants;
 beforeAll(async () => {
-  variants = compileVariants();
   node = await createProbedNode('cut');
 });
 afterEach(() => node.clear());
 afterAll(async () => {
   await node?.remove();
-  variants?.remove();
 });
 
 type Step = { readonly options: DatapathOptions; readonly destinations?: number };
@@ -80,11 +75,6 @@ const beginnings: Record<string, () => void> = {
     node.start().attach();
     node.putInForce(policyOf(0), 1);
     node.datapath().close();
-  },
-  'layout 1 is upgraded': () => {
-    const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
-    makeEarlierGuard();
-    startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
   },
 };
 

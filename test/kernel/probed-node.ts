@@ -20,7 +20,7 @@ import { ALLOWED, DENIED } from './policies.js';
 import type { Summary } from './prober.js';
 import { hooksGone } from './tcx.js';
 
-export const MARK_MASK = 0x00f0_0000;
+const MARK_MASK = 0x00f0_0000;
 const proberFile = join(fileURLToPath(new URL('../..', import.meta.url)), 'dist/test/kernel/prober.js');
 
 type Outcome = {

@@ -1,19 +1,17 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
-import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
-import { ALLOWED, defaultOnly, policyOf } from './policies.js';
-import { createProbedNode, MARK_MASK, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
-import { claimOtherLayout, compileVariants, makeEarlierGuard, startLayout1, type Variants } from './variants.js';
+import { ALLOWED, DENIED, policyOf } from './policies.js';
+import { createProbedNode, NOTHING_LOST, type ProbedNode, traffic } from './probed-node.js';
+import { claimOtherLayout, compileVariants, type Variants } from './variants.js';
 
 const small = policyOf(0);
 const medium = policyOf(4_000);
@@ -30,12 +28,6 @@ afterAll(async () => {
   await node?.remove();
   variants?.remove();
 });
-
-function leaveLayout1(): void {
-  const interfaces = listInterfaces().filter(({ name }) => ['lan0', 'wan0'].includes(name));
-  makeEarlierGuard();
-  startLayout1(variants.layout1, node.topology.pinPath, interfaces, 41);
-}
 
 async function startWith(policy = small): Promise<void> {
   node.start().attach();
@@ -189,38 +181,14 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('a datapath with map layout 1 (an early build) enforces its policy until the new build has a policy in force, and its flows continue without loss', async () => {
-  leaveLayout1();
-  await node.startProbes();
-  const datapath = node.start();
-  expect(datapath.open()).toEqual({
-    adopted: true,
-    inForce: { generation: 41, imageSha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string, sinceMs: null },
-  });
-  datapath.attach();
-  await traffic(300);
-  expect(datapath.stats()).toEqual(expect.objectContaining({ generation: 0, flowsOpened: 0n }));
-  expect(node.putInForce(medium, 42)).toEqual({ epoch: 6, sinceMs: expect.any(Number) as number, uncompiled: 0 });
-  await traffic(300);
-  expect(datapath.stats().activeFlows).toBeGreaterThan(100);
-  expect(new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' }).stands()).toBe(true);
-  expect(node.mapSets()).toEqual(['maps-2']);
-  expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
-});
-
-test('the next packet ends a flow that was migrated from map layout 1 if the new policy denies the flow', async () => {
-  leaveLayout1();
-  const words = ['connect-udp', ADDRESSES.server, `${ALLOWED}`, '--every', '20'];
-  const sender = node.topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
-  try {
-    expect(await firstLine(sender)).toBe('pong 1');
-    node.start().attach();
-    node.putInForce(defaultOnly('deny'), 42);
-    const flows = async () => (await node.datapath().flows({ filter: anyFlow(), after: null, limit: 10 })).items;
-    await expect.poll(flows).toEqual([]);
-  } finally {
-    sender.kill('SIGKILL');
-  }
+test('a datapath of a build that did not pin its layouts is not taken over, and continues to enforce its policy', async () => {
+  node.start().attach();
+  node.putInForce(small, 1);
+  node.datapath().close();
+  const [set = ''] = node.mapSets();
+  rmSync(join(node.topology.pinPath, set, 'layouts'));
+  expect(() => node.start().attach()).toThrow(/cannot take over.* run weir dataplane detach/);
+  expect([await node.answers(ALLOWED), await node.answers(DENIED)]).toEqual([true, false]);
 });
 
 test('the datapath tries again to start the sweep timer while the kernel has no memory for the timer, and the sweep then runs', async () => {

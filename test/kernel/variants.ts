@@ -1,19 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
-import { attachTcx } from '#dataplane/attach/attach-program.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
-import { networkNamespace } from '#dataplane/attach/ownership.js';
-import { pin } from '#dataplane/loader/bpf-fd.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
-import { libbpf } from '#libc/libbpf.js';
-import { check } from '#libc/libc.js';
-import { memoryAt } from '#libc/library.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 
 const PREFIX = 'weir-variant-';
 
@@ -24,8 +16,6 @@ export type Variants = {
   readonly refused: string;
   /** Path of a BPF object in which the initialization of the sweep timer fails with ENOMEM twenty times. */
   readonly scarceTimer: string;
-  /** Path of a BPF object with map layout 1 (an early build), whose fixed policy allows port 8000. */
-  readonly layout1: string;
   remove(): void;
 };
 
@@ -42,7 +32,6 @@ export function compileVariants(): Variants {
     scarceTimer: variant('scarce-timer', 'flow/sweep.h', (source) =>
       source.replace('failed = bpf_timer_init(', 'failed = sweep_timer->reserved++ < 20 ? -12 : bpf_timer_init('),
     ),
-    layout1: compile('test/kernel/layout-1', join(folder, 'layout-1.o')),
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
@@ -98,68 +87,6 @@ export function makeEarlierGuard(): void {
     ...['lan0', 'wan0'].map((name) => `add rule inet weir guard iifname "${name}" counter name "dropped" drop`),
   ];
   execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
-}
-
-/** Loads a BPF object with map layout 1, and pins its maps and links as a node with that layout did. */
-export function startLayout1(
-  object: string,
-  pinPath: string,
-  interfaces: readonly Interface[],
-  generation: number,
-): void {
-  const bpf = libbpf();
-  const loaded = bpf.bpf_object__open_file(
-    object,
-    new Uint8Array(new BigUint64Array([80n, ...Array(9).fill(0n)]).buffer),
-  );
-  if (loaded === null) throw new Error(`open ${object}`);
-  const map = (name: string): bigint => {
-    const found = bpf.bpf_object__find_map_by_name(loaded, name);
-    if (found === null) throw new Error(`layout 1 has no map ${name}`);
-    return found;
-  };
-  const slotLines = 1_024;
-  check('resize', bpf.bpf_map__set_max_entries(map('program'), 2 * slotLines));
-  check('resize', bpf.bpf_map__set_max_entries(map('flows'), 65_536));
-  const size = new BigUint64Array(1);
-  const settings = bpf.bpf_map__initial_value(map('.rodata'), size);
-  if (settings === null) throw new Error('layout 1 has no settings');
-  // Set the first fields of struct settings in map layout 1: slot_lines, mark_mask, guard_bit, reverse_path.
-  new Uint32Array(memoryAt(settings, 16)).set([slotLines, 0x00f0_0000, 0x0010_0000, 0]);
-  check('load', bpf.bpf_object__load(loaded));
-  const programFd = (name: string): number => {
-    const found = bpf.bpf_object__find_program_by_name(loaded, name);
-    if (found === null) throw new Error(`layout 1 has no program ${name}`);
-    return bpf.bpf_program__fd(found);
-  };
-
-  const folder = join(pinPath, 'maps-0a1b2c3d4e5f');
-  const links = join(pinPath, `links-${networkNamespace()}`);
-  for (const path of [folder, links]) mkdirSync(path, { recursive: true });
-  for (const name of ['program', 'active', 'flows', 'counters', 'sweep']) {
-    pin(bpf.bpf_map__fd(map(name)), join(folder, name));
-  }
-  // Write the header of a compiled policy in map layout 1: magic, layout version, number of lines,
-  // generation.
-  const line = new Uint32Array(16);
-  line.set([0x52494557, 1, 1, generation, 0]);
-  const set = (name: string, key: number, value: Uint8Array): void => {
-    const keyBytes = new Uint8Array(Uint32Array.of(key).buffer);
-    check('set', bpf.bpf_map_update_elem(bpf.bpf_map__fd(map(name)), keyBytes, value, 0));
-  };
-  set('program', slotLines, new Uint8Array(line.buffer));
-  set('active', 0, new Uint8Array(Uint32Array.of(5 * 2 + 1, 1, 0, 0).buffer));
-  for (const { ifindex } of interfaces)
-    attachTcx(programFd('weir_ingress'), ifindex, 'ingress', join(links, `${ifindex}`));
-  const start = new TestRun(programFd('weir_start_sweep'), undefined, undefined, undefined);
-  // Retry while the result is 2: the kernel had no free memory for the timer (see `startSweep`).
-  let failed = start.run();
-  for (let tries = 0; failed === 2 && tries < 500; tries++) {
-    execFileSync('sleep', ['0.001']);
-    failed = start.run();
-  }
-  if (failed !== 0) throw new Error(`sweep: step ${failed}`);
-  bpf.bpf_object__close(loaded);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { accessSync, constants, existsSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { closeFd, detachLink, linkInfo, openPinned } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
@@ -38,11 +38,6 @@ export class Pins {
     }
     // Another user that can open the folder can take its lock.
     makeFolders(this.links, 0o700);
-    // Builds with layout version 1 had only ingress hooks, and named the pin of a link by the interface index
-    // alone. Rename such pins to the present form.
-    for (const name of readdirSync(this.links)) {
-      if (/^\d+$/.test(name)) renameSync(join(this.links, name), join(this.links, `${name}-ingress`));
-    }
   }
 
   /** Returns whether there are names, and this process may read them. */

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release, version } from 'node:os';
 import type { Missing } from '#contracts/datapath.js';
-import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import { libbpf } from '#libc/libbpf.js';
 import { membarrier } from '#libc/libc.js';
@@ -55,11 +54,6 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
       isBpfFileSystem(pinPath),
       `No BPF file system is mounted at ${pinPath}: mount it, or grant the capability CAP_SYS_ADMIN.`,
     );
-    need(
-      'CAP_SYS_ADMIN',
-      !lacksLayouts(pinPath),
-      `An earlier build pinned the maps in ${pinPath}, and the kernel describes these maps only to processes with CAP_SYS_ADMIN: grant the capability for this start; later starts do not need it.`,
-    );
   }
   need('libbpf', loads(libbpf), 'The library libbpf.so.1 is not installed (Debian: apt-get install libbpf1).');
   need(
@@ -71,26 +65,6 @@ export function probe(objectPath: string, pinPath: string): Missing[] {
   need('membarrier', hasMembarrier(), 'The kernel offers no global membarrier (nohz_full switches it off).');
   need('object', existsSync(objectPath), `The compiled datapath ${objectPath} is missing: run npm run setup.`);
   return missing;
-}
-
-/**
- * Returns true if only the kernel can describe the layout of the pinned maps in force, because they have no
- * map `layouts`. Builds up to layout version 5 did not pin this map. False for pins of another user: the unit
- * of a node gives them to its user at the start.
- */
-function lacksLayouts(pinPath: string): boolean {
-  try {
-    return mapSetsIn(pinPath).some((set) => {
-      try {
-        return set.word() !== 0 && !set.has('layouts');
-      } finally {
-        set.close();
-      }
-    });
-  } catch (failure) {
-    if ((failure as NodeJS.ErrnoException).code === 'EACCES') return false;
-    throw failure;
-  }
 }
 
 function loads(load: () => unknown): boolean {

@@ -72,7 +72,8 @@ export class ThirdPartyProgram {
     );
     const view = new DataView(this.#answer.buffer);
     const count = view.getUint32(OTHERS.count, true);
-    if (count > OTHERS.places) throw new Error(`the kernel has ${count} hooks of other programs, and Weir reads at most ${OTHERS.places}`);
+    if (count > OTHERS.places)
+      throw new Error(`the kernel has ${count} hooks of other programs, and Weir reads at most ${OTHERS.places}`);
     return Array.from({ length: count }, (_, index) => {
       const at = OTHERS.found + index * OTHER.size;
       const kind = KINDS.get(view.getUint32(at + OTHER.kind, true));

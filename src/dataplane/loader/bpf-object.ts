@@ -43,8 +43,6 @@ export const MAPS = [
 export type MapName = (typeof MAPS)[number];
 /** BPF maps that Weir does not pin, so the datapath of a later process cannot take them over. */
 type UnpinnedMapName = 'proof' | 'others' | 'routes';
-/** BPF maps of layout version 2, in which half-open flows had a flow table of their own. */
-export type OldMapName = 'half_open' | 'half_open_tallies';
 /** The BPF programs of the datapath's object file. */
 const PROGRAMS = [
   'weir_ingress',

@@ -4,23 +4,18 @@ import type { Adoption } from '#contracts/datapath.js';
 import { LINE_BYTES } from '#contracts/datapath-numbers.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
-import type { BpfObject, MapDescription, MapName, OldMapName } from '#dataplane/loader/bpf-object.js';
+import type { BpfObject, MapDescription, MapName } from '#dataplane/loader/bpf-object.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { type Layouts, readLayouts } from '#dataplane/loader/map-layouts.js';
-import { isOutOfDescriptors, KernelFailure } from '#libc/kernel-failure.js';
+import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;
-/** Builds with layout version 1 named the folder `maps-` and a digest of the map shapes. */
-const SET_OF_LAYOUT_1 = /^maps-[0-9a-f]{12}$/;
 const FILLING = 'filling-';
-
-const NEEDS_SYS_ADMIN =
-  'an earlier build of Weir pinned these maps, and the kernel describes them only to processes with CAP_SYS_ADMIN: start this build once with that capability';
 
 /**
  * File descriptors of the BPF maps and programs in one folder of pins, by the name of the pin. The folder
@@ -42,11 +37,10 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
 
 /**
  * The folder with the pinned maps and BPF programs of one datapath. A new folder appears with all its pins
- * at once. The folder with the highest number belongs to the latest datapath. Builds up to layout version 5
- * pinned neither BPF programs nor the map `layouts`.
+ * at once. The folder with the highest number belongs to the latest datapath.
  */
 export class PinnedMaps {
-  readonly #fds = new Map<MapName | OldMapName, number>();
+  readonly #fds = new Map<MapName, number>();
   #layouts: Layouts | undefined;
 
   constructor(
@@ -54,11 +48,11 @@ export class PinnedMaps {
     readonly number: number,
   ) {}
 
-  has(name: MapName | OldMapName): boolean {
+  has(name: MapName): boolean {
     return existsSync(join(this.folder, name));
   }
 
-  fd(name: MapName | OldMapName): number {
+  fd(name: MapName): number {
     const fd = this.#fds.get(name) ?? openPinned(join(this.folder, name));
     this.#fds.set(name, fd);
     return fd;
@@ -74,21 +68,26 @@ export class PinnedMaps {
   }
 
   /**
-   * Returns the shape and layouts of a pinned map. Reads the layouts from the pinned map `layouts`. If an
-   * earlier build did not pin that map, reads them from the BTF of the map, and throws if this process lacks
-   * CAP_SYS_ADMIN.
+   * Returns the shape and layouts of a pinned map. Reads the layouts from the pinned map `layouts`, or from
+   * the BTF of the map if that cannot be read. The BTF needs CAP_SYS_ADMIN.
    */
-  describe(name: MapName | OldMapName): MapDescription {
+  describe(name: MapName): MapDescription {
     const fd = this.fd(name);
-    if (this.has('layouts')) this.#layouts ??= readLayouts(this.fd('layouts'));
-    const layouts = (this.#layouts as Readonly<Record<string, Layouts[MapName]>> | undefined)?.[name];
-    if (layouts !== undefined) return { ...mapShape(fd), ...layouts };
-    try {
-      return describeMap(fd);
-    } catch (failure) {
-      if (!(failure instanceof KernelFailure && failure.code === 'EPERM')) throw failure;
-      throw new Error(`${this.folder}: ${NEEDS_SYS_ADMIN}`, { cause: failure });
-    }
+    this.#layouts ??= readLayouts(this.fd('layouts'));
+    const layouts = this.#layouts[name];
+    return layouts === undefined ? describeMap(fd) : { ...mapShape(fd), ...layouts };
+  }
+
+  /**
+   * Throws if a build before map layout 6 pinned this folder: it did not pin its programs and the layouts of
+   * its maps.
+   */
+  requireKnownBuild(): void {
+    if (this.has('layouts') && DIRECTIONS.every((direction) => existsSync(join(this.folder, `weir_${direction}`))))
+      return;
+    throw new Error(
+      `${this.folder} is of a build of Weir that this build cannot take over, and the kernel continues to enforce its policy: run weir dataplane detach, which ends the enforcement, and start again`,
+    );
   }
 
   /**
@@ -116,13 +115,9 @@ export class PinnedMaps {
     };
   }
 
-  /**
-   * Returns the number of cache lines in each of the two program slots. Before layout version 5, each cache
-   * line was one entry of the map `program`; now each slot is one entry.
-   */
+  /** Returns the number of cache lines in each of the two program slots. Each slot is one entry. */
   slotLines(): number {
-    const { maxEntries, valueSize } = mapShape(this.fd('program'));
-    return (maxEntries * valueSize) / LINE_BYTES / 2;
+    return mapShape(this.fd('program')).valueSize / LINE_BYTES;
   }
 
   /**
@@ -212,7 +207,6 @@ export function mapSetsIn(path: string): PinnedMaps[] {
   for (const name of readdirSync(path)) {
     const number = SET.exec(name)?.[1];
     if (number !== undefined) sets.push(new PinnedMaps(join(path, name), Number(number)));
-    else if (SET_OF_LAYOUT_1.test(name)) sets.push(new PinnedMaps(join(path, name), 0));
   }
   return sets.sort((a, b) => a.number - b.number);
 }

@@ -173,8 +173,8 @@ export class LocalDatapath {
   }
 
   #createUpgrade(): Upgrade {
-    const { objectOptions, pins, hooks } = this.#kernel;
-    return new Upgrade(objectOptions, this.#options.programCapacity, pins.path, hooks.attachedPrograms());
+    const { objectOptions, pins } = this.#kernel;
+    return new Upgrade(objectOptions, this.#options.programCapacity, pins.path);
   }
 
   attach(): Attachment[] {

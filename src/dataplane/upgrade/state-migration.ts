@@ -50,10 +50,9 @@ export class StateMigration {
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.samePolicy);
       for (const { view } of flows) {
-        const targetTable = convert(view, 0, migration.flow, 0, table);
+        convert(view, 0, migration.flow, 0);
         // An older flow that is missing here has ended in this datapath.
-        if (migration.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs)
-          migration.migrateIfAbsent(targetTable);
+        if (migration.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs) migration.migrateIfAbsent(table);
       }
     }
   }
@@ -81,12 +80,12 @@ export class StateMigration {
     for (const { table, layout, flows } of pinnedFlows(this.from)) {
       const convert = flowConversion(layout, target, this.samePolicy);
       for (const { view, reread } of flows) {
-        const targetTable = convert(view, 0, migration.flow, 0, table);
-        const isMigrated = migration.migrate(targetTable);
-        if (table === 'flows' && (targetTable !== 'flows' || !isMigrated)) notMigrated++;
+        convert(view, 0, migration.flow, 0);
+        const isMigrated = migration.migrate(table);
+        if (table === 'flows' && !isMigrated) notMigrated++;
         // If the earlier datapath handled a packet of this flow after the read, the packet changed only the
         // flow in the old map. Read the flow again and migrate the delta.
-        if (reread()) migration.migrateDelta((into) => convert(view, 0, into, 0, table));
+        if (reread()) migration.migrateDelta((into) => convert(view, 0, into, 0));
       }
     }
     // Weir computes the number of flows as opened minus closed flows. So count a flow that was not migrated

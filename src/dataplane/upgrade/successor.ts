@@ -56,18 +56,18 @@ const GRANT_MAPS: readonly MapName[] = ['grants', 'patterns'];
 /**
  * Loads the BPF object for this process. If the maps in force have the layouts and sizes that this process
  * wants, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, the
- * handover programs are loaded as well. Changes neither the hooks nor the policy in force. `heldPrograms` are
- * the ids of the programs on the hooks.
+ * handover programs are loaded as well. Changes neither the hooks nor the policy in force. Throws if a build
+ * pinned the maps in force that this build cannot take over.
  */
 export function prepareSuccessor(
   fixed: FixedOptions,
   programCapacity: number,
   pinPath: string,
-  heldPrograms: readonly number[],
 ): Successor & Inheritance & { readonly isNew: boolean } {
   removeHalfFilled(pinPath);
   const sets = mapSetsIn(pinPath);
   const inForce = setInForce(sets);
+  inForce?.requireKnownBuild();
   const options = { ...fixed, ...(inForce?.capacity() ?? smallestCapacity(programCapacity)) };
   const wanted = describeMaps(options, MAPS);
   const adopted = adoptable(sets, inForce, wanted);
@@ -81,7 +81,7 @@ export function prepareSuccessor(
   try {
     if (inForce !== undefined && adopted !== inForce) {
       handover = loadHandover(loaded);
-      fillPredecessors(loaded.object, inForce, sets, heldPrograms);
+      fillPredecessors(loaded.object, inForce);
     }
     const set = adopted ?? pinMaps(pinnedOf(loaded.object, handover ?? loaded.object), pinPath);
     const superfluous = sets.filter((other) => other !== adopted && !predecessors.includes(other));

@@ -69,15 +69,10 @@ export class Upgrade {
   /** The time when the last migration of the flows began, by the monotonic clock in nanoseconds. */
   #migrationStartNs = 0n;
 
-  constructor(fixed: FixedOptions, programCapacity: number, pinPath: string, heldPrograms: readonly number[]) {
+  constructor(fixed: FixedOptions, programCapacity: number, pinPath: string) {
     this.#programCapacity = programCapacity;
     this.#pinPath = pinPath;
-    const { loaded, set, handover, isNew, ...inheritance } = prepareSuccessor(
-      fixed,
-      programCapacity,
-      pinPath,
-      heldPrograms,
-    );
+    const { loaded, set, handover, isNew, ...inheritance } = prepareSuccessor(fixed, programCapacity, pinPath);
     this.#current = { loaded, set, handover };
     this.#inheritance = inheritance;
     this.#isNew = isNew;

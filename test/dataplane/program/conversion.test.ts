@@ -58,6 +58,6 @@ test.each([
   source.setUint16(0, 53, true);
   source.setBigUint64(8, before, true);
   const target = new DataView(new ArrayBuffer(16));
-  const table = flowConversion(layout, layout, sameProgram)(source, 0, target, 0, 'half_open');
-  expect([table, target.getUint16(0, true), target.getBigUint64(8, true)]).toEqual(['half_open', 53, after]);
+  flowConversion(layout, layout, sameProgram)(source, 0, target, 0);
+  expect([target.getUint16(0, true), target.getBigUint64(8, true)]).toEqual([53, after]);
 });
