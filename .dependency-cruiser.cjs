@@ -234,6 +234,12 @@ module.exports = {
       'Reads, writes and explains stored policies. Stages and puts nothing in force.',
     ),
     only(
+      'policy-write-decides',
+      '^src/policies/write/',
+      ['^statecharts/', '^src/(contracts|policy|bus|store|policies/thread)/'],
+      'Decides what a write stores and puts in force; it stores and stages nothing.',
+    ),
+    only(
       'policy-thread-works-on-policies',
       '^src/policies/thread/',
       [
