@@ -41,11 +41,12 @@ test('during explain requests and group writes of the maximum cost, /health and 
   let drafts = 0;
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 60)] } });
   const alone: number[] = [];
-  for (let question = 0; question < 5; question++) {
+  // On a busy machine, a draft of this cost can exceed its time limit. Such an answer is no measure.
+  while (alone.length < 5) {
     const began = performance.now();
-    // On a busy machine, a draft of this cost exceeds its time limit.
-    expect([200, 503]).toContain(await explain(draft()));
-    alone.push(performance.now() - began);
+    const status = await explain(draft());
+    expect([200, 503]).toContain(status);
+    if (status === 200) alone.push(performance.now() - began);
   }
   const draftMs = alone.sort((one, other) => one - other)[2] ?? 0;
 
