@@ -16,18 +16,22 @@ const told = async (method: string, path: string, asked: Asked = {}) => {
 
 test('docs/errors.md lists every problem code that occurs in the sources', () => {
   const page = errorsPage({});
-  const codes = ['api', 'policy', 'policies', 'kubernetes/operations', 'service-plane/ca', 'actors'].flatMap(
-    (folder) => {
-      const url = new URL(`../../src/${folder}/`, import.meta.url);
-      const files = readdirSync(url, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
-      return files.flatMap((file) => {
-        const text = readFileSync(new URL(file, url), 'utf8');
-        const literals =
-          /(?:code: |\.(?:add|addAt)\([^;]*?, |new ApiError\()'([a-z0-9_]+)'|code: [^,;}]*\? '([a-z0-9_]+)' : '([a-z0-9_]+)'/g;
-        return [...text.matchAll(literals)].flatMap(([, ...found]) => found.filter((code) => code !== undefined));
-      });
-    },
+  const folders = ['api', 'policy', 'policies', 'kubernetes/operations', 'service-plane/ca', 'actors'];
+  const operations = [
+    'cluster/enforced-by.ts',
+    ...['cluster', 'dataplane', 'dns', 'service-plane'].map((room) => `${room}/operations.ts`),
+  ];
+  const files = folders.flatMap((folder) =>
+    readdirSync(new URL(`../../src/${folder}/`, import.meta.url), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => `${folder}/${file}`),
   );
+  const codes = [...files, ...operations].flatMap((file) => {
+    const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
+    const literals =
+      /(?:code: |\.(?:add|addAt)\([^;]*?, |new ApiError\()'([a-z0-9_]+)'|code: [^,;}]*\? '([a-z0-9_]+)' : '([a-z0-9_]+)'/g;
+    return [...text.matchAll(literals)].flatMap(([, ...found]) => found.filter((code) => code !== undefined));
+  });
   expect(new Set(codes).size).toBeGreaterThan(50);
   expect([...new Set(codes)].filter((code) => !new RegExp(`^- \`${code}\`(?: \\(\\d+\\))?: `, 'm').test(page))).toEqual(
     [],

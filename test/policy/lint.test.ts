@@ -264,7 +264,7 @@ describe('`lint`', () => {
     expect(found).toEqual(isFound ? ['name_without_sni /0/match/dns_hostname'] : []);
   });
 
-  describe('of QUIC beside a deny rule with TLS matchers', () => {
+  describe('about QUIC, which a deny rule with TLS matchers does not cover,', () => {
     const video = rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['video.test'] } });
     const quic = rule('deny', { proto: 'udp', dst_ports: [443] });
     const policy = (rules: readonly RuleConfig[], more: Partial<PolicyConfig> = {}): PolicyConfig => ({
