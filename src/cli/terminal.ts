@@ -57,7 +57,7 @@ function ofProcess(): Terminal {
       stdin.setEncoding('utf8');
       for await (const chunk of stdin) {
         text += String(chunk);
-        if (text.length > MAX_BYTES.policy) throw new Error(`it is larger than ${MAX_BYTES.policy / 1024} KiB`);
+        if (text.length > MAX_BYTES.policy) throw new Error(`the input is larger than ${MAX_BYTES.policy / 1024} KiB`);
       }
       return text;
     },
