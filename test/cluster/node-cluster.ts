@@ -107,14 +107,16 @@ export class ClusterNode {
       ],
       { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
     );
+    let isHeld = false;
     this.#process.once('close', (code, signal) => {
-      const log = readFileSync(this.logFile, 'utf8').slice(-4_000);
-      const isHeld = log.includes('weir: still open at the end');
-      if (isHeld || (code !== 0 && signal !== 'SIGKILL'))
-        this.crashes.push(`${this.id} ended with ${code ?? signal}: ${log}`);
+      if (!isHeld && (code === 0 || signal === 'SIGKILL')) return;
+      this.crashes.push(`${this.id} ended with ${code ?? signal}: ${readFileSync(this.logFile, 'utf8').slice(-4_000)}`);
     });
     for (const stream of [this.#process.stdout, this.#process.stderr])
-      stream?.on('data', (chunk: Buffer) => appendFileSync(this.logFile, chunk));
+      stream?.on('data', (chunk: Buffer) => {
+        isHeld ||= chunk.includes('weir: still open at the end');
+        appendFileSync(this.logFile, chunk);
+      });
   }
 
   /** Waits until the API responds. */
