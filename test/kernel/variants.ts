@@ -75,21 +75,6 @@ function compile(sources: string, object: string): string {
 }
 
 /**
- * Creates the guard (nftables rules of Weir) as builds up to map layout 5 did. Its chain on the forward hook
- * has the priority `filter` and accepts each packet with the mark bit.
- */
-export function makeEarlierGuard(): void {
-  const lines = [
-    'add table inet weir',
-    'add counter inet weir dropped',
-    'add chain inet weir guard { type filter hook forward priority filter; policy accept; }',
-    'add rule inet weir guard meta mark & 0x100000 != 0 accept',
-    ...['lan0', 'wan0'].map((name) => `add rule inet weir guard iifname "${name}" counter name "dropped" drop`),
-  ];
-  execFileSync('nft', ['-f', '-'], { input: lines.join('\n') });
-}
-
-/**
  * Changes the layout version of the policy in force, as if a build with another layout had activated the
  * policy.
  */

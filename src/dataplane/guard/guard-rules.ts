@@ -13,11 +13,6 @@ export type GuardState = {
    * programs are still attached.
    */
   readonly earlierBits: readonly number[];
-  /**
-   * True while BPF programs of an earlier build are attached that mark packets but do not set
-   * `skb->priority`. The chain `marks` would clear the mark bits of these packets, so it must then be empty.
-   */
-  readonly trustsMarks: boolean;
   /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
   readonly leavesToJudge: boolean;
 };
@@ -28,8 +23,7 @@ export function acceptedBits({ markMask, earlierBits }: GuardState): number[] {
 }
 
 /** Returns the rules of the chain `marks`, which sets the bits of the mark mask from `skb->priority`. */
-export function markRules({ markMask, trustsMarks, leavesToJudge }: GuardState): string[] {
-  if (trustsMarks) return [];
+export function markRules({ markMask, leavesToJudge }: GuardState): string[] {
   const kept = hex(~markMask);
   const setTo = (bit: number): string => `meta mark set meta mark & ${kept} | ${hex(bit)} accept`;
   // The rule for passed packets is the first, because most packets match it. The kernel then evaluates

@@ -79,7 +79,7 @@ export class Guard {
   #triedAt = 0;
 
   constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
-    this.#state = { interfaces, renamed: [], markMask, earlierBits: [], trustsMarks: false, leavesToJudge: false };
+    this.#state = { interfaces, renamed: [], markMask, earlierBits: [], leavesToJudge: false };
     this.#bootFile = bootGuard && new BootFile(bootGuard);
     const check = { markMask, reversePath };
     this.#optional = [
@@ -142,7 +142,7 @@ export class Guard {
    * accept the mark bits of those programs, and leaves no packet to the judge. Interfaces get other indexes.
    */
   #writeBootFile(): void {
-    const state = { ...this.#state, renamed: [], earlierBits: [], trustsMarks: false, leavesToJudge: false };
+    const state = { ...this.#state, renamed: [], earlierBits: [], leavesToJudge: false };
     const bridged = this.guardsBridges() ? bridgeGuard(bridgeRules(state)) : [];
     this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
   }
@@ -196,7 +196,6 @@ export class Guard {
     this.#state = {
       ...this.#state,
       earlierBits: [...new Set(bits)].filter((bit) => bit !== guardBit(this.#state.markMask)),
-      trustsMarks: bits.length > 0 && (ruleComments(GUARD_TABLE, 'marks') ?? []).length === 0,
     };
   }
 
@@ -205,14 +204,13 @@ export class Guard {
     if (this.acceptsEarlier) return false;
     const found = JSON.stringify(ruleComments(GUARD_TABLE, 'marks'));
     return [true, false].some(
-      (leavesToJudge) =>
-        JSON.stringify(comments('marks', { ...this.#state, trustsMarks: false, leavesToJudge })) === found,
+      (leavesToJudge) => JSON.stringify(comments('marks', { ...this.#state, leavesToJudge })) === found,
     );
   }
 
   /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
   acceptOwnOnly(): void {
-    this.#state = { ...this.#state, earlierBits: [], trustsMarks: false };
+    this.#state = { ...this.#state, earlierBits: [] };
   }
 
   /** Whether this guard accepts the mark bit of an earlier process, which may have another mask. */
@@ -252,8 +250,8 @@ function forwardedLines(state: GuardState): string[] {
   return [
     `add counter ${TABLE} dropped`,
     ...GUARD_CHAINS.flatMap((chain) => [
-      // Delete an existing chain first: the chain of an earlier build may have another priority, and the
-      // kernel cannot change the priority of a chain.
+      // Delete an existing chain first: it may have another priority, and the kernel cannot change the
+      // priority of a chain.
       `add chain ${TABLE} ${chain}`,
       `flush chain ${TABLE} ${chain}`,
       `delete chain ${TABLE} ${chain}`,
