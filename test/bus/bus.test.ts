@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createBus } from '#bus/bus.js';
 
-test('the bus delivers a message that a subscriber publishes only after all subscribers received the current message', () => {
+test('the bus delivers a message that a subscriber publishes during a delivery only after all subscribers received the current message', () => {
   const bus = createBus<string>();
   const seen: string[] = [];
   bus.messages.subscribe((message) => {

@@ -23,12 +23,12 @@ function faultyAt({ at }: Fault, faults: readonly Fault[], targets: readonly str
 }
 
 describe('faultSchedule', () => {
-  test('returns the same faults for the same seed, and other faults for another seed', () => {
+  test('`faultSchedule` returns the same faults for the same seed, and other faults for another seed', () => {
     expect(scheduleOf(7)).toEqual(scheduleOf(7));
     expect(scheduleOf(7)).not.toEqual(scheduleOf(8));
   });
 
-  test('returns faults in the order of their starts, which end 5 s before the end of the run', () => {
+  test('`faultSchedule` sorts the faults by start time, and ends each fault at least 5 s before the end of the run', () => {
     for (const seed of SEEDS) {
       const faults = scheduleOf(seed, { durationMs: 20_000 });
       expect(faults.length).toBeGreaterThan(5);
@@ -40,7 +40,7 @@ describe('faultSchedule', () => {
     }
   });
 
-  test('gives each kind a target that fits, and a length', () => {
+  test('`faultSchedule` gives each fault a target that its kind allows, and a duration', () => {
     for (const { kind, target, forMs } of SEEDS.flatMap((seed) => scheduleOf(seed))) {
       const isWhole = kind === 'compact' || kind === 'collect_at' || ALL_MEMBERS.includes(kind);
       expect(isWhole ? [null] : /_node$|_writer_at$/.test(kind) ? NODES : MEMBERS).toContain(target);
@@ -53,7 +53,7 @@ describe('faultSchedule', () => {
     [3, 1],
     [4, 1],
     [5, 2],
-  ])('has never more than a minority of %i members faulty: %i', (size, minority) => {
+  ])('`faultSchedule` never makes more than a minority of %i members faulty at once: %i', (size, minority) => {
     const members = Array.from({ length: size }, (_, number) => `m${number + 1}`);
     let most = 0;
     for (const seed of SEEDS) {
@@ -68,7 +68,7 @@ describe('faultSchedule', () => {
     expect(most).toBe(minority);
   });
 
-  test('starts no fault of a member while all members have a fault or recover', () => {
+  test('`faultSchedule` starts no fault of a single member while all members have a fault or recover from it', () => {
     for (const seed of SEEDS) {
       const faults = scheduleOf(seed);
       for (const all of faults.filter(({ kind }) => ALL_MEMBERS.includes(kind))) {
@@ -78,7 +78,7 @@ describe('faultSchedule', () => {
     }
   });
 
-  test('leaves one node of several without a fault, and gives a node one fault at a time', () => {
+  test('`faultSchedule` never makes all nodes faulty at once if there are several, and gives a node one fault at a time', () => {
     let most = 0;
     for (const seed of SEEDS) {
       const faults = scheduleOf(seed);
@@ -92,7 +92,7 @@ describe('faultSchedule', () => {
     expect(scheduleOf(1, { nodes: ['n1'] }).map(({ target }) => target)).toContain('n1');
   });
 
-  test('has every kind of fault in 20 runs of 60 s, and seldom compactions or kills of all members', () => {
+  test('`faultSchedule` returns every kind of fault in 20 runs of 60 s, and few compactions or kills of all members', () => {
     const kinds = SEEDS.slice(0, 20).flatMap((seed) => scheduleOf(seed).map(({ kind }) => kind));
     expect([...new Set(kinds)].sort()).toEqual([
       ...['collect_at', 'compact', 'cut_all_responses_at', 'cut_client', 'cut_peer', 'cut_responses'],
@@ -104,7 +104,7 @@ describe('faultSchedule', () => {
     expect(shareOf('compact')).toBeLessThan(0.25);
   });
 
-  test('kills and stops writers at each step', () => {
+  test('`faultSchedule` returns kills and stops of the writing node at each step of a write', () => {
     const faults = SEEDS.slice(0, 20)
       .flatMap((seed) => scheduleOf(seed))
       .filter((fault) => 'step' in fault);
@@ -113,7 +113,7 @@ describe('faultSchedule', () => {
         expect(faults.filter((fault) => fault.kind === kind && fault.step === step).length).toBeGreaterThan(2);
   });
 
-  test('has only faults of the targets that it is given', () => {
+  test('`faultSchedule` returns only faults of the given nodes and members', () => {
     for (const seed of SEEDS) {
       const ofMembers = scheduleOf(seed, { nodes: [] }).map(({ kind }) => kind);
       const ofNodes = scheduleOf(seed, { members: [] }).map(({ kind }) => kind);
@@ -124,7 +124,7 @@ describe('faultSchedule', () => {
     }
   });
 
-  test('throws a RangeError for a run that is too short for a fault', () => {
+  test('`faultSchedule` throws a RangeError if the run is too short for a fault', () => {
     expect(() => scheduleOf(1, { durationMs: 6_000 })).toThrow(RangeError);
     expect(() => scheduleOf(1, { durationMs: 10_000 })).not.toThrow();
   });

@@ -16,7 +16,7 @@ function write(process: string, value: string, [call, end]: Window, more: Partia
   return { process, kind: 'write', call, return: end, value, expected: null, outcome, ...more };
 }
 
-describe('checkHistory accepts', () => {
+describe('checkHistory, linearizable histories', () => {
   test.each<[name: string, history: Operation[]]>([
     ['an empty history', []],
     ['reads of the initial value', [read('a', INITIAL, [0, 1]), read('b', INITIAL, [0, 3])]],
@@ -72,12 +72,12 @@ describe('checkHistory accepts', () => {
       'a read whose outcome is unknown, with any value',
       [{ ...read('a', 'v9', [0, FOREVER]), outcome: 'unknown' }, read('b', INITIAL, [2, 3])],
     ],
-  ])('%s', (_, history) => {
+  ])('`checkHistory` accepts %s', (_, history) => {
     expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
   });
 });
 
-describe('checkHistory rejects', () => {
+describe('checkHistory, other histories', () => {
   test.each<[name: string, blamed: number, history: Operation[]]>([
     [
       'a stale read',
@@ -140,11 +140,11 @@ describe('checkHistory rejects', () => {
       0,
       [write('a', 'v1', [0, 5], { expected: 'v2' }), write('b', 'v2', [0, 6], { expected: 'v1' })],
     ],
-  ])('%s', (_, blamed, history) => {
+  ])('`checkHistory` rejects %s', (_, blamed, history) => {
     expect(checkHistory(history, INITIAL)).toMatchObject({ linearizable: false, operation: history[blamed] });
   });
 
-  test('a stale read, and names the longest linearised prefix', () => {
+  test('`checkHistory` names the longest prefix that can be linearised when it rejects a stale read', () => {
     const history = [
       ...[write('a', 'v1', [0, 1]), write('a', 'v2', [2, 3], { expected: 'v1' }), read('a', 'v2', [4, 5])],
       ...[write('a', 'v3', [6, 7.0006]), read('b', 'v2', [8, 9]), read('b', 'v3', [10, 11])],
@@ -160,7 +160,7 @@ describe('checkHistory rejects', () => {
   });
 });
 
-describe('checkHistory throws a RangeError if', () => {
+describe('checkHistory, invalid histories', () => {
   test.each<[name: string, history: Operation[], message: RegExp]>([
     ['two writes have the same value', [write('a', 'v1', [0, 1]), write('b', 'v1', [2, FOREVER])], /the same value/],
     ['a write has the initial value', [write('a', INITIAL, [0, 1])], /the initial value/],
@@ -168,7 +168,7 @@ describe('checkHistory throws a RangeError if', () => {
     ['a time is missing', [write('a', 'v1', [Number.NaN, 1])], /wrong times/],
     ['a successful operation does not return', [read('a', 'v1', [0, FOREVER])], /wrong times/],
     ['an unknown operation returns', [write('a', 'v1', [0, 1], { outcome: 'unknown' })], /wrong times/],
-  ])('%s', (_, history, message) => {
+  ])('`checkHistory` throws a RangeError if %s', (_, history, message) => {
     expect(() => checkHistory(history, INITIAL)).toThrow(message);
     expect(() => checkHistory(history, INITIAL)).toThrow(RangeError);
   });
@@ -212,7 +212,7 @@ function arbitraryHistory(random: Random): Operation[] {
   });
 }
 
-test('checkHistory gives for 4000 short histories the verdict that a trial of all orders gives', () => {
+test('`checkHistory` gives 4,000 short random histories the same verdict as a trial of all orders', () => {
   const seed = seedOf(31_007);
   const counts = { good: 0, bad: 0 };
   for (let number = 0; number < 4_000; number++) {
@@ -244,7 +244,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
     return { number, random, history: simulatedHistory(random, shape) };
   });
 
-  test('accepts the history of a correct register', () => {
+  test('`checkHistory` accepts random histories of a correct register', () => {
     for (const { number, history } of rounds)
       expect({ seed, number, verdict: checkHistory(history, INITIAL) }).toEqual({
         seed,
@@ -253,7 +253,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
       });
   });
 
-  test('finds a read that is changed to an older value', () => {
+  test('`checkHistory` rejects a random history in which one read is changed to an older value', () => {
     for (const { number, random, history } of rounds) {
       const stale = withStaleRead(random, history);
       const verdict = checkHistory(stale, INITIAL);
@@ -261,7 +261,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
     }
   });
 
-  test('finds an acknowledged write that is missing, not later than the first operation that saw its value returns', () => {
+  test('`checkHistory` rejects a history without an acknowledged write at or before the first operation that saw the written value', () => {
     for (const { number, random, history } of rounds) {
       const ok = history.filter(({ outcome }) => outcome === 'ok');
       const observersOf = ({ value }: Operation): Operation[] =>
@@ -290,7 +290,7 @@ function withStaleRead(random: Random, history: readonly Operation[]): Operation
   return history.map((each) => (each === changed ? { ...each, value } : each));
 }
 
-describe('checkHistory decides a history of 20,000 operations within 5 s of CPU time if', () => {
+describe('checkHistory, 20,000 operations', () => {
   const shape = { processes: 8, operations: 20_000, writes: 0.4 };
   const history = simulatedHistory(new Random(1), shape);
   const end = Math.max(...history.map((each) => (each.outcome === 'unknown' ? 0 : each.return)));
@@ -305,18 +305,18 @@ describe('checkHistory decides a history of 20,000 operations within 5 s of CPU 
     expect((user + system) / 1_000).toBeLessThan(5_000);
   });
 
-  test('it is linearizable', () => {
+  test('`checkHistory` accepts a linearizable history of 20,000 operations within 5 s of CPU time', () => {
     expect(history).toHaveLength(20_000);
     expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
   });
 
-  test('its last read is stale', () => {
+  test('`checkHistory` rejects a history of 20,000 operations whose last read is stale within 5 s of CPU time', () => {
     const replaced = history.find((each) => each.kind === 'write' && each.outcome === 'ok');
     const stale = read('late', replaced?.value ?? '', [end + 1, end + 2]);
     expect(checkHistory([...history, stale], INITIAL)).toMatchObject({ linearizable: false, operation: stale });
   });
 
-  test('it has an operation that takes half of the time', () => {
+  test('`checkHistory` decides a history of 20,000 operations within 5 s of CPU time, even if one operation takes half of the history', () => {
     const slow = [write('slow', 'v-slow', [end / 4, (end * 3) / 4]), read('slow', 'v-slow', [end, end + 1])];
     const late = write('later', 'v-later', [end, FOREVER]);
     expect(checkHistory([...history, ...slow.slice(0, 1), late], INITIAL)).toEqual({ linearizable: true });

@@ -8,30 +8,30 @@ function write(value: string, outcome: Operation['outcome'] = 'ok'): Operation {
 }
 
 describe('acknowledgedLost', () => {
-  test('returns the acknowledged writes that are not in the final history', () => {
+  test('`acknowledgedLost` returns the acknowledged writes that are not in the final history', () => {
     const writes = [write('v1'), write('v2'), write('v3')];
     expect(acknowledgedLost(writes, ['v3', 'v1'])).toEqual([write('v2')]);
   });
 
-  test('returns nothing if all acknowledged writes are in the final history', () => {
+  test('`acknowledgedLost` returns nothing if all acknowledged writes are in the final history', () => {
     expect(acknowledgedLost([write('v1'), write('v2')], new Set(['v0', 'v1', 'v2']))).toEqual([]);
   });
 
-  test('ignores reads, failed writes and writes with an unknown outcome', () => {
+  test('`acknowledgedLost` ignores reads, failed writes and writes with an unknown outcome', () => {
     const read: Operation = { ...write('v9'), kind: 'read' };
     expect(acknowledgedLost([read, write('v1', 'failed'), write('v2', 'unknown')], [])).toEqual([]);
   });
 });
 
 describe('refusedApplied', () => {
-  test('returns only the refused writes that are in the final history', () => {
+  test('`refusedApplied` returns only the refused writes that are in the final history', () => {
     const writes = [write('v1', 'failed'), write('v2', 'failed'), write('v3'), write('v4', 'unknown')];
     expect(refusedApplied(writes, ['v2', 'v3', 'v4'])).toEqual([write('v2', 'failed')]);
   });
 });
 
 describe('wentBack', () => {
-  test('accepts counters that rise or stay', () => {
+  test('`wentBack` returns nothing for counters that increase or stay equal', () => {
     const observations = [
       { at: 0, generation: 1, sequence: 7 },
       { at: 10, generation: 1, sequence: 8 },
@@ -40,7 +40,7 @@ describe('wentBack', () => {
     expect(wentBack(new Map([['n1', observations]]))).toEqual([]);
   });
 
-  test('compares no observation with that of another node', () => {
+  test('`wentBack` compares no observation of one node with an observation of another node', () => {
     const observationOf = (generation: number) => [{ at: 0, generation, sequence: 1 }];
     expect(
       wentBack(
@@ -53,7 +53,7 @@ describe('wentBack', () => {
     ).toEqual([]);
   });
 
-  test('returns each fall of a generation and of a sequence with its node and time', () => {
+  test('`wentBack` returns each decrease of a generation or sequence with its node and time', () => {
     const observations = new Map([
       ['n1', [{ at: 0, generation: 1, sequence: 1 }]],
       [
@@ -75,7 +75,7 @@ describe('wentBack', () => {
 });
 
 describe('unequal', () => {
-  test('returns nothing for equal states, whatever the order of their fields', () => {
+  test('`unequal` returns nothing if all states are equal, whatever the order of their fields', () => {
     const nodes = new Map([
       ['n1', { generation: 3, settings: { mode: 'on', levels: [1, 2] } }],
       ['n2', { settings: { levels: [1, 2], mode: 'on' }, generation: 3 }],
@@ -84,7 +84,7 @@ describe('unequal', () => {
     expect(unequal(new Map())).toEqual([]);
   });
 
-  test('names each field that differs, with the values of all nodes', () => {
+  test('`unequal` returns each field that differs, with the values of all nodes', () => {
     const nodes = new Map([
       ['n1', { sequence: 8, generation: 3, tokens: ['a'] }],
       ['n2', { sequence: 8, generation: 3, tokens: ['a', 'b'] }],
@@ -110,7 +110,7 @@ describe('unequal', () => {
     ]);
   });
 
-  test('names a field that one node lacks', () => {
+  test('`unequal` returns a field that one node lacks', () => {
     const nodes = new Map<string, Record<string, unknown>>([
       ['n1', { digest: undefined }],
       ['n2', {}],

@@ -11,7 +11,7 @@ const commits = [
 const tick = (from: number, allowed: number) => ({ node: 'n1', from, to: from + 1, allowed });
 
 describe('checkProbes', () => {
-  test('accepts the verdicts of no policy, then of the old, then of the new policy', () => {
+  test('`checkProbes` accepts the verdicts of no policy, then of the old policy, then of the new policy', () => {
     const ticks = [
       tick(500, 0),
       tick(1_100, 0),
@@ -30,12 +30,12 @@ describe('checkProbes', () => {
     });
   });
 
-  test('accepts a change between two probes of one round', () => {
+  test('`checkProbes` accepts a change of the policy between two probes of one round', () => {
     // Port 1 has the verdict of the old policy, and port 2 that of the new policy.
     expect(checkProbes([tick(1_500, OLD), tick(2_100, 0b111), tick(2_120, NEW)], commits, []).thirds).toEqual([]);
   });
 
-  test('accepts a node that leaves out a policy', () => {
+  test('`checkProbes` accepts a node that never enforced one of the policies', () => {
     expect(checkProbes([tick(500, 0), tick(2_500, NEW)], commits, []).thirds).toEqual([]);
   });
 
@@ -46,17 +46,17 @@ describe('checkProbes', () => {
     ['a change back within one round', [tick(2_100, NEW), tick(2_120, NEW | OLD)]],
     ['no policy after the first one', [tick(1_500, OLD), tick(1_520, 0)]],
     ['an allowed probe before the first policy', [tick(500, 0b1)]],
-  ])('refuses %s', (_, ticks) => {
+  ])('`checkProbes` rejects %s', (_, ticks) => {
     expect(checkProbes(ticks, commits, []).thirds).not.toEqual([]);
   });
 
-  test('returns the time, the port and the possible policies of a third verdict', () => {
+  test('`checkProbes` returns the time, the port and the possible policies of a verdict that no possible policy gives', () => {
     expect(checkProbes([tick(1_500, OLD), tick(1_520, OLD | 0b100)], commits, []).thirds).toEqual([
       { node: 'n1', at: 1_520, port: 2, allowed: true, from: 1, to: 1 },
     ]);
   });
 
-  test('refuses the old policy at a node that has acknowledged the new one', () => {
+  test('`checkProbes` rejects the old policy on a node that has acknowledged the new policy', () => {
     const ticks = [tick(2_100, OLD), tick(2_600, OLD)];
     expect(checkProbes(ticks, commits, []).thirds).toEqual([]);
     expect(checkProbes(ticks, commits, [{ at: 2_500, position: 2 }]).thirds).toMatchObject([
@@ -67,7 +67,7 @@ describe('checkProbes', () => {
 });
 
 describe('positionAt', () => {
-  test('returns the last position up to a time', () => {
+  test('`positionAt` returns the last position at or before a time', () => {
     const positions = [
       { at: 10, position: 0 },
       { at: 20, position: 3 },

@@ -53,7 +53,7 @@ afterAll(async () => {
 });
 
 describe('a policy write in a cluster of three nodes', () => {
-  test('puts the policy in force at each node, with one generation and one ETag', async () => {
+  test('a policy write in a cluster of three nodes puts the policy in force at each node, with one generation and one ETag', async () => {
     const reply = await put(nodeAt(0), '10.0.0.1');
     expect([reply.status, reply.headers.get('weir-nodes')]).toEqual([200, '3/3']);
     await allHave('10.0.0.1');
@@ -64,7 +64,7 @@ describe('a policy write in a cluster of three nodes', () => {
     }
   });
 
-  test('of one group is rehearsed by each node, also if it adds or removes the group', async () => {
+  test('a write that changes, adds or removes one source group is rehearsed by each of three nodes', async () => {
     await put(nodeAt(0), '10.0.1.1');
     const { body } = await nodeAt(0).request('GET', '/api/v1/policies');
     const [record] = (body as { readonly items: readonly { readonly id: string }[] }).items;
@@ -88,7 +88,7 @@ describe('a policy write in a cluster of three nodes', () => {
     });
   });
 
-  test('gives each of 12 concurrent writes at three nodes a generation of its own', async () => {
+  test('12 concurrent policy writes at three nodes get 12 different generations', async () => {
     const writes = Array.from({ length: 12 }, (_, at) => put(nodeAt(at % 3), `10.0.2.${at}`));
     const replies = await Promise.all(writes);
     expect(replies.map(({ status }) => status)).toEqual(Array(12).fill(200));
@@ -98,7 +98,7 @@ describe('a policy write in a cluster of three nodes', () => {
     await allHave(`10.0.2.${last}`);
   });
 
-  test('makes the history, the list and the record of a policy equal at each node', async () => {
+  test('each of three nodes returns the same history, list and record of a policy after a write', async () => {
     await put(nodeAt(1), '10.0.3.1');
     await allHave('10.0.3.1');
     const paths = ['/api/v1/policies', '/api/v1/policies/by-name/default', '/api/v1/integrations'];
@@ -109,7 +109,7 @@ describe('a policy write in a cluster of three nodes', () => {
     }
   });
 
-  test('is refused with 412 at each node if the ETag is of an older revision', async () => {
+  test('each node of a cluster refuses a policy write with 412 if the ETag is of an older revision', async () => {
     const { headers } = await nodeAt(0).request('GET', '/api/v1/policy');
     const etag = headers.get('etag') ?? '';
     expect((await put(nodeAt(1), '10.0.4.1')).status).toBe(200);
@@ -119,7 +119,7 @@ describe('a policy write in a cluster of three nodes', () => {
 });
 
 describe('the performance mode', () => {
-  test('that one node writes is in force at each node within 1 s, with the source cluster', async () => {
+  test('the performance mode that one node sets is in force at each node within 1 s, with the source `cluster`', async () => {
     const path = '/api/v1/settings/performance-mode';
     expect((await nodeAt(2).request('PUT', path, { enabled: false })).status).toBe(200);
     await pause(1_000);
@@ -130,7 +130,7 @@ describe('the performance mode', () => {
 });
 
 describe('a token that one node issued', () => {
-  test('is accepted by each node, and refused by each node after another node has revoked it', async () => {
+  test('a token of one node is accepted by each node, and refused by each node after another node has revoked the token', async () => {
     const issued = await nodeAt(0).request('POST', '/api/v1/tokens', { subject: 'ci', role: 'readonly' });
     const { token, id } = issued.body as { readonly token: string; readonly id: string };
     const statuses = async (): Promise<readonly number[]> => {
@@ -146,7 +146,7 @@ describe('a token that one node issued', () => {
   });
 });
 
-describe('a node that is late by a second', () => {
+describe('a node that is frozen for a second', () => {
   const FROZEN_MS = 1_000;
   const write = (query: string, address: string) =>
     nodeAt(0).request('PUT', `/api/v1/policy?rehearse=false${query}`, policyOf(address));
@@ -161,7 +161,7 @@ describe('a node that is late by a second', () => {
     return { result, took };
   };
 
-  test('delays a write with `?wait=all`, but not with `?wait=quorum`', async () => {
+  test('a node that is frozen for a second delays a policy write with `?wait=all`, but not with `?wait=quorum`', async () => {
     nodeAt(2).signal('SIGSTOP');
     const quorum = await write('&wait=quorum', '10.0.8.1');
     nodeAt(2).signal('SIGCONT');
@@ -173,7 +173,7 @@ describe('a node that is late by a second', () => {
     expect((await nodeAt(2).request('GET', '/api/v1/policy')).text).toBe(all.result.text);
   });
 
-  test('has the write in force when it responds to a read that demands its generation', async () => {
+  test('a node that was frozen for a second answers a read with `weir-min-generation` only after the policy of that generation is in force', async () => {
     for (let round = 0; round < 3; round++) {
       const { result: written } = await beside(() => write('', `10.0.9.${round}`));
       const headers = { 'weir-min-generation': String(generationOf(written)) };
@@ -187,7 +187,7 @@ describe('a node that is late by a second', () => {
 });
 
 describe('a node that is frozen while it holds the write lock', () => {
-  test('delays writes of other nodes by at most 6 s', async () => {
+  test('a node that is frozen while it holds the write lock delays writes of other nodes by at most 6 s', async () => {
     const [frozen, other] = [nodeAt(0), nodeAt(1)];
     const writing = Promise.allSettled(Array.from({ length: 20 }, (_, at) => put(frozen, `10.0.5.${at}`)));
     await pause(150);
@@ -202,8 +202,8 @@ describe('a node that is frozen while it holds the write lock', () => {
   });
 });
 
-describe('an entry of the write lock that etcd applies after its node has given it up', () => {
-  test('does not delay writes of other nodes by more than 2 s', async () => {
+describe('a late entry of the write lock', () => {
+  test('an entry of the write lock that etcd applies after its node has released the lock delays other writes by less than 2 s', async () => {
     await put(nodeAt(0), '10.0.8.1');
     const keys = new ClusterKeys('/weir');
     const client = new EtcdClient(etcd.options);
@@ -224,7 +224,7 @@ describe('an entry of the write lock that etcd applies after its node has given 
 });
 
 describe('an outage of etcd', () => {
-  test('leaves reads and the policy in force, refuses writes at once, and ends by itself', async () => {
+  test('an outage of etcd leaves the policy in force and reads possible, makes writes fail at once, and needs no repair afterwards', async () => {
     expect((await put(nodeAt(0), '10.0.7.1')).status).toBe(200);
     await allHave('10.0.7.1');
     for (const { name } of etcd.members) await etcd.signal(name, 'SIGKILL');
@@ -254,7 +254,7 @@ describe('an outage of etcd', () => {
 });
 
 describe('a node that has just lost its membership', () => {
-  test('accepts a write, which waits until the node is a member again', async () => {
+  test('a node that has just lost its membership delays a policy write until the node is a member again, and then commits the write', async () => {
     const node = nodeAt(0);
     const client = new EtcdClient(etcd.options);
     const keys = new ClusterKeys('/weir');
@@ -269,8 +269,8 @@ describe('a node that has just lost its membership', () => {
   });
 });
 
-describe('an old backup of etcd that is restored under running nodes', () => {
-  test('is neither applied nor written, is reported, and one command recovers all nodes', async () => {
+describe('an old backup of etcd restored while the nodes run', () => {
+  test('if an old backup of etcd is restored, the nodes keep their policy, refuse writes, report a contradiction, and recover by one command', async () => {
     expect((await put(nodeAt(0), '10.0.8.1')).status).toBe(200);
     const backup = etcd.backup();
     for (const octet of [2, 3, 4]) expect((await put(nodeAt(0), `10.0.8.${octet}`)).status).toBe(200);
@@ -300,7 +300,7 @@ describe('an old backup of etcd that is restored under running nodes', () => {
     await allHave('10.0.8.6');
   });
 
-  test('replaces the policies of all nodes if the store is kept', async () => {
+  test('the recovery with `keep: store` replaces the policies of all nodes by the policy in the restored backup of etcd', async () => {
     expect((await put(nodeAt(0), '10.0.9.1')).status).toBe(200);
     const backup = etcd.backup();
     expect((await put(nodeAt(0), '10.0.9.2')).status).toBe(200);

@@ -111,7 +111,7 @@ async function lacksPart(): Promise<boolean> {
   }
 }
 
-test('a collection removes bodies that no revision needs, and takes the write lock from a writer', async () => {
+test('a collection removes policy bodies that no revision needs, and takes the write lock from a writer', async () => {
   client = new EtcdClient(etcd.options);
   stops.push(() => client.close());
   const node = await nodeOf('n1');
@@ -138,7 +138,7 @@ test('a collection removes bodies that no revision needs, and takes the write lo
   expect(await write(node, '{"a":3}')).toBe(true);
 });
 
-test('a write that was prepared before another node wrote is neither committed nor refused for an old policy', async () => {
+test('a write that was prepared before a write of another node fails with revision_conflict, not with an error about an old policy', async () => {
   const [one, other] = [await nodeOf('n1'), await nodeOf('n2')];
   await takesPart(one);
   await takesPart(other);
@@ -159,7 +159,7 @@ test('a write that was prepared before another node wrote is neither committed n
   expect(await one.policies.get('c')).toBe(null);
 });
 
-test('a node that was away during writes and a compaction has the newest policy first, and then all revisions', async () => {
+test('a node that was away during writes and a compaction of etcd first receives the newest policy, then all revisions', async () => {
   const [writer, away] = [await nodeOf('n1'), await nodeOf('away')];
   await takesPart(writer);
   await firstValueFrom(away.cluster.follow());
@@ -191,7 +191,7 @@ const BODIES = Array.from({ length: 3 }, (_, index) => {
   return JSON.stringify({ text: blocks.join('') });
 });
 
-test('four writers that write old policies again never lose a part, beside a collector without a pause', async () => {
+test('four nodes that repeatedly write old policies never lose a part of a policy while a collector runs without a pause', async () => {
   client = new EtcdClient(etcd.options);
   stops.push(() => client.close());
   const nodes = await Promise.all(['w1', 'w2', 'w3', 'w4'].map(nodeOf));

@@ -79,7 +79,7 @@ async function expectHeld(kv: KvStore, prefix: string, code: string): Promise<Cl
 const apply = (...operations: Operation[]) => client.transact({ when: [], apply: operations }, SOON);
 const putAt = (key: string, value: Uint8Array): Operation => ({ type: 'put', key, value });
 
-test('a node applies and writes nothing after etcd was wiped, also with another cluster there, until a recovery', async () => {
+test('a node neither applies nor writes anything after etcd was wiped, even if another cluster uses etcd, until an operator recovers the node', async () => {
   const prefix = '/weir/wiped';
   const kv = await copyOf(prefix);
   const { cluster, ended } = follow(kv, prefix);
@@ -97,7 +97,7 @@ test('a node applies and writes nothing after etcd was wiped, also with another 
   expect([await recovered.connectedWithin(5_000), await kv.get(SETTING)]).toEqual([true, null]);
 });
 
-test('a node replaces a damaged value of its local store by the value in etcd', async () => {
+test('a node replaces a damaged value of its local store by the value from etcd', async () => {
   const prefix = '/weir/damaged';
   const kv = await copyOf(prefix);
   let isDamaged = true;
@@ -123,7 +123,7 @@ test('a node replaces a damaged value of its local store by the value in etcd', 
   expect([await cluster.connectedWithin(5_000), isDamaged]).toEqual([true, false]);
 });
 
-test('a node applies and writes nothing if etcd lacks its last commit, or has another commit in its place', async () => {
+test('a node neither applies nor writes anything if etcd lacks the last commit of the node, or has another commit in its place', async () => {
   const prefix = '/weir/forked';
   const keys = new ClusterKeys(prefix);
   const kv = await copyOf(prefix);

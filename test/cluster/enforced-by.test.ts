@@ -11,21 +11,21 @@ function polls(...members: (ReturnType<typeof at> | null)[]) {
   return async () => members[Math.min(poll++, members.length - 1)] ?? null;
 }
 
-test('a write waits until all members, or more than half of them, enforce its generation', async () => {
+test('a policy write waits until all members, or more than half of the members, enforce its generation', async () => {
   expect(await enforcedBy(DELETED, 'all', polls(at(7, 6, 6), at(7, 7, 6), at(7, 8, 7)))).toBe(DELETED);
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 6, 6), at(7, 7, 6)), 0)).not.toBe(DELETED);
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 7, 6)), 0)).toBe(DELETED);
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 6)), 0)).not.toBe(DELETED);
 });
 
-test('a write names the members that are late, and succeeds', async () => {
+test('a policy write returns the names of the late members, and succeeds', async () => {
   const late = await enforcedBy(DELETED, 'all', polls(at(7, 6, 5)), 0);
   expect(late).toMatchObject({ kind: 'deleted', warnings: [{ code: 'nodes_behind' }] });
   expect(JSON.stringify(late)).toContain('n2, n3');
   expect(JSON.stringify(await enforcedBy(DELETED, 'all', polls(null), 0))).toContain('cannot be read');
 });
 
-test('a write names the members that leave the cluster while it waits for all members', async () => {
+test('a policy write returns the names of the members that leave the cluster while the write waits for all members', async () => {
   const left = await enforcedBy(DELETED, 'all', polls(at(7, 6, 6), at(7, 7)));
   expect(JSON.stringify(left)).toContain('left the cluster before they enforced the policy: n3');
 });

@@ -61,7 +61,7 @@ async function memberInUse(): Promise<string> {
 }
 
 describe('reads and writes', () => {
-  test('a range of more than one page is read at one revision, in the order of its keys', async () => {
+  test('the etcd client reads a range of more than one page at one revision, in the order of the keys', async () => {
     const keys = Array.from({ length: 1_200 }, (_, index) => `/weir/page/${String(index).padStart(5, '0')}`);
     for (let from = 0; from < keys.length; from += 100)
       await write(...keys.slice(from, from + 100).map((key) => put(key, key)));
@@ -72,7 +72,7 @@ describe('reads and writes', () => {
     expect(range.revision).toBe(revision);
   });
 
-  test('a transaction applies `apply` if all conditions of `when` hold, and `otherwise` if one does not', async () => {
+  test('an etcd transaction applies `apply` if all conditions of `when` hold, and `otherwise` if one condition does not hold', async () => {
     const first = await client.transact(
       {
         when: [{ key: '/weir/txn', modRevision: 0n }],
@@ -100,7 +100,7 @@ describe('reads and writes', () => {
     expect((await client.range(under('/weir/txn'))).entries).toEqual([]);
   });
 
-  test('the condition `empty` holds while a range has no key', async () => {
+  test('the condition `empty` of an etcd transaction holds while a key range has no key', async () => {
     const range = under('/weir/empty/');
     const take = (key: string) => client.transact({ when: [{ empty: range }], apply: [put(key, 'x')] }, SOON);
     expect((await take('/weir/empty/b')).succeeded).toBe(true);
@@ -109,14 +109,14 @@ describe('reads and writes', () => {
     expect((await take('/weir/empty/a')).succeeded).toBe(true);
   });
 
-  test('a transaction that etcd refuses fails with the reason, and changes nothing', async () => {
+  test('an etcd transaction that etcd refuses fails with the reason, and changes nothing', async () => {
     const twice = write(put('/weir/twice', 'a'), put('/weir/twice', 'b'));
     await expect(twice).rejects.toMatchObject({ code: 'rejected', message: expect.stringContaining('duplicate key') });
     expect(await codeOf(write(put('/weir/large', 'x'.repeat(2_000_000))))).toBe('rejected');
     expect((await client.range(under('/weir/twice'))).entries).toEqual([]);
   });
 
-  test('keys outside of the permission of the user are denied', async () => {
+  test('etcd denies access to keys outside of the permission of the user', async () => {
     expect(await codeOf(write(put('/other/key', 'x')))).toBe('denied');
     expect(await codeOf(client.range(under('/other/')))).toBe('denied');
     expect(await codeOf(lastValueFrom(client.watch(under('/other/'), 1n)))).toBe('denied');
@@ -124,7 +124,7 @@ describe('reads and writes', () => {
 });
 
 describe('authentication with a name and a password', () => {
-  test('a wrong password is denied; after the members restart, the client logs in again', async () => {
+  test('etcd denies a wrong password, and the etcd client logs in again after the members restart', async () => {
     cluster.etcdctl('user', 'add', 'named:secret');
     cluster.etcdctl('user', 'grant-role', 'named', 'weir');
     // A certificate without a common name: etcd takes the user from the token.
@@ -163,7 +163,7 @@ describe('watches', () => {
     return { seen, stop: () => subscription.unsubscribe() };
   }
 
-  test('a watch that ends before its stream is open does not end the process', async () => {
+  test('an etcd watch that ends before its stream is open does not end the process', async () => {
     const raised: unknown[] = [];
     const onRaised = (failure: unknown) => raised.push(failure);
     process.on('uncaughtExceptionMonitor', onRaised);
@@ -176,7 +176,7 @@ describe('watches', () => {
     expect(raised).toEqual([]);
   });
 
-  test('a watch that ends before its stream is open keeps no connection open after `close`', async () => {
+  test('an etcd watch that ends before its stream is open leaves no connection open after `close`', async () => {
     const sockets = () => process.getActiveResourcesInfo().filter((name) => name === 'TCPSocketWrap').length;
     const before = sockets();
     // The streams have a connection of their own, which the first watch opens.
@@ -189,7 +189,7 @@ describe('watches', () => {
     await expect.poll(sockets, { timeout: 2_000 }).toBe(before);
   });
 
-  test('a watch emits each change from its revision on, in the order of the revisions', async () => {
+  test('an etcd watch emits each change from its start revision on, in the order of the revisions', async () => {
     const { revision } = await write(put('/weir/w/a', '1'), put('/weir/w/b', '1'));
     const { seen, stop } = watching('/weir/w/', revision);
     await write(put('/weir/w/a', '2'));
@@ -210,7 +210,7 @@ describe('watches', () => {
     stop();
   });
 
-  test('one transaction with many large values arrives as one batch', async () => {
+  test('an etcd watch emits one transaction with many large values as one batch', async () => {
     const { revision } = await write(put('/weir/big/0', ''));
     const { seen, stop } = watching('/weir/big/', revision + 1n);
     for (let round = 0; round < 4; round++)
@@ -220,7 +220,7 @@ describe('watches', () => {
     stop();
   });
 
-  test('a watch from a compacted revision ends with `compacted`', async () => {
+  test('an etcd watch from a compacted revision ends with `compacted`', async () => {
     const { revision } = await write(put('/weir/c', '1'));
     const later = await write(put('/weir/c', '2'));
     cluster.etcdctl('compact', String(later.revision));
@@ -229,7 +229,7 @@ describe('watches', () => {
     expect((await client.range(under('/weir/c'))).entries.map(({ value }) => text(value))).toEqual(['2']);
   });
 
-  test('a silent watch stays open while its member responds', async () => {
+  test('an etcd watch without changes stays open while its member responds', async () => {
     const { revision } = await write(put('/weir/quiet', '1'));
     const { seen, stop } = watching('/weir/quiet', revision + 1n);
     await pause(3_000);
@@ -239,7 +239,7 @@ describe('watches', () => {
     stop();
   });
 
-  test('a watch of a member that loses its leader ends', async () => {
+  test('an etcd watch ends if its member loses the leader', async () => {
     const member = await memberInUse();
     const { revision } = await write(put('/weir/lonely', '1'));
     const { seen } = watching('/weir/lonely', revision + 1n);
@@ -252,7 +252,7 @@ describe('watches', () => {
 });
 
 describe('leases', () => {
-  test('a lease keeps its keys beyond its time to live, and `revoke` deletes them', async () => {
+  test('an etcd lease keeps its keys beyond its time to live, and `revoke` deletes the keys', async () => {
     const lease = await client.lease(2, SOON);
     expect(lease.id).toBeGreaterThan(2n ** 53n);
     await write(put('/weir/leased', 'x', lease.id));
@@ -265,7 +265,7 @@ describe('leases', () => {
     expect(await codeOf(write(put('/weir/leased', 'x', lease.id)))).toBe('lease_expired');
   });
 
-  test('a lease that another client revoked ends with a reason', async () => {
+  test('an etcd lease that another client revoked ends with a reason', async () => {
     const lease = await client.lease(2, SOON);
     const reason = new Promise((resolve) => lease.ended.subscribe(resolve));
     cluster.etcdctl('lease', 'revoke', lease.id.toString(16));
@@ -273,7 +273,7 @@ describe('leases', () => {
     expect(lease.isValid).toBe(false);
   });
 
-  test('a lease is treated as ended before etcd ends it, if etcd cannot be reached', async () => {
+  test('the etcd client treats a lease as ended before etcd ends the lease, if etcd cannot be reached', async () => {
     const lease = await client.lease(2, SOON);
     await write(put('/weir/cut', 'x', lease.id));
     for (const { name } of cluster.members) cluster.cut(name);
@@ -350,7 +350,7 @@ describe('faults of members', () => {
     return { longest: longest - waited, watchLost, watchReason: watchEnd?.reason };
   }
 
-  test('a follower that is killed delays writes by at most 0.5 s', async () => {
+  test('a killed etcd follower delays writes by at most 0.5 s', async () => {
     const member = cluster.followers()[0] ?? '';
     client = clientAt(member);
     const { longest, watchLost } = await during(() => cluster.signal(member, 'SIGKILL'));
@@ -359,7 +359,7 @@ describe('faults of members', () => {
   });
 
   test.each(['frozen', 'cut off'])(
-    'a member that is %s delays writes by at most 1.5 s, and a watch by at most 3 s',
+    'an etcd member that is %s delays writes by at most 1.5 s, and a watch by at most 3 s',
     async (fault) => {
       const member = cluster.followers()[0] ?? '';
       client = clientOf({
@@ -379,7 +379,7 @@ describe('faults of members', () => {
 
   // etcd needs one to two seconds for an election, and longer if no member gets the majority at first.
   test.each(['the leader', 'a follower'])(
-    'etcd without its leader delays writes of a client at %s by at most 1 s after the election of another leader',
+    'the death of the etcd leader delays writes of a client at %s by at most 1 s after the election of another leader',
     async (used) => {
       const leader = cluster.leader();
       client = clientAt(used === 'the leader' ? leader : cluster.followers()[0]);
@@ -395,7 +395,7 @@ describe('faults of members', () => {
     },
   );
 
-  test('a write whose response is lost has an unknown outcome, and is not sent again', async () => {
+  test('a write to etcd whose response is lost has an unknown outcome, and is not sent again', async () => {
     const member = await memberInUse();
     const { revision } = await write(put('/weir/lost', '0'));
     cluster.cutResponses(member);
@@ -409,7 +409,7 @@ describe('faults of members', () => {
     expect((await client.range(under('/weir/lost'))).entries[0]?.modRevision).toBe(revision + 1n);
   });
 
-  test('a new client reads from the third member if the first two cannot be reached', async () => {
+  test('a new etcd client reads from the third member if the first two members cannot be reached', async () => {
     const [first, second, third] = cluster.members.map(({ name }) => name);
     for (const name of [first, second]) cluster.cut(name ?? '');
     client = clientOf({});
@@ -417,7 +417,7 @@ describe('faults of members', () => {
     expect(client.member).toBe(cluster.endpointOf(third ?? ''));
   });
 
-  test('without a member, a request fails with `unavailable` and the reason of each member', async () => {
+  test('a request to etcd fails with `unavailable` and the reason of each member if no member can be reached', async () => {
     for (const { name } of cluster.members) await cluster.signal(name, 'SIGKILL');
     await expect(client.range(under('/weir/'), { withinMs: 1_500 })).rejects.toMatchObject({
       code: 'unavailable',
@@ -425,7 +425,7 @@ describe('faults of members', () => {
     });
   });
 
-  test('a member with a certificate of another CA is not trusted', async () => {
+  test('the etcd client does not trust a member with a certificate of another CA', async () => {
     const tls = { ...(cluster.options.tls ?? cluster.anonymousTls), ca: cluster.otherCa() };
     await expect(clientOf({ tls }).range(under('/weir/'), { withinMs: 1_500 })).rejects.toMatchObject({
       code: 'unavailable',
@@ -434,7 +434,7 @@ describe('faults of members', () => {
   });
 });
 
-test('a full etcd refuses writes with `no_space`, and still deletes', async () => {
+test('etcd with a full database refuses writes with `no_space`, and still deletes keys', async () => {
   const small = await EtcdCluster.start('full', 1, ['--quota-backend-bytes', String(2 * 1024 * 1024)]);
   const back = enterNamespace(small.namespace);
   const full = new EtcdClient(small.options);

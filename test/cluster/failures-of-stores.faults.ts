@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 describe('a node that was away', () => {
-  test('follows although etcd was compacted meanwhile, and takes over its id before its old lease ends', async () => {
+  test('a node that was away follows again after etcd was compacted, and takes over its node id before its old lease ends', async () => {
     await rig.early.end();
     expect((await put(rig.plain, '10.5.0.1', {}, '?rehearse=false')).status).toBe(200);
     await rig.etcd.compact();
@@ -35,7 +35,7 @@ describe('a node that was away', () => {
     await rig.allHave('10.5.0.2');
   });
 
-  test('is refused if another node with its id and another data folder is a member', async () => {
+  test('a node is refused by the cluster if another node with the same id and another data folder is a member', async () => {
     const second = new ClusterNode('n4', 3, rig.etcd, {
       node: { id: 'n3', data_dir: join(rig.etcd.folder, 'n4', 'data') },
     });
@@ -55,7 +55,7 @@ describe('a node that was away', () => {
 });
 
 describe('an etcd that runs for a fifth of the time', () => {
-  test('delays a write, and does not make it fail', async () => {
+  test('a policy write is delayed, but succeeds, while etcd runs only a fifth of the time', async () => {
     const slow = (async () => {
       for (const until = Date.now() + 2_500; Date.now() < until; ) {
         await rig.etcd.signal('m1', 'SIGSTOP');
@@ -74,7 +74,7 @@ describe('an etcd that runs for a fifth of the time', () => {
 });
 
 describe('an etcd whose database is full', () => {
-  test('makes writes fail with store_full, is shown by the check cluster, and lets the collector remove parts', async () => {
+  test('if the etcd database is full, writes fail with store_full, the check `cluster` reports it, and a collector still removes parts', async () => {
     const putAt = (key: string, value: Buffer) =>
       rig.client.transact({ when: [], apply: [{ type: 'put', key, value }] }, SOON);
     await putAt('/weir/part/00', Buffer.from('garbage'));
@@ -153,7 +153,7 @@ describe('a node whose disk is full', () => {
     await rig.small.serves();
   }
 
-  test('puts policies in force that it does not keep, and refuses its own writes', async () => {
+  test('a node with a full disk enforces new policies of the cluster without storing them, and refuses policy writes', async () => {
     const address = await fill('10.8.0');
     expect(await rig.small.check('policy_replication')).toMatchObject({ ok: true, state: 'in_step' });
     // Without etcd, the restarted node has an older policy than the kernel, and does not put it in force.
@@ -181,7 +181,7 @@ describe('a node whose disk is full', () => {
     await rig.allHave('10.8.1.2');
   });
 
-  test('keeps all policies as soon as the disk has space again', async () => {
+  test('a node stores all policies of the cluster as soon as its full disk has space again', async () => {
     const address = await fill('10.8.2');
     rmSync(rig.ballast, { recursive: true });
     await expect.poll(detail).not.toContain('not kept here');

@@ -22,7 +22,7 @@ const OF_NODE =
   /^\/(health|ready|metrics|openapi)|\/(stats|debug|flows|hits|dns-cache|audit|wiretap|explain|impact|status|stream)\b/;
 
 describe('each GET operation on shared state', () => {
-  test('has the same response at each of three nodes', async () => {
+  test('each GET operation on shared state returns the same response at each of three nodes', async () => {
     await put(rig.plain, '10.1.0.1');
     const body = { mode: 'enforce', policy: { default_policy: 'deny', source_groups: [] } };
     await rig.small.request('PUT', '/api/v1/policies/by-name/second?activate=false', body);
@@ -64,7 +64,7 @@ describe('each GET operation on shared state', () => {
 });
 
 describe('a node whose clock is an hour ahead', () => {
-  test('is shown by each node, with the difference', async () => {
+  test('each node reports the clock offset of a node whose clock is an hour ahead', async () => {
     for (const node of rig.nodes) {
       const { body } = await node.request('GET', '/api/v1/cluster/nodes');
       const offsets = [0, 0, HOUR_MS / 1_000].map((offset) => ({ clock_offset: offset }));
@@ -72,7 +72,7 @@ describe('a node whose clock is an hour ahead', () => {
     }
   });
 
-  test('takes part, and its writes follow each other like those of other nodes', async () => {
+  test('a node whose clock is an hour ahead takes part in the cluster, and its writes get consecutive revisions with the writes of other nodes', async () => {
     const revisionIn = (text: string) => Number(/"revision":(\d+)/.exec(text)?.[1]);
     const writes: Reply[] = [];
     for (const [index, node] of [rig.plain, rig.early, rig.plain].entries()) {
@@ -94,7 +94,7 @@ describe('a policy that one node cannot hold', () => {
       ...Array.from({ length: 30_000 }, (_, index) => `10.${100 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`),
     );
 
-  test('is refused with 409, which names the node, the need and the limit, and changes nothing', async () => {
+  test('a policy that one node cannot hold is refused with 409, which names the node, the need and the limit, and changes nothing', async () => {
     const before = await textAt(rig.plain);
     const refused = await rig.plain.request('PUT', '/api/v1/policy', large());
     expect(codeOf(refused)).toEqual([409, 'member_refused']);
@@ -105,7 +105,7 @@ describe('a policy that one node cannot hold', () => {
     expect((await put(rig.plain, '10.3.0.1')).headers.get('weir-nodes')).toBe('3/3');
   });
 
-  test('leaves that node at the policy before, if it is written without a rehearsal, until a policy fits', async () => {
+  test('a policy that one node cannot hold leaves that node at its earlier policy if written without a rehearsal, until a later policy fits', async () => {
     const generation = async () =>
       Number((await rig.small.request('GET', '/api/v1/cluster')).text.match(/"generation":(\d+)/)?.[1]);
     const before = await generation();
@@ -123,7 +123,7 @@ describe('a policy that one node cannot hold', () => {
 });
 
 describe('a policy that this build cannot read, of a node with a newer build', () => {
-  test('is refused by the vote of each node, so that the write gets 409', async () => {
+  test('each node votes against a proposed policy of a newer build that it cannot read, so that the write gets 409', async () => {
     const { items } = (await rig.plain.request('GET', '/api/v1/policies')).body as {
       readonly items: { active: boolean }[];
     };
@@ -165,7 +165,7 @@ describe('a write that loses the write lock before its commit', () => {
     return write.finally(() => rig.early.signal('SIGCONT'));
   }
 
-  test('is prepared again on the newest policy, and then succeeds or is refused with 412', async () => {
+  test('a policy write that loses the write lock before its commit is prepared again on the newest policy, and succeeds or gets 412', async () => {
     expect((await put(rig.plain, '10.4.0.1')).status).toBe(200);
     const etag = (await rig.plain.request('GET', '/api/v1/policy')).headers.get('etag') ?? '';
     rig.early.signal('SIGSTOP');

@@ -33,7 +33,7 @@ describe('the other nodes that a node knows', () => {
     vi.useRealTimers();
   });
 
-  test('are all registered nodes, those that are no members without an address, while etcd can be reached', async () => {
+  test('while etcd can be reached, a node knows all registered nodes, and the addresses of those that are members', async () => {
     const peers = peersWith(async () => [addressOf('n2', 22)]);
     expect(await addressesOf(peers)).toEqual([
       ['n2', '10.0.0.1:22'],
@@ -41,7 +41,7 @@ describe('the other nodes that a node knows', () => {
     ]);
   });
 
-  test('have the registered addresses while etcd is away, also before the first read and after one', async () => {
+  test('while etcd is away, a node knows the registered addresses of the other nodes, before and after its first read of etcd', async () => {
     let isAway = true;
     const peers = peersWith(async () => {
       if (isAway) throw new Error('etcd is away');
@@ -63,7 +63,7 @@ describe('the other nodes that a node knows', () => {
     expect(await addressesOf(peers)).toEqual(known);
   });
 
-  test('have the addresses that they registered, 0.5 s after etcd has stopped responding', async () => {
+  test('a node uses the registered addresses of the other nodes 0.5 s after etcd has stopped responding', async () => {
     vi.useRealTimers();
     const peers = peersWith(() => new Promise(() => {}));
     const began = performance.now();
@@ -71,7 +71,7 @@ describe('the other nodes that a node knows', () => {
     expect(performance.now() - began).toBeGreaterThan(490);
   });
 
-  test('are recognised by their certificates, a new member by that in etcd', async () => {
+  test('a node recognises registered nodes by their certificates, and a new member by the certificate in etcd', async () => {
     const away = peersWith(async () => {
       throw new Error('etcd is away');
     });
@@ -84,7 +84,7 @@ describe('the other nodes that a node knows', () => {
 describe('a request to a node', () => {
   const linksOf = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length;
 
-  test('leaves no listener at the signal of its caller after the response or a failure', async () => {
+  test('a request to another node removes its listener from the signal of its caller after the response or a failure', async () => {
     let isOpen = false;
     const response = new EventEmitter() as IncomingMessage;
     const open = async (): Promise<IncomingMessage> => {
@@ -104,7 +104,7 @@ describe('a request to a node', () => {
     expect(linksOf(signal)).toBe(0);
   });
 
-  test('that the client of nodes cannot send leaves no listener at its signal', async () => {
+  test('a request to another node that cannot be sent leaves no listener at its signal', async () => {
     const client = new PeerClient(() => ({ ca: null, ...selfSigned('n1') }));
     const { signal } = new AbortController();
     const node = { id: 'n2', address: '127.0.0.1:1', certificates: [] };
@@ -112,7 +112,7 @@ describe('a request to a node', () => {
     await expect.poll(() => linksOf(signal)).toBe(0);
   });
 
-  test('is refused at once if its caller has ended', async () => {
+  test('a request to another node is refused at once if its signal is already aborted', async () => {
     const open = vi.fn(async (_: unknown, { signal }: { readonly signal: AbortSignal }) => {
       signal.throwIfAborted();
     });

@@ -23,7 +23,7 @@ describe('the own certificate of a node', () => {
     utimesSync(file, then, then);
   };
 
-  test('is the same after a restart, in a file with mode 0600 that also has the key', async () => {
+  test('a node keeps its certificate and key over a restart, in a file with mode 0600', async () => {
     const own = started();
     const first = own.next(null);
     await own.keep(first);
@@ -34,7 +34,7 @@ describe('the own certificate of a node', () => {
     createSecureContext({ cert: again.cert, key: again.key });
   });
 
-  test('is proposed anew after a day, also by a restarted node, until the new one is kept', async () => {
+  test('a node proposes a new certificate after a day, also after a restart, until the new certificate is stored', async () => {
     const own = started();
     await own.keep(own.next(null));
     age(25);
@@ -49,7 +49,7 @@ describe('the own certificate of a node', () => {
     expect(certificateOf(started().next(null))).toBe(certificateOf(proposed));
   });
 
-  test('stays for 23 hours', async () => {
+  test('a node proposes no new certificate within 23 hours', async () => {
     const own = started();
     await own.keep(own.next(null));
     age(23);
@@ -58,7 +58,7 @@ describe('the own certificate of a node', () => {
     expect(restarted.next(present)).toBe(present);
   });
 
-  test('is made anew if the file is damaged', async () => {
+  test('a node makes a new certificate if the certificate file is damaged', async () => {
     const own = started();
     const first = own.next(null);
     await own.keep(first);

@@ -16,7 +16,7 @@ describe('the certificate of a node', () => {
     vi.useRealTimers();
   });
 
-  test('is replaced 2 s after both fingerprints were announced, and announced alone 2 s later', async () => {
+  test('a node uses its new certificate 2 s after it announced both fingerprints, and announces the new fingerprint alone 2 s later', async () => {
     const [old, renewed] = [made(), made()];
     const certificate = new PeerCertificate((present) => (present === null ? old : renewed));
     const [before, after] = [old, renewed].map(({ cert }) => fingerprintOf(cert));
@@ -38,7 +38,7 @@ describe('the certificate of a node', () => {
     renewing.unsubscribe();
   });
 
-  test('stays the same while etcd is away, and is renewed later', async () => {
+  test('a node keeps its certificate while etcd is away, and renews the certificate when etcd is back', async () => {
     const [old, renewed] = [made(), made()];
     const certificate = new PeerCertificate((present) => (present === null ? old : renewed));
     let isAway = true;
@@ -60,18 +60,18 @@ describe('the certificate of a node', () => {
 describe('a join token', () => {
   const token = { address: '10.0.0.1:7443', fingerprint: 'ab'.repeat(32), secret: 's' };
 
-  test('contains address, fingerprint and secret', () => {
+  test('a join token contains the address, the fingerprint and the secret', () => {
     expect(readJoinToken(encodeJoinToken(token))).toEqual(token);
   });
 
   test.each(['', 'weir-join.', 'weir-join.x', `weir-join.${Buffer.from('["a","b"]').toString('base64url')}`, 'x.y'])(
-    'is not the text %s',
+    'the text %s is not a valid join token',
     (text) => {
       expect(readJoinToken(text)).toBeNull();
     },
   );
 
-  test('is valid once, within one hour', () => {
+  test('a join token is valid once, within one hour', () => {
     let now = 0;
     const tokens = new JoinTokens(() => now);
     const [first, second] = [tokens.issue(), tokens.issue()];

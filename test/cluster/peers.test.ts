@@ -75,7 +75,7 @@ async function wiretapOfAll(node: ClusterNode) {
 }
 
 describe('the findings of all nodes', () => {
-  test('are one item with the sum of the counts', async () => {
+  test('the list of findings of all nodes merges equal findings into one item with the sum of the counts', async () => {
     await refusedLogins(at(0), 2);
     await refusedLogins(at(1), 3);
     await expect
@@ -90,7 +90,7 @@ describe('the findings of all nodes', () => {
     expect((await at(2).request('GET', `${FINDINGS}/local`)).body).toMatchObject({ items: [], nodes_queried: 1 });
   });
 
-  test('are partial within 2.1 s while a node is frozen, and name the node', async () => {
+  test('the list of findings of all nodes is returned within 2.1 s while a node is frozen, without its findings, and names that node', async () => {
     at(1).signal('SIGSTOP');
     const clock = new ProgressClock();
     const { body } = await at(0).request('GET', FINDINGS);
@@ -103,7 +103,7 @@ describe('the findings of all nodes', () => {
     });
   });
 
-  test('are those of all nodes while etcd is away, also of a node that is started meanwhile, and at that node', async () => {
+  test('each node lists the findings of all nodes while etcd is away, also if a node started meanwhile', async () => {
     await Promise.all(nodes.map((node) => node.takesPart()));
     for (const { name } of etcd.members) await etcd.signal(name, 'SIGSTOP');
     try {
@@ -128,7 +128,7 @@ describe('the peer listener', () => {
       encoding: 'utf8',
     });
 
-  test('refuses a client without the certificate of a member, also with an API token', () => {
+  test('the peer listener refuses a client without the certificate of a member, even with an API token', () => {
     const token = readFileSync(join(at(0).folder, 'data', 'admin.token'), 'utf8').trim();
     expect(peerOf(at(0), `${FINDINGS}/local`, ['-H', `authorization: Bearer ${token}`])).toMatch(
       /peer_unknown.* 403$/s,
@@ -142,7 +142,7 @@ describe('the peer listener', () => {
     expect(peerOf(at(0), `${FINDINGS}/local`, certificate)).toMatch(/peer_unknown.* 403$/s);
   });
 
-  test('has no route that only users need', () => {
+  test('the peer listener has no API route that only users need', () => {
     expect(peerOf(at(0), '/ready')).toMatch(/peer_unknown.* 403$/s);
     expect(peerOf(at(0), '/api/v1/policy')).toMatch(/ 404$/);
     expect(peerOf(at(0), '/metrics')).toMatch(/ 404$/);
@@ -182,7 +182,7 @@ describe('a node that joins with a token', () => {
   let joined: ClusterNode;
   let token: string;
 
-  test('receives the credentials of etcd with mode 0600, and its configuration keeps its comments', () => {
+  test('a node that joins with a token stores the etcd credentials with mode 0600, and keeps the comments of its configuration', () => {
     writeFileSync(config, '# edge\nversion: 1\nnode: { id: n4, data_dir: /tmp/unused }\n');
     token = weir(at(1), 'cluster', 'token').out.trim();
     const { status, out } = weir(at(0), 'cluster', 'join', token, '--config', config, '--advertise', '127.0.0.1:9084');
@@ -193,14 +193,14 @@ describe('a node that joins with a token', () => {
     joined = new ClusterNode('n4', 3, etcd, { cluster: (parse(text) as { cluster: object }).cluster });
   });
 
-  test('cannot use the token twice', () => {
+  test('a node cannot join with a token that was already used', () => {
     writeFileSync(config, 'version: 1\n');
     const { status, err } = weir(at(0), 'cluster', 'join', token, '--config', config, '--advertise', '127.0.0.1:9085');
     expect([status, err]).toEqual([1, expect.stringContaining('has expired, or was used before')]);
     expect(readFileSync(config, 'utf8')).toBe('version: 1\n');
   });
 
-  test('is a node of the cluster, and is asked by the others', async () => {
+  test('a node that has joined with a token is a node of the cluster, and other nodes request its findings', async () => {
     nodes = [...nodes, joined];
     joined.start();
     await joined.serves();
@@ -213,7 +213,7 @@ describe('a node that joins with a token', () => {
       });
   });
 
-  test('is refused after it was removed: as a member, as a peer, and with its API tokens', async () => {
+  test('a node that was removed from the cluster is refused as a member and as a peer, and its API tokens are refused', async () => {
     const ofJoined = readFileSync(join(joined.folder, 'data', 'admin.token'), 'utf8').trim();
     const withIt = () => at(0).request('GET', '/api/v1/policies', undefined, { authorization: `Bearer ${ofJoined}` });
     await expect.poll(async () => (await withIt()).status).toBe(200);
@@ -238,7 +238,7 @@ describe('a node that joins with a token', () => {
   });
 });
 
-test('a wiretap of all nodes reports a node whose messages it does not get', async () => {
+test('a wiretap of all nodes reports each node whose messages it does not receive', async () => {
   at(1).signal('SIGSTOP');
   const { next, end } = await wiretapOfAll(at(0));
   expect(await next()).toEqual({ type: 'node_gone', node_id: 'n2', reason: 'it did not respond within 2 s' });
@@ -262,7 +262,7 @@ test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {
   });
 });
 
-test('nodes with certificates of a CA refuse nodes whose certificates it did not sign', async () => {
+test('nodes with certificates of a CA refuse nodes whose certificates that CA did not sign', async () => {
   const file = (name: string): string => join(etcd.folder, name);
   const tls = { ca: file('ca.pem'), cert: file('weir.pem'), key: file('weir.key') };
   const withTls = [4, 5].map((index) => {

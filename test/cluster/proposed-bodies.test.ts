@@ -8,7 +8,7 @@ import { storedPolicy } from '#test/store/stored-policy.js';
 
 const SYNC = { sync: true };
 
-test('the local store loses the bodies of ended writes, except those that a revision needs', async () => {
+test('the local store deletes the proposed policy bodies of ended writes, except those that a revision needs', async () => {
   const kv = createMemoryStore();
   const bodies = new Bodies(kv);
   const [committed, refused, live] = await Promise.all(

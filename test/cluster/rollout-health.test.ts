@@ -5,7 +5,7 @@ import { FaultTracker, healthOf } from '#cluster/rollout/rollout-health.js';
 const FAULT = 'it is not ready (policy_ready)';
 
 describe('the fault tracker of a roll-out', () => {
-  test('finds no fault only for a member that reports none', () => {
+  test('`healthOf` gives a node of a roll-out a fault if the node is no member or has not reported', () => {
     const reports = new Map([
       ['a', null],
       ['b', FAULT],
@@ -19,7 +19,7 @@ describe('the fault tracker of a roll-out', () => {
     ]);
   });
 
-  test('fails a node with a fault of 10 s, and no node with shorter faults', () => {
+  test('`FaultTracker` returns a node whose fault lasts 10 s, and no node with shorter faults', () => {
     const tracker = new FaultTracker();
     const at = (ms: number, fault: string | null) => tracker.persistentFault([{ node: 'a', fault }], ms)?.node ?? null;
     expect([at(0, FAULT), at(9_000, FAULT), at(9_500, null), at(10_500, FAULT), at(20_400, FAULT)]).toEqual(
@@ -56,26 +56,26 @@ describe('the health that a node reports', () => {
     return found;
   }
 
-  test('has a fault above 10 denials a second, if the node usually denies little', async () => {
+  test('the health report of a node has a fault above 10 denials a second, if the node usually denies little', async () => {
     expect(await faults(1, [10, 11])).toEqual([null, 'it denies more than 10 packets or requests a second']);
   });
 
-  test('has a fault above 3 times the median of the last ten minutes', async () => {
+  test('the health report of a node has a fault above 3 times the median denials of the last ten minutes', async () => {
     expect(await faults(100, [300, 301])).toEqual([null, 'it denies more than 300 packets or requests a second']);
   });
 
-  test('has a fault while the counters cannot be read, and measures the usual rate later', async () => {
+  test('the health report of a node has a fault while its counters cannot be read', async () => {
     const denied = () => Promise.reject(new Error('the thread of the datapath has ended'));
     const health = new CanaryHealth({ generation: () => 42, failedChecks: () => [], denied });
     await health.sample();
     expect(await health.observe(42)()).toBe('its counters cannot be read');
   });
 
-  test('names the checks that fail', async () => {
+  test('the health report of a node names the readiness checks that fail', async () => {
     expect(await faults(0, [0], { failedChecks: ['policy_ready'] })).toEqual([FAULT]);
   });
 
-  test('names the generation of a node that does not enforce the change', async () => {
+  test('the health report of a node names the generation in force if the node does not enforce the change', async () => {
     expect(await faults(0, [0], { generation: 41 })).toEqual(['it enforces generation 41']);
   });
 });

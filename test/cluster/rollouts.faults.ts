@@ -12,7 +12,7 @@ afterAll(() => rig?.remove());
 const leaderAt = async (id: string) =>
   ((await rig.node(id).request('GET', '/api/v1/cluster')).body as { leader: string | null }).leader;
 
-test('a roll-out goes back after its first node was killed, and the node follows after its restart', async () => {
+test('a roll-out is reverted after its first node was killed, and that node follows after its restart', async () => {
   await rig.put('n1', '10.1.0.1', '?wait=all');
   const before = await rig.agree(1, 5_000);
   await rig.put('n2', '10.1.0.2', '?rollout_share=10&rollout_hold=10m');
@@ -25,7 +25,7 @@ test('a roll-out goes back after its first node was killed, and the node follows
   expect(await textAt(rig.node('n2'))).toContain('10.1.0.1');
 });
 
-test('a roll-out is completed by the next leader after the leader was killed', async () => {
+test('a roll-out is completed by the next cluster leader after the leader was killed', async () => {
   const leader = (await leaderAt('n1')) ?? '';
   const first = rig.nodes.find(({ id }) => id !== leader)?.id ?? '';
   const before = await rig.agree(1, 5_000);
@@ -39,7 +39,7 @@ test('a roll-out is completed by the next leader after the leader was killed', a
   expect(await rig.agree(before + 3, 15_000)).toBe(before + 3);
 });
 
-test('a node that a roll-out has not reached keeps the policy before, also after a kill -9', async () => {
+test('a node that a roll-out has not reached keeps the earlier policy, also after kill -9', async () => {
   const before = await rig.agree(1, 5_000);
   expect((await rig.put('n1', '10.3.0.1', '?rollout_share=10&rollout_hold=10m')).status).toBe(200);
   await rig.node('n3').end();
@@ -51,7 +51,7 @@ test('a node that a roll-out has not reached keeps the policy before, also after
   expect(await rig.agree(before + 3, 5_000)).toBe(before + 3);
 });
 
-test('nodes without etcd revert an unconfirmed change alone, and agree with the cluster when etcd is back', async () => {
+test('nodes without etcd revert an unconfirmed change on their own, and agree with the cluster when etcd is back', async () => {
   await rig.put('n1', '10.4.0.1', '?wait=all');
   const before = await rig.agree(1, 5_000);
   await rig.put('n2', '10.4.0.2', '?confirm_within=6&wait=all');
@@ -68,7 +68,7 @@ test('nodes without etcd revert an unconfirmed change alone, and agree with the 
   expect(await rig.agree(before + 3, 5_000)).toBe(before + 3);
 });
 
-test('the first node of a roll-out reverts it alone after it has lost etcd, like the other nodes', async () => {
+test('the first node of a roll-out reverts the change on its own after it has lost etcd, and agrees with the other nodes', async () => {
   await rig.put('n1', '10.5.0.1', '?wait=all');
   const before = await rig.agree(1, 5_000);
   expect((await rig.put('n2', '10.5.0.2', '?rollout_share=10&rollout_hold=10m')).status).toBe(200);

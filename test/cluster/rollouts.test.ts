@@ -11,7 +11,7 @@ afterAll(() => rig?.remove());
 const HOLD_MS = 5_000;
 
 describe('a staged roll-out', () => {
-  test('reaches one node first and all nodes after its hold time, and excludes other writes meanwhile', async () => {
+  test('a staged roll-out reaches one node first and all nodes after its hold time, and other writes are refused meanwhile', async () => {
     await rig.put('n1', '10.1.0.1', '?wait=all');
     const before = await rig.agree(1, 5_000);
     const began = Date.now();
@@ -38,7 +38,7 @@ describe('a staged roll-out', () => {
     expect((await rig.put('n3', '10.1.0.3')).status).toBe(200);
   });
 
-  test('goes back on all nodes if the first node denies much more than usual for 10 s', async () => {
+  test('a staged roll-out is reverted on all nodes if the first node denies much more than usual for 10 s', async () => {
     await rig.put('n1', '10.2.0.1', '?wait=all');
     const before = await rig.agree(1, 5_000);
     const began = Date.now();
@@ -56,7 +56,7 @@ describe('a staged roll-out', () => {
     expect(took).toBeGreaterThan(10_000);
   });
 
-  test('ends at once when an operator confirms or reverts it at another node', async () => {
+  test('a staged roll-out ends at once when an operator confirms or reverts the change at another node', async () => {
     await rig.put('n1', '10.3.0.1', '?wait=all');
     const before = await rig.agree(1, 5_000);
     await rig.put('n2', '10.3.0.2', '?rollout_share=50');
@@ -72,7 +72,7 @@ describe('a staged roll-out', () => {
 });
 
 describe('a change that must be confirmed', () => {
-  test('goes back at all nodes after its time, or stays in force with a later generation', async () => {
+  test('a change that must be confirmed is reverted on all nodes after its time limit; after a confirmation it stays in force with a later generation', async () => {
     await rig.put('n1', '10.4.0.1', '?wait=all');
     const before = await rig.agree(1, 5_000);
     await rig.put('n2', '10.4.0.2', '?confirm_within=5&wait=all');

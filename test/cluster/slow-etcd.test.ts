@@ -74,7 +74,7 @@ async function clientOf(...times: readonly Times[]) {
 
 const SLOW = { readMs: 1_100, writeMs: 2_000 };
 
-test('while the disk of the leader is slow, a read waits longer for each next member, and succeeds', async () => {
+test('a read from etcd succeeds while the disk of the leader is slow, and waits longer for each further member', async () => {
   const readsOf = async (...times: readonly Times[]) => {
     const { client, members } = await clientOf(...times);
     expect((await client.range(under('/weir/'), { withinMs: 5_000 })).revision).toBe(7n);
@@ -83,14 +83,14 @@ test('while the disk of the leader is slow, a read waits longer for each next me
   expect(await Promise.all([readsOf(SLOW), readsOf(SLOW, SLOW, SLOW)])).toEqual([[3], [1, 1, 1]]);
 });
 
-test('a read goes to the next member if the member in use is late, and the next request stays', async () => {
+test('a read is sent to the next etcd member if the current member is late, but later requests still use the current member', async () => {
   const { client, members } = await clientOf(SLOW, { readMs: 0, writeMs: 0 });
   await client.range(under('/weir/'));
   expect(members.map(({ received }) => received.reads)).toEqual([1, 1]);
   expect(client.member).toBe(members[0]?.endpoint);
 });
 
-test('a read that is late does not cancel a write at the same member', async () => {
+test('a late read from an etcd member does not cancel a write to the same member', async () => {
   const { client, members } = await clientOf(SLOW);
   const writing = client.transact({ when: [], apply: [{ type: 'delete', key: '/weir/a' }] }, { withinMs: 5_000 });
   const [{ succeeded }] = await Promise.all([writing, client.range(under('/weir/'), { withinMs: 5_000 })]);
@@ -98,7 +98,7 @@ test('a read that is late does not cancel a write at the same member', async () 
   expect(members[0]?.received.writes).toBe(1);
 });
 
-test('a write that this node does not see in its replica in time has an unknown outcome', async () => {
+test('a cluster write has an unknown outcome if its node does not receive the written value in its replica in time', async () => {
   const { client } = await clientOf(SLOW);
   const keys = new ClusterKeys('/weir', []);
   const replica = new Replica(client, new ReplicaStore(createMemoryStore()), keys, new UnreadableValues(keys));
@@ -107,7 +107,7 @@ test('a write that this node does not see in its replica in time has an unknown 
   );
 });
 
-test('a read fails with `timed_out` if no member responds in time', async () => {
+test('a read from etcd fails with `timed_out` if no member responds in time', async () => {
   const { client } = await clientOf(SLOW, SLOW);
   await expect(client.range(under('/weir/'), { withinMs: 1_000 })).rejects.toMatchObject({ code: 'timed_out' });
 });

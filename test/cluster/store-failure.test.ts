@@ -7,11 +7,11 @@ const lost = new EtcdError('outcome_unknown', 'write etcd at m1: Cancelled on cl
 const codeOf = (failure: unknown) => (failure instanceof StoreError ? failure.code : failure);
 
 describe('a lost response of etcd', () => {
-  test('makes the outcome of a commit unknown', () => {
+  test('a lost response of etcd makes the outcome of a commit unknown', () => {
     expect(codeOf(storeFailure('commit the policy', lost))).toBe('outcome_unknown');
   });
 
-  test('is a refusal before the commit: the policy is not changed', () => {
+  test('a lost response of etcd before the commit makes the write fail without a change of the policy', () => {
     const failure = failureBeforeCommit('wait for the write lock', lost);
     expect(failure).toEqual(
       new StoreError(
@@ -25,7 +25,7 @@ describe('a lost response of etcd', () => {
 });
 
 describe('failureBeforeCommit', () => {
-  test('does not change a failure that is not of etcd', () => {
+  test('`failureBeforeCommit` returns a failure that is not of etcd unchanged', () => {
     expect(codeOf(failureBeforeCommit('propose', new EtcdError('no_space', 'full')))).toBe('store_full');
     const failure = new Error('other');
     expect(failureBeforeCommit('propose', failure)).toBe(failure);

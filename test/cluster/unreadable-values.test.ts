@@ -69,7 +69,7 @@ async function foundAt(node: ClusterNode): Promise<readonly unknown[]> {
 const crashes = () => nodes.flatMap((node) => node.crashes);
 
 describe('UnreadableValues', () => {
-  test('tells a subscriber the present reasons first, then each change', () => {
+  test('`UnreadableValues` emits the present reasons to a new subscriber first, then each change', () => {
     const values = new UnreadableValues(keys);
     values.note('a', 'it is not JSON');
     values.note('b', 'it is not JSON');
@@ -97,7 +97,7 @@ describe('a value of etcd that does not fit', () => {
     ...['history/zzz/000000000001', `part/${'a'.repeat(64)}`].map((key) => keys.inEtcd(key)),
   ];
 
-  test('is left out and told by each node, delays no write, and a node with the value in its store starts', async () => {
+  test('each node skips and reports unreadable values in etcd, writes policies without delay, and starts with such values in its store', async () => {
     await writes(nodeAt(0), '10.1.0.1');
     for (const key of [...told, ...untold]) await put(key, GARBAGE);
     for (const name of ['cluster-node/yyy', 'cluster-token/yyy', 'policy/yyy']) await put(shared(name), OBJECT);
@@ -123,7 +123,7 @@ describe('a value of etcd that does not fit', () => {
     expect(crashes()).toEqual([]);
   });
 
-  test('is used again when its key has another value, and forgotten when the key is removed', async () => {
+  test('a node uses a key in etcd again when its unreadable value is replaced, and no longer reports the value when the key is removed', async () => {
     for (const key of [...told, ...untold]) await remove(key);
     for (const name of ['cluster-node/yyy', 'cluster-token/yyy', 'policy/yyy', 'policy/xxx'])
       await remove(shared(name));
@@ -139,7 +139,7 @@ describe('a value of etcd that does not fit', () => {
     }
   });
 
-  test('leaves the policy in force if it is in place of its record, and the next write replaces it', async () => {
+  test('a policy record in etcd that cannot be read leaves the policy in force, and the next policy write replaces the record', async () => {
     const { entries } = await client.range({ from: shared('policy/'), to: shared('policy0') }, WITHIN);
     expect(entries).toHaveLength(1);
     const key = entries[0]?.key ?? '';
@@ -157,23 +157,26 @@ describe('a value of etcd that does not fit', () => {
     expect(crashes()).toEqual([]);
   });
 
-  test.each(['meta', 'head'])('makes the nodes apply and write nothing in the key %s, until it fits', async (name) => {
-    const key = shared(name);
-    const { value } = await entryAt(key);
-    await put(key, OBJECT);
-    for (const node of nodes) {
-      const { detail } = await node.until('policy_replication', 'held');
-      expect(detail).toContain(`the key ${key} in etcd cannot be read`);
-      expect((await node.request('PUT', '/api/v1/policy', policyOf('10.1.0.6'))).status).toBe(503);
-      expect((await node.request('GET', '/api/v1/policy')).text).toContain('10.1.0.5');
-    }
-    await put(key, value);
-    for (const node of nodes) await node.takesPart();
-    await writes(nodeAt(0), '10.1.0.5');
-    expect(crashes()).toEqual([]);
-  });
+  test.each(['meta', 'head'])(
+    'the nodes neither apply nor write anything while the value of the key %s in etcd cannot be read',
+    async (name) => {
+      const key = shared(name);
+      const { value } = await entryAt(key);
+      await put(key, OBJECT);
+      for (const node of nodes) {
+        const { detail } = await node.until('policy_replication', 'held');
+        expect(detail).toContain(`the key ${key} in etcd cannot be read`);
+        expect((await node.request('PUT', '/api/v1/policy', policyOf('10.1.0.6'))).status).toBe(503);
+        expect((await node.request('GET', '/api/v1/policy')).text).toContain('10.1.0.5');
+      }
+      await put(key, value);
+      for (const node of nodes) await node.takesPart();
+      await writes(nodeAt(0), '10.1.0.5');
+      expect(crashes()).toEqual([]);
+    },
+  );
 
-  test('in the key of a leader, of a member and of a registered node is replaced by the node of the key', async () => {
+  test('a node replaces an unreadable value in its own leader, member or registration key in etcd', async () => {
     const own = [keys.leader, keys.member('n1'), keys.inEtcd('cluster-node/n1')];
     for (const key of own) await put(key, GARBAGE);
     for (const node of nodes) await expect.poll(() => unreadableAt(node)).toEqual([]);

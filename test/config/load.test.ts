@@ -75,13 +75,13 @@ const dataplane = {
 };
 
 describe('configuration file', () => {
-  it('is valid with only the key `version`; every other key has a default', () => {
+  it('a configuration file is valid with only the key `version`; every other key has a default', () => {
     expect(parse('version: 1')).toEqual(defaults);
     expect(problemsOf('')).toEqual(['missing_key weir.yaml: version: is required']);
     expect(problemsOf('version: 2')).toEqual(['invalid_value weir.yaml:1:10: version: must be 1']);
   });
 
-  it('is loaded with the configured value of every key in every section', () => {
+  it('a configuration file is loaded with the configured value of every key in every section', () => {
     const folder = temporaryFolder();
     const pem = join(folder, 'any.pem');
     writeFileSync(pem, CERTIFICATE + KEY);
@@ -231,13 +231,13 @@ cluster:
     });
   });
 
-  it('is loaded as an object that is frozen recursively', () => {
+  it('a configuration file is loaded as an object that is frozen recursively', () => {
     const config = parse('version: 1\ndataplane: { interfaces: [lan0] }');
     expect(() => Object.assign(config.api.listen, { port: 1 })).toThrow(TypeError);
     expect(() => (config.dataplane?.interfaces as string[] | undefined)?.push('wan0')).toThrow(TypeError);
   });
 
-  it('is refused with all problems at once, each with key, line and column', () => {
+  it('a configuration file is refused with all its problems at once, each with key, line and column', () => {
     expect(
       problemsOf(`version: 1
 nodes: { id: a }
@@ -279,14 +279,14 @@ log:
     ]);
   });
 
-  it('watches the pods of the Kubernetes node with the name `node.id`, if `kubernetes` has a scope and no name', () => {
+  it('a configuration with a `kubernetes` scope but no node name watches the pods of the Kubernetes node named `node.id`', () => {
     const { kubernetes } = parse('version: 1\nnode: { id: n2 }\nkubernetes: { scope: node }');
     expect(kubernetes).toEqual({ node: 'n2', nodeName: 'n2', podNetworks: undefined, inCluster: null });
     expect(parse('version: 1\nkubernetes: { node_name: n1 }').kubernetes.node).toBeNull();
     expect(parse('version: 1\nkubernetes: { close_new_pods: false }').kubernetes.podNetworks).toEqual([]);
   });
 
-  it('is refused if a pod network is not IPv4, or if the integration in the cluster has no valid name', () => {
+  it('a configuration file is refused if a pod network is not IPv4, or if the integration in the cluster has no valid name', () => {
     const yaml = `version: 1
 kubernetes:
   scope: pod
@@ -304,18 +304,18 @@ kubernetes:
     ]);
   });
 
-  it('is refused with the line and column of a syntax error or of a repeated key', () => {
+  it('a configuration file is refused with the line and column of a syntax error or of a repeated key', () => {
     expect(problemsOf('version: 1\napi: {listen')[0]).toMatch(/^syntax weir\.yaml:2:\d+: /);
     expect(problemsOf('version: 1\nversion: 1')).toEqual(['syntax weir.yaml:2:1: Map keys must be unique']);
     expect(problemsOf('just text')).toEqual(['invalid_value weir.yaml: must be a section with keys']);
   });
 
-  it('is named in the error message if the file cannot be read', () => {
+  it('a configuration file that cannot be read is named in the error message', () => {
     expect(() => loadConfig('/no/such/file.yaml', {})).toThrow(/^\/no\/such\/file\.yaml: no such file or directory$/);
   });
 
-  describe('with environment variables', () => {
-    it('gets the value of each referenced variable, except for escaped references', () => {
+  describe('environment variables', () => {
+    it('a configuration file gets the value of each referenced environment variable, except for escaped references', () => {
       const yaml = `version: 1
 node:
   id: "\${ZONE}-\${N}"
@@ -329,14 +329,14 @@ dataplane:
       expect(dataplane).toMatchObject({ interfaces: ['lan0'], flowCapacity: 2000 });
     });
 
-    it('is refused with one problem for each referenced variable that is not set', () => {
+    it('a configuration file is refused with one problem for each referenced environment variable that is not set', () => {
       expect(problemsOf(`version: 1\nnode:\n  id: $\{ZONE}-$\{ID}`)).toEqual([
         'unset_variable weir.yaml:3:7: the environment variable ZONE is not set',
         'unset_variable weir.yaml:3:7: the environment variable ID is not set',
       ]);
     });
 
-    it('is overridden by variables named WEIR_SECTION__KEY; a list value is split at commas, a missing section is added', () => {
+    it('a variable WEIR_SECTION__KEY overrides the configuration file; a list value is split at commas, a missing section is added', () => {
       const config = parse('version: 1\napi: { listen: 127.0.0.1:1 }', {
         WEIR_API__LISTEN: '127.0.0.1:2',
         WEIR_POLICY__FALLBACK: 'allow',
@@ -354,7 +354,7 @@ dataplane:
       });
     });
 
-    it('is refused if a variable overrides an unknown key or has an invalid value; the problem names the variable', () => {
+    it('a configuration is refused if a variable overrides an unknown key or has an invalid value; the problem names the variable', () => {
       expect(
         problemsOf('version: 1', {
           WEIR_API__LSTEN: 'x',
@@ -371,7 +371,7 @@ dataplane:
     });
   });
 
-  it('is refused if the webhook URL is not HTTP or HTTPS, has credentials or a fragment, or if the secret file is missing', () => {
+  it('a configuration file is refused if the webhook URL is not HTTP(S), has credentials or a fragment, or if the secret file is missing', () => {
     const urls = [
       'ftp://a.example',
       'https://u:p@a.example/',
@@ -395,7 +395,7 @@ dataplane:
   });
 
   it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(
-    'is refused if the API listens on %s without TLS',
+    'a configuration file is refused if the API listens on %s without TLS',
     (listen) => {
       const host = listen.replace(/:\d+$/, '').replace(/[[\]]/g, '');
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
@@ -405,14 +405,14 @@ dataplane:
   );
 
   it.each(['127.0.0.1:8080', '127.9.9.9:0', '[::1]:8080', 'localhost:8080'])(
-    'is accepted if the API listens on %s without TLS',
+    'a configuration file is accepted if the API listens on %s without TLS',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([]);
     },
   );
 
   it.each(['127.0.0.1', ':8080', '127.0.0.1:65536', '256.0.0.1:80', '::1:80', '[127.0.0.1]:80', 'a b:80', '1.2.3:80'])(
-    'is refused if the listen address of the API is %s',
+    'a configuration file is refused if the listen address of the API is %s',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:16: api.listen: must be `host:port`, such as 127.0.0.1:8080',
@@ -421,14 +421,14 @@ dataplane:
   );
 
   it.each(['0.0.0.0:19649', '192.0.2.1:80', '[::]:19649', '[2001:db8::1]:19649'])(
-    'is accepted if metrics.listen is %s without TLS',
+    'a configuration file is accepted if metrics.listen is %s without TLS',
     (listen) => {
       expect(problemsOf(`version: 1\nmetrics: { listen: "${listen}" }`)).toEqual([]);
     },
   );
 
   it.each(['weir.example.com:19649', 'localhost:19649', '19649', ':19649'])(
-    'is refused if metrics.listen is %s',
+    'a configuration file is refused if metrics.listen is %s',
     (listen) => {
       expect(problemsOf(`version: 1\nmetrics: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:20: metrics.listen: must be `address:port`, such as 10.1.0.1:53',
@@ -436,7 +436,7 @@ dataplane:
     },
   );
 
-  it('is refused if metrics.tls is given without metrics.listen', () => {
+  it('a configuration file is refused if metrics.tls is given without metrics.listen', () => {
     const pem = new URL('../../package.json', import.meta.url).pathname;
     expect(problemsOf(`version: 1\nmetrics: { tls: { cert: ${pem}, key: ${pem} } }`)[0]).toBe(
       'invalid_value weir.yaml:2:12: metrics.tls: must not be given without metrics.listen',
@@ -464,13 +464,13 @@ dataplane:
     ['127.0.0.1:8080', '192.0.2.1:8080', false],
     ['127.0.0.1:8080', '0.0.0.0:8081', false],
     ['127.0.0.1:0', '127.0.0.1:0', false],
-  ])('is refused if api.listen is %s, and metrics.listen is %s: %s', (api, metrics, isRefused) => {
+  ])('a configuration file is refused if api.listen is %s, and metrics.listen is %s: %s', (api, metrics, isRefused) => {
     expect(problemsOf(`version: 1\napi: { listen: "${api}" }\nmetrics: { listen: "${metrics}" }`)).toEqual(
       isRefused ? [`invalid_value weir.yaml:3:20: metrics.listen: is an address that api.listen uses (${api})`] : [],
     );
   });
 
-  it('is refused if other listeners of the node share an address', () => {
+  it('a configuration file is refused if two other listeners of the node share an address', () => {
     const text = `version: 1
 api: { listen: "127.0.0.1:8080" }
 dns: { listen: ["10.1.0.1:53", "10.1.0.1:53"], upstreams: ["192.0.2.1:53"] }
@@ -485,7 +485,7 @@ cluster: { etcd: { endpoints: ["http://a:2379"] }, peer: { listen: "10.1.0.1:794
     ]);
   });
 
-  it('is refused if a DNS listener or upstream has an IPv6 address, or if a `rebind_allow` name is malformed', () => {
+  it('a configuration file is refused if a DNS listener or upstream has an IPv6 address, or if a `rebind_allow` name is malformed', () => {
     const text = `version: 1
 dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
 `;
@@ -496,7 +496,7 @@ dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.
     ]);
   });
 
-  it('is refused if a TLS file is missing, or if `dns.min_grant` is longer than `dns.max_grant`', () => {
+  it('a configuration file is refused if a TLS file is missing, or if `dns.min_grant` is longer than `dns.max_grant`', () => {
     expect(
       problemsOf(`version: 1
 api: { tls: { cert: /no/cert.pem, key: /no/key.pem } }
@@ -510,7 +510,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ]);
   });
 
-  describe('of a cluster', () => {
+  describe('cluster section', () => {
     const clusterFolder = mkdtempSync(join(tmpdir(), 'weir-test-'));
     afterAll(() => rmSync(clusterFolder, { recursive: true, force: true }));
     const [pem, text] = [join(clusterFolder, 'any.pem'), join(clusterFolder, 'text')];
@@ -522,7 +522,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
         .map((line, at) => (at < 4 ? line : `    ${line}`))
         .join('\n');
 
-    it('has no user and no TLS towards etcd by default', () => {
+    it('a cluster configuration has no etcd user and no TLS towards etcd by default', () => {
       expect(parse(cluster('endpoints: ["http://10.0.0.1:2379"]')).cluster?.etcd).toEqual({
         endpoints: ['http://10.0.0.1:2379'],
         tls: null,
@@ -530,7 +530,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
       });
     });
 
-    it('is refused if only one of `user` and `password_file` of etcd is given, or if the password file is missing', () => {
+    it('a cluster configuration is refused if only one of `user` and `password_file` of etcd is given, or if the password file is missing', () => {
       const at = (...lines: readonly string[]) => problemsOf(cluster('endpoints: ["http://a:2379"]', ...lines));
       expect(at('user: weir')).toEqual([
         'invalid_value weir.yaml:6:11: cluster.etcd.user: must not be given without cluster.etcd.password_file',
@@ -550,16 +550,19 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     it.each([
       ['etcd', 6, (tls: string) => cluster('endpoints: ["https://a:2379"]', `tls: ${tls}`)],
       ['peer', 3, (tls: string) => cluster('endpoints: ["http://a:2379"]').replace(mutual, tls)],
-    ] as const)('is refused if the files of the TLS section of %s are not PEM', (name, line, withTls) => {
-      const refused = problemsOf(withTls(`{ ca: ${text}, cert: ${text}, key: ${text} }`));
-      expect(refused.map((problem) => problem.replace(/:\d+: /, ': '))).toEqual([
-        `invalid_value weir.yaml:${line}: cluster.${name}.tls.ca: ${text} contains no certificate in PEM`,
-        `invalid_value weir.yaml:${line}: cluster.${name}.tls.cert: ${text} contains no certificate in PEM`,
-        `invalid_value weir.yaml:${line}: cluster.${name}.tls.key: ${text} contains no private key in PEM without a passphrase`,
-      ]);
-    });
+    ] as const)(
+      'a cluster configuration is refused if the files of the TLS section of %s are not PEM',
+      (name, line, withTls) => {
+        const refused = problemsOf(withTls(`{ ca: ${text}, cert: ${text}, key: ${text} }`));
+        expect(refused.map((problem) => problem.replace(/:\d+: /, ': '))).toEqual([
+          `invalid_value weir.yaml:${line}: cluster.${name}.tls.ca: ${text} contains no certificate in PEM`,
+          `invalid_value weir.yaml:${line}: cluster.${name}.tls.cert: ${text} contains no certificate in PEM`,
+          `invalid_value weir.yaml:${line}: cluster.${name}.tls.key: ${text} contains no private key in PEM without a passphrase`,
+        ]);
+      },
+    );
 
-    it('is refused if the endpoints of etcd mix http and https, or contradict `tls`', () => {
+    it('a cluster configuration is refused if the endpoints of etcd mix http and https, or contradict `tls`', () => {
       const at = (...lines: readonly string[]) => problemsOf(cluster(...lines));
       expect(at('endpoints: ["https://a:2379", "http://b:2379"]', `tls: ${mutual}`)).toEqual([
         'invalid_value weir.yaml:5:5: cluster.etcd.endpoints: must be all https or all http',
@@ -577,36 +580,39 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
   it.each([
     ['api', '127.0.0.1:8080'],
     ['metrics', '0.0.0.0:19649'],
-  ])('is refused if the certificate or key of %s.tls is not PEM, or if the key does not match', (section, listen) => {
-    const folder = temporaryFolder();
-    const file = (name: string, text: string): string => {
-      const path = join(folder, name);
-      writeFileSync(path, text);
-      return path;
-    };
-    const [cert, key, text] = [file('cert.pem', CERTIFICATE), file('key.pem', KEY), file('text', 'text')];
-    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-    const other = file('other.pem', String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
-    const locked = file(
-      'locked.pem',
-      String(privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' })),
-    );
-    const told = (certificate: string, itsKey: string): string[] =>
-      problemsOf(
-        `version: 1\n${section}:\n  listen: ${listen}\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`,
+  ])(
+    'a configuration file is refused if the certificate or key of %s.tls is not PEM, or if the key does not match',
+    (section, listen) => {
+      const folder = temporaryFolder();
+      const file = (name: string, text: string): string => {
+        const path = join(folder, name);
+        writeFileSync(path, text);
+        return path;
+      };
+      const [cert, key, text] = [file('cert.pem', CERTIFICATE), file('key.pem', KEY), file('text', 'text')];
+      const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+      const other = file('other.pem', String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
+      const locked = file(
+        'locked.pem',
+        String(privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'p' })),
       );
-    expect(told(cert, key)).toEqual([]);
-    expect(told(text, text)).toEqual([
-      `invalid_value weir.yaml:5:11: ${section}.tls.cert: ${text} contains no certificate in PEM`,
-      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${text} contains no private key in PEM without a passphrase`,
-    ]);
-    expect(told(cert, locked)).toEqual([
-      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${locked} contains no private key in PEM without a passphrase`,
-    ]);
-    expect(told(cert, other)).toEqual([
-      `invalid_value weir.yaml:6:10: ${section}.tls.key: ${other} is not the key of the certificate in ${cert}`,
-    ]);
-  });
+      const told = (certificate: string, itsKey: string): string[] =>
+        problemsOf(
+          `version: 1\n${section}:\n  listen: ${listen}\n  tls:\n    cert: ${certificate}\n    key: ${itsKey}\n`,
+        );
+      expect(told(cert, key)).toEqual([]);
+      expect(told(text, text)).toEqual([
+        `invalid_value weir.yaml:5:11: ${section}.tls.cert: ${text} contains no certificate in PEM`,
+        `invalid_value weir.yaml:6:10: ${section}.tls.key: ${text} contains no private key in PEM without a passphrase`,
+      ]);
+      expect(told(cert, locked)).toEqual([
+        `invalid_value weir.yaml:6:10: ${section}.tls.key: ${locked} contains no private key in PEM without a passphrase`,
+      ]);
+      expect(told(cert, other)).toEqual([
+        `invalid_value weir.yaml:6:10: ${section}.tls.key: ${other} is not the key of the certificate in ${cert}`,
+      ]);
+    },
+  );
 
   it.each([
     ['99ms', false],
@@ -618,11 +624,11 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ['5 s', false],
     ['-5s', false],
     ['5d', false],
-  ])('with %s as policy.activation_timeout is valid: %s', (value, taken) => {
+  ])('a configuration file with %s as policy.activation_timeout is valid: %s', (value, taken) => {
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
   });
 
-  it('is valid in the form of examples/weir.yaml', () => {
+  it('the configuration file examples/weir.yaml is valid', () => {
     const example = new URL('../../examples/weir.yaml', import.meta.url).pathname;
     expect(loadConfig(example, {})).toEqual({
       ...defaults,
@@ -633,7 +639,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     expect(readFileSync(example, 'utf8')).toContain('docs/configuration.md');
   });
 
-  it('is refused if a reference to a variable inside braces or brackets is not in quotes', () => {
+  it('a configuration file is refused if a reference to a variable inside braces or brackets is not in quotes', () => {
     for (const [yaml, where] of [
       [`version: 1\nnode: { id: \${X} }`, '2:14'],
       [`version: 1\ndataplane:\n  interfaces: [\${X}, b]`, '3:17'],
@@ -644,7 +650,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     }
   });
 
-  it('is refused if `dataplane.pin_path` exists outside a BPF file system', () => {
+  it('a configuration file is refused if `dataplane.pin_path` exists outside a BPF file system', () => {
     const at = (path: string) => problemsOf(`version: 1\ndataplane: { interfaces: [a], pin_path: ${path} }`);
     expect(at('/tmp')).toEqual([
       'invalid_value weir.yaml:2:41: dataplane.pin_path: /tmp is not in a BPF file system, such as /sys/fs/bpf',

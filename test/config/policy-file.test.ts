@@ -34,7 +34,7 @@ test('`begin` of a followed policy file reads the file again after a read error,
   expect(seen).toMatchObject({ applied: 1, failed: [expect.any(Error)] });
 });
 
-test('`begin` of a followed policy file does not activate a text again that the node refused with a final error', async () => {
+test('`begin` of a followed policy file does not activate again a text that the node refused with a final error', async () => {
   const refusal = new Error('invalid_policy');
   const { file, path, seen } = following(true, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -43,7 +43,7 @@ test('`begin` of a followed policy file does not activate a text again that the 
   expect(seen).toEqual({ applied: 1, failed: [refusal] });
 });
 
-test('`begin` of a followed policy file activates a text again that the node refused with a temporary error', async () => {
+test('`begin` of a followed policy file activates again a text that the node refused with a temporary error', async () => {
   const refusal = new Error('dataplane_unavailable');
   const { file, path, seen } = following(false, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -60,7 +60,7 @@ test('`begin` of a followed policy file activates no policy after the file was c
   expect(seen.applied).toBe(0);
 });
 
-test('`follow` applies another file and follows it; after a refusal it follows the former file', async () => {
+test('`follow` applies another policy file and follows it, and keeps following the earlier file if the other file cannot be read', async () => {
   const { file, path, seen } = following(true, []);
   const next = join(temporaryFolder(), 'next.yaml');
   const failures: (string | null)[] = [];

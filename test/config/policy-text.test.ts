@@ -12,7 +12,7 @@ source_groups:
 `;
 
 describe('policy text', () => {
-  it('may be YAML or JSON, and is an envelope if it has a member "policy"', () => {
+  it('a policy text may be YAML or JSON, and is an envelope if it has a member "policy"', () => {
     const { form, value, json } = readPolicyText('mode: audit\npolicy: { default_policy: deny }\n');
     const read = { mode: 'audit', policy: { default_policy: 'deny' } };
     expect({ form, value, json: JSON.parse(json) as unknown }).toEqual({ form: 'envelope', value: read, json: read });
@@ -20,7 +20,7 @@ describe('policy text', () => {
     expect(readPolicyText('# nothing\n')).toMatchObject({ form: 'singleton', value: {}, json: '{}' });
   });
 
-  it('in JSON is sent to the node unchanged, so that the node can refuse repeated keys', () => {
+  it('a policy text in JSON is sent to the node unchanged, so that the node can refuse repeated keys', () => {
     const text = ' {"default_policy": "deny", "default_policy": "allow"}\n';
     expect(readPolicyText(text).json).toBe(text);
   });
@@ -36,24 +36,27 @@ describe('policy text', () => {
     ['/nothing/here', 1, 1],
     ['', 1, 1],
   ])(
-    'locates the JSON pointer %s, or the nearest existing parent of the pointer, at line %i, column %i',
+    '`weir` finds the JSON pointer %s, or its nearest existing parent, in a YAML policy text at line %i, column %i',
     (pointer, line, column) => {
       expect(readPolicyText(YAML).where(pointer)).toEqual({ line, column });
     },
   );
 
-  it('in JSON locates a JSON pointer with the escapes ~0 and ~1 at a line and column', () => {
+  it('the line and column of a JSON pointer with the escapes ~0 and ~1 are found in a policy text in JSON', () => {
     expect(readPolicyText('{\n "a/b": {"c~d": 1}}').where('/a~1b/c~0d')).toEqual({ line: 2, column: 17 });
   });
 
-  it('with 600,000 values gives no line for a JSON pointer, because finding the line would take too long', () => {
+  it('a policy text with 600,000 values gives no line for a JSON pointer, because the search would take too long', () => {
     const ids = Array.from({ length: 300_000 }, (_, id) => id);
     expect(readPolicyText(JSON.stringify({ ids, more: ids })).where('/ids/0')).toBeNull();
   });
 
-  it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])('%j is refused because it is not a policy document', (text) => {
-    expect(() => readPolicyText(text)).toThrow(PolicyTextError);
-  });
+  it.each(['a: [', 'a: 1\na: 2\n', '- a\n', '"text"'])(
+    'the text %j is refused because it is not a policy document',
+    (text) => {
+      expect(() => readPolicyText(text)).toThrow(PolicyTextError);
+    },
+  );
 
   it.each([
     ['flow lists in YAML', `policy: ${'['.repeat(50_000)}`],
@@ -61,17 +64,17 @@ describe('policy text', () => {
     ['block lists in YAML', `policy:\n${'- '.repeat(50_000)}a\n`],
     ['maps in YAML', `policy: ${'{a: '.repeat(50_000)}`],
     ['lists in JSON', `{"policy": ${'['.repeat(50_000)}${']'.repeat(50_000)}}`],
-  ])('is refused if it has 50,000 nested %s', (_, text) => {
+  ])('a policy text is refused if it has 50,000 nested %s', (_, text) => {
     expect(() => readPolicyText(text)).toThrow('lists and maps are nested deeper than 100');
   });
 
-  it('may be nested as deep as the API permits, and the place of deeper nesting is told', () => {
+  it('a policy text may be nested as deep as the API permits, and an error for deeper nesting gives the line and column', () => {
     const nested = (depth: number) => `policy:\n  a: ${'['.repeat(depth)}${']'.repeat(depth)}\n`;
     expect(readPolicyText(nested(32)).form).toBe('envelope');
     expect(() => readPolicyText(nested(200))).toThrow(expect.objectContaining({ place: { line: 2, column: 104 } }));
   });
 
-  it('is refused if nested YAML aliases expand to too many values', () => {
+  it('a policy text is refused if nested YAML aliases expand to too many values', () => {
     const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (const [one, before] of [
       ['b', 'a'],

@@ -158,14 +158,14 @@ function started(tree: Tree): RunningConfig {
 /** Returns the values of all objects in a configuration as text, to find the changed ones. */
 const textOf = (config: unknown): string => JSON.stringify(config);
 
-test('every key of the configuration is either reloaded by a part or needs a restart', () => {
+test('every key of the configuration is either reloaded by a part of the node or needs a restart', () => {
   const keys = leavesOf(configSchema).map((path) => path.join('.'));
   expect(Object.keys(RELOADED_BY).sort()).toEqual([...keys].sort());
   expect(Object.keys(OTHER).sort()).toEqual(keys.filter((key) => !ONE_VALUE.includes(key)).sort());
 });
 
 describe.each(Object.keys(OTHER))('a changed %s', (key) => {
-  test('is the only difference, and takes effect exactly if a part reloads it', () => {
+  test('a reload reports a changed key as the only difference, and applies the new value only if a part of the node reloads the key', () => {
     const running = started(BASE);
     const before = textOf(running.config);
     write(withValue(key, OTHER[key]));
@@ -182,7 +182,7 @@ describe.each(Object.keys(OTHER))('a changed %s', (key) => {
 });
 
 describe('the running configuration', () => {
-  test('reports an added and a removed section as one change that needs a restart', () => {
+  test('the running configuration reports an added and a removed section as one change that needs a restart', () => {
     const { dns, ...rest } = BASE;
     const running = started(rest);
     write({ ...rest, dns, api: { ...(rest.api as Tree), max_connections: 99 } });
@@ -199,7 +199,7 @@ describe('the running configuration', () => {
     ]);
   });
 
-  test('stays if the file has errors, or if a read file is not committed', () => {
+  test('the running configuration stays unchanged if the file has errors, or if a file that was read is not committed', () => {
     const running = started(BASE);
     const before = running.config;
     write({ ...BASE, log: { level: 'loud' } });
@@ -209,7 +209,7 @@ describe('the running configuration', () => {
     expect([running.config, running.next.log.level]).toEqual([before, 'debug']);
   });
 
-  test('discloses a reloaded value, and the former value of a field that needs a restart', () => {
+  test('the disclosed running configuration contains the new value of a reloaded field, and the former value of a field that needs a restart', () => {
     const running = started(withValue('node.id', 'a'));
     write({ ...withValue('log.level', 'debug'), node: { id: 'b', data_dir: '/data' } });
     running.read();

@@ -31,7 +31,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
   });
 
   test.each(ANSWERS)(
-    'over %s opens a flow, and the replies pass even though the policy denies all packets',
+    'a packet over %s from an unpoliced to a policed interface opens a flow, and replies pass although the policy denies all packets',
     (_, opening, tcpFlags, replyFlags) => {
       expect(see('in', back(opening), { tcpFlags: replyFlags })).toBe(DROPPED);
       expect(see('out_foreign', opening, { tcpFlags })).toBe(PASSED);
@@ -42,13 +42,16 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
     },
   );
 
-  test.each(ANSWERS)('opens a flow that admits only packets in the reply direction (%s)', (_, opening, tcpFlags) => {
-    see('out_foreign', opening, { tcpFlags });
-    expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
-    expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
-  });
+  test.each(ANSWERS)(
+    'a flow opened from an unpoliced interface admits only packets in the reply direction (%s)',
+    (_, opening, tcpFlags) => {
+      see('out_foreign', opening, { tcpFlags });
+      expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
+      expect(see('in', back(opening), { tcpFlags: TCP.syn })).toBe(PASSED);
+    },
+  );
 
-  test('that is a TCP SYN opens a flow on which the policed side can send an ACK, but not a SYN', () => {
+  test('a TCP SYN from an unpoliced interface opens a flow on which the policed side can send an ACK, but not a SYN', () => {
     see('out_foreign', tcp, { tcpFlags: TCP.syn });
     see('in', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('out_foreign', tcp, { tcpFlags: TCP.ack });
@@ -57,7 +60,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
     expect(see('in', back(tcp), { tcpFlags: TCP.ack })).toBe(PASSED);
   });
 
-  test('that is a TCP ACK without a flow opens a half-open flow, and a reply establishes the flow', () => {
+  test('a TCP ACK without a flow from an unpoliced interface opens a half-open flow, and a reply establishes the flow', () => {
     for (let sourcePort = 1; sourcePort <= 100; sourcePort++) {
       see('out_foreign', { ...tcp, sourcePort }, { tcpFlags: TCP.ack });
     }
@@ -73,17 +76,20 @@ describe('replies from an unpoliced interface to a policed client', () => {
     kernel.activate(onlyClient);
   });
 
-  test.each(ANSWERS)('establish the flow that the client opened over %s', (_, opening, tcpFlags, replyFlags) => {
-    expect(see('in', opening, { tcpFlags })).toBe(PASSED);
-    expect(see('out_foreign', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
-    expect(see('in', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
-    expect(kernel.flowsIn('half_open')).toEqual([]);
-    expect(kernel.flowsIn('flows')).toMatchObject([
-      { source: CLIENT, foreign: false, epoch: expect.any(Number), word: VERDICT_NUMBER.allow, packets: [2n, 1n] },
-    ]);
-  });
+  test.each(ANSWERS)(
+    'replies from an unpoliced interface establish the flow that a policed client opened over %s',
+    (_, opening, tcpFlags, replyFlags) => {
+      expect(see('in', opening, { tcpFlags })).toBe(PASSED);
+      expect(see('out_foreign', back(opening), { tcpFlags: replyFlags })).toBe(PASSED);
+      expect(see('in', opening, { tcpFlags: TCP.ack })).toBe(PASSED);
+      expect(kernel.flowsIn('half_open')).toEqual([]);
+      expect(kernel.flowsIn('flows')).toMatchObject([
+        { source: CLIENT, foreign: false, epoch: expect.any(Number), word: VERDICT_NUMBER.allow, packets: [2n, 1n] },
+      ]);
+    },
+  );
 
-  test('with a FIN move the TCP flow to the state tcp_closing, after the client has also sent a FIN', () => {
+  test('a reply with FIN from an unpoliced interface moves a TCP flow to the state tcp_closing after the client has sent a FIN', () => {
     see('in', tcp, { tcpFlags: TCP.syn });
     see('out_foreign', back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     see('in', tcp, { tcpFlags: TCP.ack });
@@ -93,33 +99,33 @@ describe('replies from an unpoliced interface to a policed client', () => {
     expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing' }]);
   });
 
-  test('must come from the address of the server: a packet from the address of the client leaves the flow half open', () => {
+  test('a packet with the address of the client does not count as a reply from an unpoliced interface, and leaves the flow half open', () => {
     see('in', udp);
     see('out_foreign', udp);
     expect(kernel.flowsIn('half_open')).toMatchObject([{ packets: [1n, 0n] }]);
   });
 });
 
-describe('with the setting police_local', () => {
+describe('police_local', () => {
   beforeEach(() => {
     kernel.forget();
     kernel.activate(onlyClient);
   });
   const passed: PacketResult = { returned: PASSED, word: VERDICT_NUMBER.allow, mark: GUARD_BIT };
 
-  test('the egress hook classifies packets of the node, and the ingress hook passes the replies', () => {
+  test('with police_local, the egress hook classifies packets of the node, and the ingress hook passes the replies', () => {
     expect(kernel.runPacket(udp, {}, 0, 'out_of_node')).toEqual(passed);
     expect(kernel.runPacket(back(udp))).toEqual(passed);
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, 0, 'out_of_node').returned).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ allow: 2, half_opened: 1, flows_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('the egress hook passes replies of the node to packets that the ingress hook allowed', () => {
+  test('with police_local, the egress hook passes replies of the node to packets that the ingress hook allowed', () => {
     expect(kernel.runPacket(udp)).toEqual(passed);
     expect(kernel.runPacket(back(udp), {}, 0, 'out_of_node')).toEqual(passed);
   });
 
-  test('a packet of an exempt socket passes the egress hook and opens a flow for its replies only', () => {
+  test('with police_local, a packet of an exempt socket passes the egress hook and opens a flow for its replies only', () => {
     kernel.activate(denyAll);
     expect(see('out_exempt', udp)).toBe(PASSED);
     expect(see('out_of_node', udp)).toBe(DROPPED);
@@ -128,13 +134,13 @@ describe('with the setting police_local', () => {
     expect(see('in', back({ ...udp, sourcePort: 9 }))).toBe(DROPPED);
   });
 
-  test('the egress hook drops a denied packet of the node even if its mark already has the bit that the nftables rules of Weir require', () => {
+  test("with police_local, the egress hook drops a denied packet of the node even if its mark has the bit that Weir's nftables rules require", () => {
     expect(kernel.runPacket(udp, {}, GUARD_BIT, 'out_of_node')).toEqual({ ...passed, mark: GUARD_BIT });
     expect(kernel.runPacket(back({ ...udp, sourcePort: 9 }), {}, GUARD_BIT, 'out_of_node').returned).toBe(DROPPED);
   });
 
   test.each(Object.entries(PRIORITY))(
-    'the ingress hook clears the priority `%s` of a packet that it passes unmarked: a packet from a tunnel has the priority of the packet that carried it',
+    "with police_local, the ingress hook clears the priority `%s` of a packet that it passes unmarked, as a tunnelled packet inherits the outer packet's priority",
     (_, priority) => {
       kernel.context.setUint32(SKB.priority, priority, true);
       expect(see('in', udp, { etherType: 0x0806, payloadBytes: 60 })).toBe(PASSED);
@@ -143,7 +149,7 @@ describe('with the setting police_local', () => {
     },
   );
 
-  test('the ingress hook sets skb->priority of a passed packet, and the egress hook keeps the priority of the sender', () => {
+  test('with police_local, the ingress hook sets skb->priority of a passed packet, and the egress hook keeps the priority of the sender', () => {
     const INTERACTIVE = 6;
     const priorityAfter = (entry: Entry, packet: Packet): number => {
       kernel.context.setUint32(SKB.priority, INTERACTIVE, true);
@@ -159,7 +165,7 @@ describe('with the setting police_local', () => {
     ]).toEqual([PRIORITY.passed, INTERACTIVE, INTERACTIVE, INTERACTIVE]);
   });
 
-  test('the egress hook drops IPv6 packets of the node and passes ARP', () => {
+  test('with police_local, the egress hook drops IPv6 packets of the node and passes ARP', () => {
     expect(see('out_of_node', udp, { etherType: 0x86dd, payloadBytes: 40 })).toBe(DROPPED);
     expect(see('out_of_node', udp, { etherType: 0x0806 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ drop_non_ipv4: 1, arp: 1 });

@@ -51,7 +51,7 @@ test('a VLAN interface on top of a bridge port is accepted, and a VLAN interface
 });
 
 test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
-  'a policed interface with a %s on top is refused, and policing the upper interface is accepted',
+  'a policed interface with a %s on top is refused, and a policed upper interface is accepted',
   (kind) => {
     const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
     expect(faults('eth0', ...links)).toEqual([

@@ -10,7 +10,7 @@ const rows = page.split('\n').flatMap((line) => {
     : [{ id: cells[1], files: [...line.matchAll(/`(test\/[^`]*)`/g)].map(([, file]) => file ?? '') }];
 });
 
-test('docs/bypass-classes.md lists every bypass class in the expected order, each with at least one test file', () => {
+test('docs/bypass-classes.md lists every class of bypass in the expected order, each with at least one test file', () => {
   expect(rows.map(({ id }) => id)).toEqual([
     ...Array.from({ length: 19 }, (_, index) => `K${index + 1}`),
     'R1',

@@ -18,7 +18,7 @@ test('the capacity of a BPF map starts at the smallest tier, grows to the first 
   expect(capacityFor({ lines: 1, ranks: 1, hits: 1 }, grown, 4_194_304)).toEqual(grown);
 });
 
-test('the configured limit is the largest capacity, and an error names the BPF map that needs more', () => {
+test('the configured limit is the largest capacity of a BPF map, and an error names the BPF map that needs more', () => {
   expect(capacityFor({ lines: 70_000, ranks: 1, hits: 1 }, undefined, 100_000).slotLines).toBe(100_000);
   expect(() => capacityFor({ lines: 100_001, ranks: 1, hits: 1 }, undefined, 100_000)).toThrow(
     expect.objectContaining({ code: 'capacity_exceeded', table: 'program', need: 100_001, limit: 100_000 }),
@@ -36,7 +36,7 @@ test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration
   );
 });
 
-test('the map hits, and each slot of the map rank_hits, has at most 2,097,152 entries, even if a policy has more rules', () => {
+test('the BPF map hits, and each slot of rank_hits, has at most 2,097,152 entries, even if a policy has more rules', () => {
   const { rankCapacity, hitCapacity } = capacityFor({ lines: 1, ranks: 1e8, hits: 1e8 }, undefined, 8_192);
   expect([rankCapacity, hitCapacity]).toEqual([2_097_152, 2_097_152]);
 });

@@ -4,7 +4,7 @@ import { fuzz } from './fuzz/campaign.js';
 
 const PACKETS = 300_000;
 
-test('the datapath gives random frames the verdict, mark and flow of a TypeScript model', () => {
+test('the datapath gives random frames the same verdict, mark and flow as a TypeScript model', () => {
   const seed = seedOf(31_337);
   const { packets, counted, failure } = fuzz(PACKETS, seed);
   if (failure !== undefined) expect.fail(JSON.stringify(failure, undefined, 1));

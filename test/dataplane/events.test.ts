@@ -88,14 +88,14 @@ describe('the datapath', () => {
   };
   const alone = { outgoing: false, icmp: null, ipv6: null, tcpFlags: 0, packets: 1, length: number };
 
-  test('reports a denied packet as an event with the drop reason policy_deny', () => {
+  test('the datapath reports a denied packet as an event with the drop reason policy_deny', () => {
     load();
     kernel.activate(denyAll);
     expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
     expect(observed()).toEqual([{ ...common, ...alone, type: 'denied', verdict: 'deny', dropReason: 'policy_deny' }]);
   });
 
-  test('reports a packet that is dropped without a verdict as an event with its drop reason', () => {
+  test('the datapath reports a packet that is dropped without a verdict as an event with its drop reason', () => {
     load();
     kernel.activate(allowAll);
     const packet = { ...datagram, protocol: IPPROTO.tcp };
@@ -104,7 +104,7 @@ describe('the datapath', () => {
     expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
   });
 
-  test('reports a dropped IPv6 packet as an event with the addresses and ports of the packet', () => {
+  test('the datapath reports a dropped IPv6 packet as an event with the addresses and ports of the packet', () => {
     load();
     kernel.activate(allowAll);
     const content = Uint8Array.from([0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
@@ -116,7 +116,7 @@ describe('the datapath', () => {
     expect(observed()).toEqual([udp, { ...udp, protocol: 58, sourcePort: 0, destinationPort: 0 }]);
   });
 
-  test('reports an event for an ICMP packet that passes in audit mode and belongs to no flow', () => {
+  test('the datapath reports an event for an ICMP packet that passes in audit mode and belongs to no flow', () => {
     load();
     kernel.activate(auditAll);
     const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
@@ -127,7 +127,7 @@ describe('the datapath', () => {
     expect(observed()).toEqual([{ ...common, ...passed, ...ports, protocol: IPPROTO.icmp, icmp }]);
   });
 
-  test('reports the first packet of a flow as an event flow_opened', () => {
+  test('the datapath reports the first packet of a flow as an event flow_opened', () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -137,7 +137,7 @@ describe('the datapath', () => {
 
   const ended = { foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0], type: 'flow_ended' };
 
-  test('reports a flow that a new policy denies as an event flow_ended, with the rule that denies the flow', () => {
+  test('the datapath reports a flow that a new policy denies as an event flow_ended, with the rule that denies the flow', () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -151,7 +151,7 @@ describe('the datapath', () => {
     expect([end?.word, end?.hit, end?.hitCheck]).toEqual([packet?.word, packet?.hit, packet?.hitCheck]);
   });
 
-  test('reports a flow that the API cuts as an event flow_ended, with the rule that allowed the flow', async () => {
+  test('the datapath reports a flow that the API cuts as an event flow_ended, with the rule that allowed the flow', async () => {
     load();
     kernel.activate(allowAll);
     kernel.runPacket(datagram);
@@ -167,28 +167,31 @@ describe('the datapath', () => {
   test.each([
     ['from the opener of the flow', datagram],
     ['from the other side of the flow', back(datagram)],
-  ])('reports a TCP packet %s as dropped after its flow was cut, with the rule of the flow', async (_, sent) => {
-    load();
-    const web = { ...sent, protocol: IPPROTO.tcp };
-    kernel.activate(onlyClient);
-    kernel.runPacket({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
-    const [opened] = observed();
-    await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
-    observed();
-    expect(kernel.runPacket(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
-    const { source, destination, sourcePort, destinationPort } = web;
-    expect(observed()).toEqual([
-      {
-        ...common,
-        ...alone,
-        ...{ source, destination, sourcePort, destinationPort, protocol: IPPROTO.tcp, tcpFlags: TCP.ack },
-        ...{ type: 'dropped', verdict: 'allow', dropReason: 'out_of_state' },
-        ...{ word: opened?.word, hit: opened?.hit, hitCheck: opened?.hitCheck },
-      },
-    ]);
-  });
+  ])(
+    'the datapath reports a TCP packet %s as dropped after its flow was cut, with the rule of the flow',
+    async (_, sent) => {
+      load();
+      const web = { ...sent, protocol: IPPROTO.tcp };
+      kernel.activate(onlyClient);
+      kernel.runPacket({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
+      const [opened] = observed();
+      await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
+      observed();
+      expect(kernel.runPacket(web, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+      const { source, destination, sourcePort, destinationPort } = web;
+      expect(observed()).toEqual([
+        {
+          ...common,
+          ...alone,
+          ...{ source, destination, sourcePort, destinationPort, protocol: IPPROTO.tcp, tcpFlags: TCP.ack },
+          ...{ type: 'dropped', verdict: 'allow', dropReason: 'out_of_state' },
+          ...{ word: opened?.word, hit: opened?.hit, hitCheck: opened?.hitCheck },
+        },
+      ]);
+    },
+  );
 
-  test('sends no event while no reader wants events, and still drops a denied packet', () => {
+  test('the datapath sends no event while no reader wants events, and still drops a denied packet', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
@@ -197,7 +200,7 @@ describe('the datapath', () => {
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });
 
-  test('limits the rate of events of one source, and gives the number of suppressed events in the next event', async () => {
+  test('the datapath limits the rate of events of one source, and gives the number of suppressed events in the next event', async () => {
     load({ denyEvents: 100 });
     kernel.activate(denyAll);
     const { run, length } = repeated(datagram);

@@ -30,19 +30,22 @@ describe('a flood of half-open flows', () => {
     ['SYNs', tcp, TCP.syn],
     ['UDP', udp, 0],
     ['GRE and other protocols without ports', gre, 0],
-  ])('by %s evicts only half-open flows, and every established flow continues', (_, packet, flags) => {
-    for (const port of ports(200)) establish(port);
-    for (let number = 0; number < 40_000; number++) {
-      see({ ...packet, sourcePort: number & 0xffff, destination: packet.destination + (number >> 8) }, flags);
-    }
-    expect(kernel.flowsIn('half_open')).toHaveLength(packet === gre ? 157 : LINES - 200);
-    expect(ports(200).filter((port) => !see({ ...tcp, sourcePort: port }, TCP.ack))).toEqual([]);
-    expect(ports(200).filter((port) => !see(back({ ...tcp, sourcePort: port }), TCP.ack))).toEqual([]);
-    expect(kernel.counted()).toMatchObject({ flows_opened: 200 });
-    expect(establish(999)).toEqual([true, true, true]);
-  });
+  ])(
+    'a flood of half-open flows by %s evicts only half-open flows, and every established flow continues',
+    (_, packet, flags) => {
+      for (const port of ports(200)) establish(port);
+      for (let number = 0; number < 40_000; number++) {
+        see({ ...packet, sourcePort: number & 0xffff, destination: packet.destination + (number >> 8) }, flags);
+      }
+      expect(kernel.flowsIn('half_open')).toHaveLength(packet === gre ? 157 : LINES - 200);
+      expect(ports(200).filter((port) => !see({ ...tcp, sourcePort: port }, TCP.ack))).toEqual([]);
+      expect(ports(200).filter((port) => !see(back({ ...tcp, sourcePort: port }), TCP.ack))).toEqual([]);
+      expect(kernel.counted()).toMatchObject({ flows_opened: 200 });
+      expect(establish(999)).toEqual([true, true, true]);
+    },
+  );
 
-  test('leaves room for as many established flows as the capacity', () => {
+  test('a flood of half-open flows leaves room for as many established flows as the capacity of the flow table', () => {
     const capacity = 4_096;
     const large = loadForTest({ flowCapacity: capacity });
     try {
@@ -61,7 +64,7 @@ describe('a flood of half-open flows', () => {
     }
   });
 
-  test('does not let a packet pass that the policy denies', () => {
+  test('a flood of half-open flows does not let a packet pass that the policy denies', () => {
     for (let number = 0; number < 5_000; number++) see({ ...tcp, sourcePort: number }, TCP.syn);
     const denied = { ...tcp, source: STRANGER };
     for (const flags of [TCP.syn, TCP.ack, TCP.syn | TCP.ack]) expect(see(denied, flags)).toBe(false);
@@ -73,7 +76,7 @@ describe('a flood of half-open flows', () => {
 });
 
 describe('a full flow table', () => {
-  test('refuses and counts new flows beyond its capacity, and keeps all established flows', () => {
+  test('a full flow table refuses and counts new flows beyond its capacity, and keeps all established flows', () => {
     for (const port of ports(FLOWS)) expect(establish(port)).toEqual([true, true, true]);
     const more = ports(2 * FLOWS).map((port) => 10_000 + port);
     const refused = more.filter((port) => establish(port)[0] === false);
@@ -85,7 +88,7 @@ describe('a full flow table', () => {
     expect(kernel.flowsIn('flows')).toHaveLength(held);
   });
 
-  test('accepts a flow that it refused before, after another connection was reset and a SYN opened that connection again', () => {
+  test('a full flow table accepts a refused flow later by evicting a connection that was reset and is half open again after a SYN', () => {
     const lasting = kernel;
     kernel = loadForTest({ flowCapacity: 4 });
     try {
@@ -137,26 +140,29 @@ const STAGES = [
   { tcp_syn_sent: () => see(tcp, TCP.syn) },
 ] as const;
 
-describe('after the time-out of a flow state, the datapath ends flows without new packets', () => {
-  test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))('in %s', async (_, stages) => {
-    const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
-    const lasting = kernel;
-    kernel = loadForTest({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, ...short } });
-    try {
-      kernel.activate(onlyClient);
-      for (const reach of Object.values(stages)) reach();
-      expect(kernel.counted().half_opened).toBe(Object.keys(stages).length);
-      await expect.poll(states, { interval: 20 }).toEqual([]);
-      expect([see(back(udp)), see(back(tcp), TCP.syn | TCP.ack), see(back(echo))]).toEqual([false, false, false]);
-      kernel.close();
-      kernel = lasting;
-      for (const reach of Object.values(stages)) reach();
-      expect(states().sort()).toEqual(Object.keys(stages).sort());
-    } finally {
-      if (kernel !== lasting) kernel.close();
-      kernel = lasting;
-    }
-  });
+describe('time-outs of flow states', () => {
+  test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))(
+    'the datapath ends flows without new packets after the time-out of their state: %s',
+    async (_, stages) => {
+      const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
+      const lasting = kernel;
+      kernel = loadForTest({ timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, ...short } });
+      try {
+        kernel.activate(onlyClient);
+        for (const reach of Object.values(stages)) reach();
+        expect(kernel.counted().half_opened).toBe(Object.keys(stages).length);
+        await expect.poll(states, { interval: 20 }).toEqual([]);
+        expect([see(back(udp)), see(back(tcp), TCP.syn | TCP.ack), see(back(echo))]).toEqual([false, false, false]);
+        kernel.close();
+        kernel = lasting;
+        for (const reach of Object.values(stages)) reach();
+        expect(states().sort()).toEqual(Object.keys(stages).sort());
+      } finally {
+        if (kernel !== lasting) kernel.close();
+        kernel = lasting;
+      }
+    },
+  );
 });
 
 function states(): string[] {

@@ -87,7 +87,7 @@ test('each packet is counted once for its rule while one thread ends flows and a
   }
 });
 
-test('two threads that open flows in the same flow set claim different ways and lose no packet count', async () => {
+test('two threads that open flows in the same set of the flow table take different entries of the set, and lose no packet count', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   const stop = new SharedArrayBuffer(4);
   const workers: Worker[] = [];

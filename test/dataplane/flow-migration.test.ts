@@ -53,7 +53,7 @@ function establishAndMigrate(): void {
   expect(migration.migrate('flows')).toBe(true);
 }
 
-test('the delta of a migrated flow is the state and the packet counts that changed in the earlier datapath', () => {
+test('the migration of a flow adds the state and packet counts that changed in the earlier datapath after the first copy', () => {
   establishAndMigrate();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
@@ -62,7 +62,7 @@ test('the delta of a migrated flow is the state and the packet counts that chang
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_half_closed', packets: [3n, 2n] }]);
 });
 
-test('a FIN that the earlier datapath has passed counts in the new datapath once its receiver acknowledges it', () => {
+test('a FIN that the earlier datapath passed before the migration half closes the flow in the new datapath', () => {
   establishAndMigrate();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
   migration.migrateDelta(read);
@@ -72,7 +72,7 @@ test('a FIN that the earlier datapath has passed counts in the new datapath once
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [4n, 2n] }]);
 });
 
-test('migrating the delta of a flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {
+test('the second copy of a migrated flow keeps a state that changed in the new datapath, and adds the packet counts of both datapaths', () => {
   establishAndMigrate();
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack });
   after.runPacket(back(web), { tcpFlags: TCP.rst });
@@ -84,7 +84,7 @@ test.each([
   ['is new in the new datapath', false, [2n, 1n], [3n, 1n]],
   ['exists in the new datapath', true, [4n, 2n], [5n, 2n]],
 ])(
-  'the packet counts are right if a flow is flushed between the reads of its counters and of its statistics, and %s',
+  'the packet counts of a migrated flow are right if a flush comes between the reads of counters and statistics, and the flow %s',
   (_, exists, first, second) => {
     establish(before);
     if (exists) establish(after);
@@ -134,7 +134,7 @@ test('a flow that was migrated while its flush bit was set can be flushed in the
   expect(words[FLOW_OFFSETS.folded_packets / 4]).toBe(2);
 });
 
-test('the field of the flow with TCP numbers of 15 bits has another name than the field of earlier builds, which had 16 bits', () => {
+test('the flow field with TCP numbers of 15 bits has another name than the field with 16 bits of earlier builds', () => {
   const { value } = describeMap(after.object.mapFd('flows'));
   expect(Object.keys(value?.fields ?? {})).toContain('tcp_numbers');
   expect(Object.keys(value?.fields ?? {})).not.toContain('acknowledged');

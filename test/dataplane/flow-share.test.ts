@@ -126,7 +126,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
 
 describe('the flow limit of a source that floods the flow table', () => {
   test.each(Object.entries(ATTACKS))(
-    'lets other sources open connections and keeps the older connections of the flooding source open: %s',
+    'the flow limit of a flooding source keeps its older connections open and lets other sources open connections: %s',
     (_, attack) => {
       const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
       expect([converse(own), converse(OLDER)]).toEqual([true, true]);
@@ -149,7 +149,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     },
   );
 
-  test('also applies if the replies arrive after the flood: the late replies establish flows only up to half of the table', () => {
+  test('the flow limit of a flooding source also applies to late replies, which establish flows only up to half of the flow table', () => {
     for (const client of clients) converse(client);
     const flood = Array.from({ length: 1_500 }, (_, number) => ({ ...udp, sourcePort: port(number) }));
     for (const packet of flood) see(packet);
@@ -179,7 +179,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     [100, false],
     [100, true],
     [254, true],
-  ])('lets other sources open connections after %i sources flooded the table (in turns: %s)', (count, inTurns) => {
+  ])('other sources can open connections after %i sources flooded the flow table (in turns: %s)', (count, inTurns) => {
     expect(converse(OLDER)).toBe(true);
     flood(others(count), Math.max(40, Math.ceil((2 * CAPACITY) / count)), inTurns);
     // The flow limit never refuses the first flow of a source, so the flows can exceed the capacity by one
@@ -192,7 +192,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     expect(counted()).toBe(established());
   });
 
-  test('shrinks as the flow table fills up, beginning when the table is half full', () => {
+  test('the flow limit of a source shrinks as the flow table fills up, beginning when the table is half full', () => {
     flood(others(5), 2_000, false);
     const held = others(5).map(heldBy);
     // The first source gets half of the table and one more flow. Each later source is refused when its flows
@@ -206,7 +206,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     expect(held).toEqual(expected);
   });
 
-  test('refuses a flow with the drop reason flow_share, and admits new flows of the source after some of its flows have ended', () => {
+  test('a flow beyond the limit of its source is refused with flow_share, and the source can open flows after some of its flows have ended', () => {
     for (let number = 0; number < 2 * HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const { drop_flow_share: drops } = kernel.counted();
     expect(drops).toBe(HALF - 1);
@@ -218,7 +218,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     expect(converse(next)).toBe(true);
   });
 
-  test('is in the list that `FlowTablePressure` returns for ten seconds after the limit refused a flow', () => {
+  test('`FlowTablePressure` returns flow_share for ten seconds after the flow limit of a source refused a flow', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);
@@ -230,7 +230,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     ]);
   });
 
-  test('refuses no flow while the flow table is at most half full', () => {
+  test('the flow limit of a source refuses no flow while the flow table is at most half full', () => {
     for (let number = 0; number < HALF; number++) expect(converse({ ...udp, sourcePort: port(number) })).toBe(true);
     expect(established()).toBe(HALF);
   });
@@ -238,7 +238,7 @@ describe('the flow limit of a source that floods the flow table', () => {
 
 describe('flows that the egress hook opens, for the node or for an unpoliced interface', () => {
   test.each([['out_of_node' as const], ['out_foreign' as const]])(
-    '(%s) count towards the flow limit of the source that opened the flows',
+    'flows that the egress hook opens (%s) count towards the flow limit of the source that opened the flows',
     (entry) => {
       for (let number = 0; number < 2_000; number++) {
         const packet = { ...udp, sourcePort: port(number) };
@@ -250,7 +250,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
     },
   );
 
-  test('of an unpoliced interface fill at most three quarters of the flow table, even if each flow has another source', () => {
+  test('flows from an unpoliced interface fill at most three quarters of the flow table, even if each flow has another source', () => {
     for (let number = 0; number < 4_000; number++) {
       const packet = { ...udp, source: 0x0a65_0000 + number, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');
@@ -261,7 +261,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
     expect(kernel.counted().drop_flow_table_full).toBeUndefined();
   });
 
-  test('from an unpoliced interface with the source address of a client do not count towards the flow limit of that client', () => {
+  test('flows from an unpoliced interface with the source address of a client do not count towards the flow limit of that client', () => {
     const [victim] = clients as [Packet];
     for (let number = 0; number < 2_000; number++) {
       const packet = { ...udp, source: victim.source, sourcePort: port(number) };
@@ -273,7 +273,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
   });
 });
 
-describe('the counters of established flows, per source and in total', () => {
+describe('counters of established flows', () => {
   const end: Readonly<Record<string, (packets: readonly Packet[]) => void>> = {
     'a policy that denies the flows': (packets) => {
       kernel.activate(compile(onlyFrom(0x0a09_0909)));
@@ -286,18 +286,21 @@ describe('the counters of established flows, per source and in total', () => {
       }
     },
   };
-  test.each(Object.entries(end))('return to zero after %s', (_, ending) => {
-    const packets = Array.from({ length: 400 }, (_, number) => ({
-      ...tcp,
-      source: (number & 1) === 0 ? FLOODER + number : 0xc0a8_0000 + number,
-      sourcePort: 1 + number,
-    }));
-    expect(packets.filter((packet) => !converse(packet))).toEqual([]);
-    expect([counted(), established()]).toEqual([400, 400]);
-    ending(packets);
-    expect([counted(), established()]).toEqual([0, 0]);
-    expect(shares.words.every((count) => count === 0)).toBe(true);
-    const { flows_opened: opened, flows_closed: closed } = kernel.counted();
-    expect([opened, closed]).toEqual([400, 400]);
-  });
+  test.each(Object.entries(end))(
+    'the counters of established flows, per source and in total, return to zero after %s',
+    (_, ending) => {
+      const packets = Array.from({ length: 400 }, (_, number) => ({
+        ...tcp,
+        source: (number & 1) === 0 ? FLOODER + number : 0xc0a8_0000 + number,
+        sourcePort: 1 + number,
+      }));
+      expect(packets.filter((packet) => !converse(packet))).toEqual([]);
+      expect([counted(), established()]).toEqual([400, 400]);
+      ending(packets);
+      expect([counted(), established()]).toEqual([0, 0]);
+      expect(shares.words.every((count) => count === 0)).toBe(true);
+      const { flows_opened: opened, flows_closed: closed } = kernel.counted();
+      expect([opened, closed]).toEqual([400, 400]);
+    },
+  );
 });

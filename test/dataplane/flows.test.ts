@@ -22,13 +22,13 @@ beforeEach(() => {
 const classify = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
-describe('a reply passes if the first packet opened a flow', () => {
+describe('replies', () => {
   test.each([
     ['UDP', 'udp_replied', opening, 0, 0],
     ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],
     ['ICMP echo', 'icmp_replied', echo, 0, 0],
     ['a protocol without ports', 'other_replied', gre, 0, 0],
-  ] as const)('protocol: %s', (_, state, packet, flags, replyFlags) => {
+  ] as const)('a reply passes if the first packet opened a flow: %s', (_, state, packet, flags, replyFlags) => {
     expect(classify(back(packet), replyFlags)).toBe(DROPPED);
     expect(classify(packet, flags)).toBe(PASSED);
     expect(classify(back(packet), replyFlags)).toBe(PASSED);
@@ -50,22 +50,22 @@ describe('ICMP', () => {
     expect(classify({ ...back(echo), icmpType: 8 })).toBe(DROPPED);
   });
 
-  test('a reply with another identifier, another type or a code other than 0 does not belong to the echo flow', () => {
+  test('an ICMP reply with another identifier, another type or a code other than 0 does not belong to the echo flow', () => {
     expect(classify(echo)).toBe(PASSED);
     expect(classify(back(echo), 0, 2)).toBe(DROPPED);
     expect(classify({ ...back(echo), icmpType: 14 })).toBe(DROPPED);
     expect(classify({ ...back(echo), icmpCode: 1 })).toBe(DROPPED);
   });
 
-  test('errors and replies without a flow are classified by the policy and open no flow', () => {
+  test('ICMP errors and replies without a flow are classified by the policy and open no flow', () => {
     expect(classify({ ...echo, icmpType: 3 })).toBe(PASSED);
     expect(classify({ ...echo, icmpType: 0 })).toBe(PASSED);
     expect(kernel.counted()).toEqual({ allow: 2 });
   });
 });
 
-describe('after a change of the policy', () => {
-  test('the next packet of a flow is classified again, with the source and destination of the packet that opened the flow', () => {
+describe('change of the policy', () => {
+  test('after a change of the policy, the next packet of a flow is classified again, with the source and destination of its first packet', () => {
     expect([classify(opening), classify(back(opening))]).toEqual([PASSED, PASSED]);
     const policy = onlyFrom(CLIENT);
     const epoch = kernel.activate(compile({ ...policy, default: { ...policy.default, mode: 'audit' } }));
@@ -78,7 +78,7 @@ describe('after a change of the policy', () => {
     ['ICMP', echo, 0],
     ['TCP', tcp, TCP.syn],
     ['UDP', opening, 0],
-  ] as const)('a %s flow that the new policy denies ends with the next packet of either side', (_, packet, flags) => {
+  ] as const)('a %s flow that a new policy denies ends with the next packet of either side', (_, packet, flags) => {
     expect(classify(packet, flags)).toBe(PASSED);
     kernel.activate(denyAll);
     expect(classify(back(packet), TCP.ack)).toBe(DROPPED);
@@ -87,7 +87,7 @@ describe('after a change of the policy', () => {
     if (packet.protocol === IPPROTO.tcp) expect(classify(packet, TCP.ack)).toBe(DROPPED);
   });
 
-  test('a packet of an open flow passes and counts as audited if the new policy denies the flow in audit mode', () => {
+  test('a packet of an open flow passes and counts as audited if a new policy denies the flow in audit mode', () => {
     expect(classify(opening)).toBe(PASSED);
     kernel.activate(auditAll);
     expect(classify(opening)).toBe(PASSED);

@@ -44,27 +44,33 @@ const KINDS = [
 ] as const;
 
 describe('later fragments of a datagram', () => {
-  test.each(KINDS)('pass in order after the first fragment has passed (%s)', (_, packet) => {
-    expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
-    expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
-  });
+  test.each(KINDS)(
+    'later fragments of a datagram pass in order after the first fragment has passed (%s)',
+    (_, packet) => {
+      expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
+      expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
+    },
+  );
 
-  test.each(KINDS)('pass if the datagram is a reply of an open flow (%s)', (_, packet) => {
-    send(packet, FIRST);
-    expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
-    expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
-  });
+  test.each(KINDS)(
+    'later fragments of a datagram pass if the datagram is a reply of an open flow (%s)',
+    (_, packet) => {
+      send(packet, FIRST);
+      expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
+      expect(parts(back(packet), LAST, MIDDLE)).toEqual([true, true]);
+    },
+  );
 
-  test('pass if the last fragment arrives before the middle fragment', () => {
+  test('later fragments of a datagram pass if the last fragment arrives before the middle fragment', () => {
     expect(parts(udp, FIRST, LAST, MIDDLE)).toEqual([true, true, true]);
   });
 
-  test('are dropped until the first fragment has passed', () => {
+  test('later fragments of a datagram are dropped until the first fragment has passed', () => {
     expect(parts(udp, LAST, MIDDLE, FIRST, LAST, MIDDLE)).toEqual([false, false, true, true, true]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 2, allow: 3 });
   });
 
-  test('are dropped if identification, source, destination or protocol differ from the first fragment', () => {
+  test('later fragments of a datagram are dropped if identification, source, destination or protocol differ from the first fragment', () => {
     send(udp, FIRST);
     expect(send(udp, { ...MIDDLE, id: 8 })).toBe(false);
     expect(send({ ...udp, source: CLIENT + 1 }, MIDDLE)).toBe(false);
@@ -73,13 +79,13 @@ describe('later fragments of a datagram', () => {
     expect(send(udp, MIDDLE)).toBe(true);
   });
 
-  test('are dropped if they arrive a second time, or after the datagram is complete', () => {
+  test('later fragments of a datagram are dropped if they arrive a second time, or after the datagram is complete', () => {
     expect(parts(udp, FIRST, MIDDLE, LAST, LAST, MIDDLE)).toEqual([true, true, true, false, false]);
     expect(parts(udp, FIRST, MIDDLE, MIDDLE, LAST)).toEqual([true, true, false, false]);
     expect(kernel.counted()).toMatchObject({ drop_fragment: 3, drop_fragment_overlap: 1 });
   });
 
-  test('are dropped if the first fragment was denied, even after an allowed datagram with the same identification', () => {
+  test('later fragments of a datagram are dropped if the first fragment was denied, even after an allowed datagram with the same identification', () => {
     send(udp, FIRST);
     expect(send({ ...back(udp), sourcePort: 99 }, FIRST)).toBe(false);
     const other = compile({ ...defaultOnly('deny') });
@@ -90,7 +96,7 @@ describe('later fragments of a datagram', () => {
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 2, drop_fragment: 1 });
   });
 
-  test('are dropped while the policy in force denies the datagram', () => {
+  test('later fragments of a datagram are dropped while the policy in force denies the datagram', () => {
     send(udp, FIRST);
     kernel.activate(denyAll);
     expect(send(udp, MIDDLE)).toBe(false);
@@ -100,7 +106,7 @@ describe('later fragments of a datagram', () => {
 });
 
 describe('the payload of a later fragment', () => {
-  test('is never read as ports: a later fragment that looks like an allowed packet gets the verdict of its first fragment', () => {
+  test('a later fragment whose payload looks like an allowed packet gets the verdict of its first fragment, because its payload is not parsed', () => {
     const toPort = (port: number) => ({ ...udp, destinationPort: port });
     const rule = {
       ...defaultOnly('deny'),
@@ -150,13 +156,13 @@ describe('the validation of fragments', () => {
     ['a fragment whose length is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
     ['a fragment without payload', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
     ['a datagram of more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
-  ])('drops a tiny or malformed fragment: %s', (_, packet, part, counter) => {
+  ])('the datapath drops a tiny or malformed fragment: %s', (_, packet, part, counter) => {
     send(packet, FIRST);
     expect(send(packet, part)).toBe(false);
     expect(kernel.counted()).toMatchObject({ [counter]: 1 });
   });
 
-  test('passes a datagram of 65,535 bytes, and a first fragment with 8 bytes of UDP', () => {
+  test('the datapath passes a datagram of 65,535 bytes, and a first fragment with 8 bytes of UDP', () => {
     expect(parts(udp, { from: 0, bytes: 8 }, { from: 65_504, bytes: 11, more: false })).toEqual([true, true]);
   });
 
@@ -173,11 +179,14 @@ describe('the validation of fragments', () => {
     ['two last fragments, the farther one first', [FIRST, { from: 200, bytes: 9, more: false }, LAST]],
     ['a fragment behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
     ['a last fragment that ends before another fragment', [FIRST, { from: 200, bytes: 8 }, LAST]],
-  ])('drops a fragment that overlaps another fragment, and all later fragments of the datagram: %s', (_, sent) => {
-    expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
-    expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
-    expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });
-  });
+  ])(
+    'the datapath drops a fragment that overlaps another fragment, and all later fragments of the datagram: %s',
+    (_, sent) => {
+      expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
+      expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);
+      expect(kernel.counted()).toMatchObject({ drop_fragment_overlap: 1, drop_fragment: 1 });
+    },
+  );
 });
 
 test('a flood of first fragments of one flow opens no second flow, and a later fragment of the last datagram still passes', () => {

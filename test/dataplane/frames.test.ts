@@ -32,7 +32,7 @@ function classify(packet: Packet, options: FrameOptions = {}, cut = 0): number {
   return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
 }
 
-describe('a frame is dropped as malformed', () => {
+describe('malformed frames', () => {
   test.each<[string, Packet, FrameOptions, number]>([
     ['its version is not 4', udp, { version: 6 }, 0],
     ['its header has less than 5 words', udp, { headerWords: 4 }, 0],
@@ -44,12 +44,12 @@ describe('a frame is dropped as malformed', () => {
     ['it ends in the TCP header', tcp, { totalLength: 39 }, 0],
     ['it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
     ['it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
-  ])('when %s', (_, packet, options, cut) => {
+  ])('a frame is dropped as malformed when %s', (_, packet, options, cut) => {
     expect(classify(packet, options, cut)).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ drop_malformed: 1 });
   });
 
-  test('when the TCP header length exceeds the packet', () => {
+  test('a frame is dropped as malformed when its TCP header length exceeds the packet', () => {
     const length = writeFrame(kernel.frame, tcp);
     kernel.frame[14 + 20 + 12] = 15 << 4;
     expect(kernel.runFrame(length).returned).toBe(DROPPED);
@@ -68,7 +68,7 @@ test.each([
   expect(kernel.counted()).toEqual(counted);
 });
 
-test('with non_ipv4 = pass, IPv6 passes with the mark bit that the nftables rules of Weir require, and a stacked VLAN tag is still dropped', () => {
+test("with non_ipv4 = pass, IPv6 passes with the mark bit that Weir's nftables rules require, and a stacked VLAN tag is still dropped", () => {
   const lenient = loadForTest({ passNonIpv4: true });
   const judged = lenient.runPacket(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
   expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });

@@ -43,7 +43,7 @@ const lan = (id: string, network: number, rules = [rule({ id: 'all' })]) =>
 const UDP_BYTES = writeFrame(new Uint8Array(MAX_FRAME), udpFrom('10.1.0.7'));
 const TCP_BYTES = writeFrame(new Uint8Array(MAX_FRAME), packet(), { tcpFlags: TCP.syn });
 
-test('counts packets and bytes of a group by the verdict of the rule or default that decided', () => {
+test('a group counter counts packets and bytes of a source group by the verdict of the rule or default that decided', () => {
   const rules = [
     rule({ id: 'web', protocol: IPPROTO.tcp }),
     rule({ id: 'dns', protocol: IPPROTO.udp, ports: ['53'], action: 'deny' }),
@@ -60,7 +60,7 @@ test('counts packets and bytes of a group by the verdict of the rule or default 
   });
 });
 
-test('gives rows of their own to the first groups in the order of evaluation, and adds all other groups together', () => {
+test('the first source groups in the order of evaluation get their own counter rows, and one row adds up all other groups', () => {
   load(2, policy([lan('a', 1), lan('b', 2), lan('c', 3), lan('d', 4)]));
   for (const network of [1, 2, 2, 3, 3, 3, 4]) kernel.runPacket(udpFrom(`10.${network}.0.7`));
   expect(counted()).toEqual({
@@ -72,7 +72,7 @@ test('gives rows of their own to the first groups in the order of evaluation, an
   expect(kernel.trafficStatistics.groupTraffic()?.unlisted).toBe(2);
 });
 
-test('keeps the row of a group while the group is in the policy, and gives the row of a removed group to another group', () => {
+test('a source group keeps its counter row while it is in the policy, and another group gets the row of a removed group', () => {
   load(2, policy([lan('a', 1), lan('b', 2), lan('c', 3)]));
   for (const network of [1, 2, 3]) kernel.runPacket(udpFrom(`10.${network}.0.7`));
   expect(Object.keys(counted())).toEqual(['a', 'b', '…', '-']);
@@ -86,7 +86,7 @@ test('keeps the row of a group while the group is in the policy, and gives the r
   });
 });
 
-test('never decreases, also if rules leave the policy or a rule denies what it allowed, and counts packets that no request had read', () => {
+test('a group counter never decreases if rules are removed or changed from allow to deny, and includes packets that no request had read', () => {
   load(1, policy([lan('a', 1, [rule({ id: 'dns', ports: ['53'] }), rule({ id: 'ntp', ports: ['123'] })])]));
   kernel.runPacket(udpFrom('10.1.0.7', 53));
   kernel.stage(compile(policy([lan('a', 1, [rule({ id: 'dns', ports: ['53'], action: 'deny' })])])));
@@ -97,7 +97,7 @@ test('never decreases, also if rules leave the policy or a rule denies what it a
   expect(counted()).toMatchObject({ a: { allow: [3, 3 * UDP_BYTES], deny: [1, UDP_BYTES] } });
 });
 
-test('keeps its counts when the process opens a datapath with smaller maps', () => {
+test('a group counter keeps its counts when the process opens a datapath with smaller maps', () => {
   const counters = new GroupCounters(1);
   kernel = loadForTest({ hitCapacity: 64 }, undefined, counters);
   const rules = Array.from({ length: 40 }, (_, number) => rule({ id: `r${number}`, ports: [`${number + 1}`] }));
@@ -111,7 +111,7 @@ test('keeps its counts when the process opens a datapath with smaller maps', () 
   expect(counted()).toMatchObject({ a: { allow: [2, 2 * UDP_BYTES] } });
 });
 
-test('begins at 0 in a process that continues with the hits of its predecessor', () => {
+test('a group counter starts at 0 in a process that continues with the hits of its predecessor', () => {
   load(1, policy([lan('a', 1)]));
   kernel.runPacket(udpFrom('10.1.0.7'));
   const { ruleNameHistory } = kernel.trafficStatistics;

@@ -80,7 +80,7 @@ describe('hit counters', () => {
     kernel = loadForTest();
   });
 
-  test('count both directions of a flow, denied packets, and packets that a default decides', () => {
+  test('hit counters count both directions of a flow, denied packets, and packets that a default decides', () => {
     activate(
       clients(
         [
@@ -106,7 +106,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
   });
 
-  test('do not count packets that no rule decides, because they are out of state or malformed', () => {
+  test('hit counters do not count packets that no rule decides, because they are out of state or malformed', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     expect(kernel.runPacket(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.runPacket(tcp, { version: 5 }).returned).toBe(DROPPED);
@@ -114,7 +114,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
   });
 
-  test('count an ICMP error for the rule of the flow that the error quotes', () => {
+  test('hit counters count an ICMP error for the rule of the flow that the error quotes', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     const quoted = new Uint8Array(MAX_FRAME);
     writeFrame(quoted, tcp);
@@ -126,7 +126,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
   });
 
-  test('count earlier packets of a flow for the earlier rule after a new policy classifies the flow by another rule', () => {
+  test('hit counters count earlier packets of a flow for the earlier rule after a new policy classifies the flow by another rule', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(
@@ -139,7 +139,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
 
-  test('are kept for a rule that is removed and returns, and are not given to another rule at the same position', () => {
+  test('hit counters are kept for a rule that is removed and returns, and are not given to another rule at the same position', () => {
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
     activate(clients([{ id: 'names', protocol: 17 }]));
@@ -148,7 +148,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('count every packet for the deciding rule, over random policies, packets, swaps and cut flows', async () => {
+  test('hit counters count every packet for the deciding rule, over random policies, packets, swaps and cut flows', async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
@@ -206,7 +206,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('count for the deciding rule, which the message gives by rank or by name, for policies with and without a record in the store', () => {
+  test('hits of the service plane and the DNS proxy count for the rule in the message (by rank or name), with and without a policy record', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -223,7 +223,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     }
   });
 
-  test('are added to the packet count of the datapath, add no bytes, and keep the later time of the last hit', () => {
+  test('hits of the service plane and the DNS proxy add packets to a hit counter but no bytes, and keep the later last hit', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
@@ -234,7 +234,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('count for the policy that decided, even if that policy is staged or no longer in force', () => {
+  test('hits of the service plane and the DNS proxy count for the policy that decided, even if it is staged or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
@@ -251,7 +251,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('are discarded if the hit entry of the rule now belongs to another rule', () => {
+  test('hits of the service plane and the DNS proxy are discarded if the hit entry of the rule now belongs to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
@@ -276,11 +276,11 @@ describe('hit report', () => {
   const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
     (kernel.trafficStatistics.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
 
-  test('lists rules in the order of the policy', () => {
+  test('the hit report lists rules in the order of the policy', () => {
     expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
   });
 
-  test('lists only the requested groups and rules, and on request only used or only unused rules', () => {
+  test('the hit report lists only the requested groups and rules, and on request only used or only unused rules', () => {
     expect(names({ groups: ['büro'] })).toEqual(['büro/web', 'büro/-']);
     expect(names({ rules: ['web', 'dns'] })).toEqual(['lan/web', 'lan/dns', 'büro/web']);
     expect(names({ groups: ['lan', 'nobody'], rules: ['web'] })).toEqual(['lan/web']);
@@ -288,7 +288,7 @@ describe('hit report', () => {
     expect(names({ unused: false })).toEqual(['lan/web']);
   });
 
-  test('continues after the last rule of the previous page', () => {
+  test('the hit report continues after the last rule of the previous page', () => {
     const pages: string[][] = [];
     for (let from: number | null = 0; from !== null; ) {
       const page: HitReport | null = kernel.trafficStatistics.hits({ ...EVERYTHING, from, limit: 2 });
@@ -300,7 +300,7 @@ describe('hit report', () => {
 });
 
 describe('a process that takes over pinned BPF maps', () => {
-  test('counts hits for the same rules as the previous process, also for flows that were opened before', () => {
+  test('a process that takes over pinned BPF maps counts hits for the same rules as the previous process, also for older flows', () => {
     const given = clients([
       { id: 'dns', protocol: 17 },
       { id: 'web', protocol: 6 },
@@ -346,7 +346,7 @@ test('`Hits.find` returns the same hit entries without a hint, with the entries 
 describe('a full table of hit entries', () => {
   const udp = (...ids: string[]): Policy => clients(ids.map((id) => ({ id, protocol: 17 })));
 
-  test('gives a new rule the entry of the least recently hit rule, and keeps the entries of rules in force', () => {
+  test('a full table of hit entries gives a new rule the entry of the least recently hit rule, and keeps the entries of rules in force', () => {
     kernel = loadForTest({ hitCapacity: 10 });
     activate(udp('a', 'b', 'c'));
     kernel.runPacket(dns);
@@ -359,7 +359,7 @@ describe('a full table of hit entries', () => {
     expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
   });
 
-  test('does not count the packets of a flow for a new rule that got the hit entry of the removed rule of the flow', () => {
+  test('a full table of hit entries does not count packets of an open flow for a new rule that reuses the entry of the removed rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -369,7 +369,7 @@ describe('a full table of hit entries', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
-  test('gives entries to all rules of a new policy although an earlier policy left empty entries between others', () => {
+  test('a full table of hit entries gives entries to all rules of a new policy although an earlier policy left gaps between entries', () => {
     const named = (letter: string, count: number) => udp(...Array.from({ length: count }, (_, at) => `${letter}${at}`));
     kernel = loadForTest({ hitCapacity: 80 });
     activate(named('a', 39));
@@ -380,7 +380,7 @@ describe('a full table of hit entries', () => {
     expect(packets()).toMatchObject({ 'clients/d0': 1, 'clients/d19': 0 });
   });
 
-  test('refuses a policy that needs more hit entries or ranks than the table has, and keeps the counters of the policy in force', () => {
+  test('a full table of hit entries refuses a policy that needs more entries or ranks than the table has, and keeps the present counters', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
     kernel.runPacket(dns);

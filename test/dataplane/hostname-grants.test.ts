@@ -31,7 +31,7 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
 const classify = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
-  test('matches an address as soon as the address is granted for the pattern of the rule', () => {
+  test('a hostname rule matches an address as soon as the address is granted for the pattern of the rule', () => {
     kernel.activate(compile(ofNames(named('a.test'), named('b.test', { action: 'deny' }))));
     expect(classify()).toBe(DROPPED);
     grant('a.test');
@@ -40,7 +40,7 @@ describe('a hostname rule', () => {
     expect(classify(packet({ ...UDP, source: '172.16.0.1' }))).toBe(DROPPED);
   });
 
-  test('matches a granted address only on the ports and destinations of the rule', () => {
+  test('a hostname rule matches a granted address only on the ports and destinations of the rule', () => {
     const rules = [named('a.test', { to: ['192.0.2.0/30'], protocol: IPPROTO.udp, ports: ['443'] })];
     kernel.activate(compile(ofNames(...rules)));
     const outside = packet({ ...UDP, destination: '192.0.2.4' });
@@ -52,14 +52,14 @@ describe('a hostname rule', () => {
     ]);
   });
 
-  test('does not decide a packet that an earlier rule matches', () => {
+  test('a hostname rule does not decide a packet that an earlier rule matches', () => {
     const before = rule({ action: 'deny', protocol: IPPROTO.udp, ports: ['443'] });
     kernel.activate(compile(ofNames(before, named('a.test'))));
     grant('a.test');
     expect([classify(), classify(packet({ ...UDP, destinationPort: 80 }))]).toEqual([DROPPED, PASSED]);
   });
 
-  test('matches an address with the maximum number of grants; a grant for one more hostname is refused', () => {
+  test('a hostname rule matches an address with the maximum number of grants; a grant for one more hostname is refused', () => {
     const texts = Array.from({ length: MAX_PATTERNS_OF_ADDRESS + 1 }, (_, index) => `h${index}.test`);
     const rules = texts.map((text, index) => named(text, { protocol: IPPROTO.udp, ports: [`${1_000 + index}`] }));
     kernel.activate(compile(ofNames(...rules)));
@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
 });
 
 describe('an expired grant', () => {
-  test('admits no new flow, and ends no open flow while the policy has its pattern', async () => {
+  test('an expired grant admits no new flow, and ends no open flow while the policy has its pattern', async () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);
@@ -87,13 +87,13 @@ describe('an expired grant', () => {
     expect(classify()).toBe(DROPPED);
   });
 
-  test('admits no packet, even if its expiry is before the boot time of the machine', () => {
+  test('an expired grant admits no packet, even if its expiry is before the boot time of the machine', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -process.hrtime.bigint() - SECOND_NS);
     expect(classify()).toBe(DROPPED);
   });
 
-  test('becomes valid if the address is granted again with a later expiry, and a further grant with an earlier expiry does not shorten it', () => {
+  test('an expired grant becomes valid if the address is granted again with a later expiry, and an earlier expiry does not shorten it', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);
     expect(classify()).toBe(DROPPED);
@@ -103,8 +103,8 @@ describe('an expired grant', () => {
   });
 });
 
-describe('when the policy changes', () => {
-  test('a grant stays as long as any rule of the policy has its pattern', () => {
+describe('change of the policy', () => {
+  test('a grant stays valid after a change of the policy as long as any rule of the policy has its pattern', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('c.test'), named('b.test'), named('a.test'))));
@@ -114,7 +114,7 @@ describe('when the policy changes', () => {
     expect(classify(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
   });
 
-  test('a grant is removed with its pattern, and does not return when the pattern returns', () => {
+  test('a grant is removed with its pattern when the policy changes, and does not return when the pattern returns', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('b.test'))));

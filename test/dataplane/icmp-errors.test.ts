@@ -44,20 +44,20 @@ function error(about: Packet, [type, code]: readonly [number, number], quote: Qu
 }
 const open = (packet: Packet): void => void kernel.runPacket(packet, { tcpFlags: TCP.syn });
 
-describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
+describe('ICMP errors about packets of an allowed flow', () => {
   test.each([
     ['UDP', udp],
     ['TCP', tcp],
     ['ICMP echo', echo],
     ['GRE', gre],
-  ])('with every error type and code, about a packet of %s', (_, packet) => {
+  ])('an ICMP error of every type and code passes if it quotes a packet of an allowed flow over %s', (_, packet) => {
     expect(ERRORS.filter((kind) => error(packet, kind))).toEqual([]);
     open(packet);
     expect(ERRORS.filter((kind) => !error(packet, kind))).toEqual([]);
     expect(kernel.counted().icmp_related).toBe(ERRORS.length);
   });
 
-  test('and changes neither the state nor the time of the flow', () => {
+  test('ICMP errors of all types about an established TCP flow pass and change neither the state nor the time of the flow', () => {
     for (const tcpFlags of [TCP.syn, TCP.ack]) kernel.runPacket(tcp, { tcpFlags });
     kernel.runPacket(back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     const before = kernel.records();
@@ -65,18 +65,18 @@ describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
     expect(kernel.records()).toEqual(before);
   });
 
-  test('to the sender of a reply, if the error quotes that reply', () => {
+  test('an ICMP error to the sender of a reply passes if the error quotes that reply', () => {
     open(udp);
     expect(error(back(udp), [3, 4])).toBe(true);
   });
 
-  test('if the quoted IPv4 header has options, and if the quote is long', () => {
+  test('an ICMP error that quotes a packet of an allowed flow passes if the quoted IPv4 header has options, and if the quote is long', () => {
     open(udp);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { optionBytes: 40 }) })).toBe(true);
     expect(error(udp, [3, 4], { content: quoteOf(udp, { payloadBytes: 500 }, 508) })).toBe(true);
   });
 
-  test('and leaves the flow unchanged', () => {
+  test('an ICMP error about a half-open TCP flow leaves the flow unchanged', () => {
     open(tcp);
     const before = kernel.flowsIn('half_open');
     error(tcp, [3, 3]);
@@ -84,7 +84,7 @@ describe('an ICMP error that quotes a packet of an allowed flow passes', () => {
   });
 });
 
-describe('an open flow does not admit an ICMP error', () => {
+describe('ICMP errors that no open flow admits', () => {
   beforeEach(() => open(udp));
 
   test.each<[string, Packet, Quote]>([
@@ -100,25 +100,25 @@ describe('an open flow does not admit an ICMP error', () => {
     ['the quote is not IPv4', udp, { content: quoteOf(udp, { version: 6 }) }],
     ['the error quotes a later fragment', udp, { content: quoteOf(udp, { fragment: 1 }) }],
     ['the error is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
-  ])('if %s', (_, about, quote) => {
+  ])('an open flow does not admit an ICMP error if %s', (_, about, quote) => {
     expect(error(about, [3, 4], quote)).toBe(false);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('if the error is a redirect: the datapath drops every redirect', () => {
+  test('an open flow does not admit an ICMP redirect: the datapath drops every redirect', () => {
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     kernel.activate(compile(onlyFrom(ROUTER)));
     expect([0, 1, 2, 3].filter((code) => error(udp, [5, code]))).toEqual([]);
     expect(kernel.counted()).toMatchObject({ drop_icmp_redirect: 8 });
   });
 
-  test('if the policy in force denies the flow', () => {
+  test('an open flow does not admit an ICMP error if the policy in force denies the flow', () => {
     kernel.activate(denyAll);
     expect(error(udp, [3, 4])).toBe(false);
     expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
   });
 
-  test('if the error is only the payload of a later fragment, which the datapath does not parse', () => {
+  test('an open flow does not admit an ICMP error that is only the payload of a later fragment, which the datapath does not parse', () => {
     kernel.activate(compile(onlyFrom(ROUTER)));
     const message = icmp(ROUTER, CLIENT, 3, 4);
     const first = { id: 5, fragment: MORE_FRAGMENTS, content: icmpContent(3, 4, new Uint8Array(16)) };
@@ -131,7 +131,7 @@ describe('an open flow does not admit an ICMP error', () => {
 });
 
 describe('an echo request from the destination of an echo flow', () => {
-  test('is classified by the policy, even with the identifier of the flow', () => {
+  test('an echo request from the destination of an echo flow is classified by the policy, even with the identifier of the flow', () => {
     open(echo);
     expect(kernel.runPacket({ ...back(echo), icmpType: 8 }).returned).toBe(DROPPED);
     expect(kernel.runPacket(back(echo)).returned).toBe(PASSED);

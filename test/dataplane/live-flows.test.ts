@@ -56,7 +56,7 @@ function prefix(address: number, length: number): FlowFilter['sources'] {
 }
 
 describe('a listed flow', () => {
-  test('has the counts of both directions, the flow state, and the rule that allowed the flow', async () => {
+  test('a listed flow has the counts of both directions, the flow state, and the rule that allowed the flow', async () => {
     activate(lan, 7);
     const before = Date.now();
     kernel.runPacket(web, { payloadBytes: 46 });
@@ -91,7 +91,7 @@ describe('a listed flow', () => {
     expect(Math.abs(lastSeenMs + DEFAULT_TIMEOUTS_MS.tcp_established - (Date.now() + expiresInMs))).toBeLessThan(3_000);
   });
 
-  test('has an ICMP identifier instead of ports, and a default instead of a rule if a default allowed the flow', async () => {
+  test('a listed flow of ICMP has an identifier instead of ports, and a default instead of a rule if a default allowed it', async () => {
     activate(lan);
     kernel.runPacket(icmp(8), { icmpId: 99 });
     kernel.runPacket({ ...icmp(8), source: dns.source });
@@ -104,7 +104,7 @@ describe('a listed flow', () => {
     ]);
   });
 
-  test('keeps the rule name of the previous policy until a packet of the flow is classified again', async () => {
+  test('a listed flow keeps the rule name of the previous policy until a packet of the flow is classified again', async () => {
     activate(lan, 1);
     kernel.runPacket(web);
     activate({ ...lan, groups: [] }, 2);
@@ -117,7 +117,7 @@ describe('a listed flow', () => {
     expect(await listed()).toEqual([{ decider: { kind: 'policy_default' }, generation: 2, current: true }]);
   });
 
-  test('has no rule name if its policy is no longer in the history of rule names', async () => {
+  test('a listed flow has no rule name if its policy is no longer in the history of rule names', async () => {
     activate(lan);
     kernel.runPacket(web);
     for (let generation = 2; generation < 20; generation++) activate({ ...lan, groups: [] }, generation);
@@ -182,7 +182,7 @@ test('the pages of the list of live flows contain each flow that stays open exac
 });
 
 describe('cutting flows', () => {
-  test('removes a flow: the next packet is classified as a new flow, and other flows stay', async () => {
+  test('the cut of a flow removes the flow: its next packet is classified as a new flow, and other flows stay', async () => {
     activate(lan);
     for (const [given, tcpFlags] of [
       [web, TCP.syn],
@@ -200,7 +200,7 @@ describe('cutting flows', () => {
     expect(kernel.runPacket(web).returned).toBe(PASSED);
   });
 
-  test('keeps the packets of the cut flow in the count of the rule that allowed the flow', async () => {
+  test('the cut of a flow keeps its packets in the count of the rule that allowed the flow', async () => {
     activate(lan);
     for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
@@ -208,7 +208,7 @@ describe('cutting flows', () => {
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
-  test('continues in batches of at most `limit` flows until no flow matches the filter', async () => {
+  test('a request to cut flows continues in batches of at most `limit` flows until no flow matches the filter', async () => {
     activate(lan);
     for (let number = 0; number < 25; number++) kernel.runPacket({ ...dns, sourcePort: number });
     const cuts: number[] = [];

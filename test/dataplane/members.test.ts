@@ -79,7 +79,7 @@ function activate(given: ListedMembership['list'], judged = pods): void {
 }
 
 describe('members in the kernel', () => {
-  test('that a new list lacks are closed until the next flip, so that no deny rule by a selector lets go of them', () => {
+  test('members that a new list lacks stay closed until the next policy is in force, so that deny rules by selectors keep denying them', () => {
     const outside = address('192.0.2.1');
     const suspect = packet({ source: '192.0.2.1' });
     const free = { ...suspect, destinationPort: 22 };
@@ -100,7 +100,7 @@ describe('members in the kernel', () => {
     expect([passes(free), kernel.members.count]).toEqual([true, 0]);
   });
 
-  test('decide random packets like the compiled policy, while members change and the policy stays', () => {
+  test('the datapath decides random packets of members like the compiled policy, while members change and the policy stays', () => {
     let closed = 0;
     let owned = 0;
     kernel.members.replace(change([], []));
@@ -140,7 +140,7 @@ describe('members in the kernel', () => {
     expect(owned).toBeGreaterThan(300);
   });
 
-  test('close every address until the first list is complete', () => {
+  test('every address in the scope of members is closed until the first list of members is complete', () => {
     activate(list);
     expect(passes(https)).toBe(false);
     kernel.members.change(list);
@@ -153,7 +153,7 @@ describe('members in the kernel', () => {
     expect(passes(quarantined)).toBe(true);
   });
 
-  test('with a set that the program lacks get no allow rule until a program with it is in force', () => {
+  test('members with a set of groups that the policy in force lacks match no allow rule until a policy with that set is in force', () => {
     activate(list);
     kernel.members.replace(list);
     const both = change([BOTH], [[POD, BOTH.number]]);
@@ -170,7 +170,7 @@ describe('members in the kernel', () => {
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
   });
 
-  test('get their rights at once with the set of a former member that the program was compiled with', () => {
+  test('a new member gets its rights at once if it has the set of groups of a former member in the compiled policy', () => {
     const none = change([WEB, DB], []);
     const former = change([], [[POD, DB.number]]);
     kernel.activate(compile(pods, { membership: { scope, list: none, former } }));
@@ -188,7 +188,7 @@ describe('members in the kernel', () => {
     }
   });
 
-  test('that change while a program is staged are counted as not compiled when the program is put in force', () => {
+  test('members that change while a policy is staged count as not compiled when that policy is put in force', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
     kernel.stage(compile(pods, { membership: { scope, list } }));
@@ -216,7 +216,7 @@ describe('members in the kernel', () => {
     expect(passes(https)).toBe(true);
   });
 
-  test('keep their rights after a restart of the process, and lose them by the first list and by the next program', () => {
+  test('members keep their rights after a restart of the process, and lose them by the first list or the next policy that lacks them', () => {
     activate(list);
     kernel.members.replace(list);
     const other = mapMembers(kernel.object);
@@ -245,7 +245,7 @@ describe('members in the kernel', () => {
     other.unmap();
   });
 
-  test('are closed and counted without room, and get their rights when there is room', () => {
+  test('members without room in the table are closed and counted, and get their rights when there is room', () => {
     activate(list);
     kernel.members.replace(change([WEB, DB], []));
     const memory = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
@@ -304,15 +304,18 @@ describe('a flow of an address whose members changed', () => {
   test.each([
     ['of the opener', https],
     ['of the server', back(https)],
-  ])('ends with the next packet %s if the new owner has no right', (_side, next) => {
-    established();
-    expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(PASSED);
-    expect(renew(change([], [[POD, DB.number]]))).toBe(1);
-    expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
-    expect(kernel.flowsIn('flows')).toEqual([]);
-  });
+  ])(
+    'a flow of an address with a new owner ends with the next packet %s if the new owner has no right',
+    (_side, next) => {
+      established();
+      expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(PASSED);
+      expect(renew(change([], [[POD, DB.number]]))).toBe(1);
+      expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
+      expect(kernel.flowsIn('flows')).toEqual([]);
+    },
+  );
 
-  test('continues, and counts all its packets for its rule, if the new owner has the same right', () => {
+  test('a flow of an address with a new owner continues, and counts all its packets for its rule, if the owner has the same right', () => {
     established();
     expect(renew(change([], [[POD, 0]]))).toBe(1);
     expect(renew(change([], [[POD, WEB.number]]))).toBe(0);
@@ -324,7 +327,7 @@ describe('a flow of an address whose members changed', () => {
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
-  test('ends for the later fragments of a datagram whose first fragment passed', () => {
+  test('later fragments of a datagram are dropped if the owner of the source changes after the first fragment passed', () => {
     const open = policy([group([], [rule({ id: 'udp', protocol: 17 })], { selectors: [selector('web')] })]);
     activate(list, open);
     const datagram = { ...https, protocol: 17 };
@@ -345,7 +348,7 @@ describe('a flow of an address whose members changed', () => {
     expect(send(96)).toBe(DROPPED);
   });
 
-  test('is classified again by its next packet if a packet stores its judgement while members change', async () => {
+  test('a flow is classified again by its next packet if a packet stored a verdict while the members changed', async () => {
     const udp = { ...https, protocol: IPPROTO.udp };
     const ping = { ...https, protocol: IPPROTO.icmp, icmpType: 8, icmpCode: 0 };
     const open = policy([group([], [rule({ id: 'all' })], { selectors: [selector('web')] })]);
@@ -402,7 +405,7 @@ describe('a flow of an address whose members changed', () => {
     expect(isMarked()).toBe(false);
   });
 
-  test('of another source stays as it is', () => {
+  test('a flow of an address without a change of members is not classified again', () => {
     established();
     expect(renew(change([], [[POD + 1, 0]]))).toBe(0);
     kernel.runPacket(https, { tcpFlags: TCP.ack });

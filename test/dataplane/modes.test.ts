@@ -28,12 +28,12 @@ function play(steps: readonly Step[]): PacketResult[] {
   });
 }
 
-describe('the verdicts for random frames', () => {
+describe('verdicts for random frames', () => {
   const random = new Random(17);
   const policy = generatePolicy(random);
   const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
 
-  test('are the same with and without events, even if no process reads the events', () => {
+  test('the verdicts for random frames are the same with and without events, even if no process reads the events', () => {
     kernel.activate(compile(policy));
     const quiet = play(steps);
     kernel.wantEvents(true);
@@ -42,7 +42,7 @@ describe('the verdicts for random frames', () => {
     expect(loud).toEqual(quiet);
   });
 
-  test('in audit mode contain no drop by the policy, and as many drops of invalid packets as in enforce mode', () => {
+  test('in audit mode, no random frame is dropped by the policy, and as many invalid packets are dropped as in enforce mode', () => {
     const enforced: Policy = { ...onlyFrom(CLIENT), default: { action: 'deny', mode: 'enforce', from: 'fallback' } };
     const audited: Policy = { ...enforced, default: { ...enforced.default, mode: 'audit' } };
     kernel.activate(compile(enforced));
@@ -83,25 +83,28 @@ describe('an open flow after a change of the policy', () => {
   test.each([
     ['UDP from a fixed port', udp, 0],
     ['an established connection', tcp, TCP.ack],
-  ])('admits no packet that the new policy denies, in 1,000 changes: %s', (_, packet, flags) => {
-    kernel.activate(denied);
-    kernel.slots.assumeGrace();
-    kernel.activate(onlyClient);
-    const open = (): number[] => [
-      kernel.runPacket(packet, { tcpFlags: TCP.syn }).returned,
-      kernel.runPacket(back(packet), { tcpFlags: TCP.syn | TCP.ack }).returned,
-      kernel.runPacket(packet, { tcpFlags: TCP.ack }).returned,
-    ];
-    const wrong: number[] = [];
-    for (let change = 0; change < 1_000; change++) {
-      if (open().some((returned) => returned === DROPPED)) wrong.push(change);
-      kernel.switchSlot();
-      const after = [packet, back(packet)].map((either) => kernel.runPacket(either, { tcpFlags: flags }).returned);
-      if (after.some((returned) => returned === PASSED)) wrong.push(change);
-      kernel.switchSlot();
-    }
-    expect(wrong).toEqual([]);
-  });
+  ])(
+    'an open flow admits no packet that a new policy denies, in 1,000 changes of the policy: %s',
+    (_, packet, flags) => {
+      kernel.activate(denied);
+      kernel.slots.assumeGrace();
+      kernel.activate(onlyClient);
+      const open = (): number[] => [
+        kernel.runPacket(packet, { tcpFlags: TCP.syn }).returned,
+        kernel.runPacket(back(packet), { tcpFlags: TCP.syn | TCP.ack }).returned,
+        kernel.runPacket(packet, { tcpFlags: TCP.ack }).returned,
+      ];
+      const wrong: number[] = [];
+      for (let change = 0; change < 1_000; change++) {
+        if (open().some((returned) => returned === DROPPED)) wrong.push(change);
+        kernel.switchSlot();
+        const after = [packet, back(packet)].map((either) => kernel.runPacket(either, { tcpFlags: flags }).returned);
+        if (after.some((returned) => returned === PASSED)) wrong.push(change);
+        kernel.switchSlot();
+      }
+      expect(wrong).toEqual([]);
+    },
+  );
 });
 
 test('every packet of a flow is counted once while two threads sweep the flow table', async () => {

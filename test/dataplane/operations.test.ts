@@ -11,7 +11,7 @@ const HITS = { groups: [], rules: [], unused: undefined, from: 0, limit: 10 };
 const FLOWS = { filter: anyFlow(), after: null, limit: 10 };
 
 describe('requests for the hits and flows of the live traffic', () => {
-  test('are refused as feature_unavailable if the configuration has no dataplane section', async () => {
+  test('requests for hits and flows are refused as feature_unavailable if the configuration has no dataplane section', async () => {
     const { system } = await startSystem({ dataplane: null });
     const { traffic } = system;
     const answers = [await traffic.hits(HITS), await traffic.flows(FLOWS), await traffic.cutFlows(anyFlow())];
@@ -19,7 +19,7 @@ describe('requests for the hits and flows of the live traffic', () => {
     expect(answers).toEqual([1, 2, 3].map(() => expect.objectContaining(refused)));
   });
 
-  test('are refused until the dataplane runs, and requests for hits also while the datapath returns no hit report', async () => {
+  test('requests for hits and flows are refused until the dataplane runs, and requests for hits until the datapath returns a hit report', async () => {
     const datapath = fakeDatapath();
     datapath.on.open = () => {
       throw new Error('not now');
@@ -38,7 +38,7 @@ describe('requests for the hits and flows of the live traffic', () => {
     expect(await system.traffic.cutFlows(anyFlow())).toEqual({ cut: 3 });
   });
 
-  test('read hit counters that have the identity of the active policy record, also after a restart, and a fixed identity without an active record', async () => {
+  test('hit counters have the identity of the active policy record, also after a restart, and a fixed identity without an active record', async () => {
     const datapath = fakeDatapath();
     const staged: RuleNames[] = [];
     const given = fakeDatapath();

@@ -66,7 +66,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
 }
 
 describe('the proof of a staged program (a compiled policy)', () => {
-  test('succeeds for a program with members, whatever the members in the kernel are', () => {
+  test('the proof of a staged program (a compiled policy) succeeds for a program with members, whatever the members in the kernel are', () => {
     let owned = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number);
@@ -83,7 +83,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(owned).toBeGreaterThan(10_000);
   });
 
-  test('fails if the lists of two sets of groups are exchanged', () => {
+  test('the proof of a staged program (a compiled policy) fails if the lists of two sets of source groups are exchanged', () => {
     const pods = (app: string, port: string) =>
       group([], [rule({ protocol: IPPROTO.tcp, ports: [port] })], { id: app, selectors: [selector(app)] });
     const judged = policy([pods('web', '443'), pods('db', '5432')]);
@@ -106,7 +106,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(staged(layout(program), sample)).toMatchObject({ packet: { source: address('10.0.0.1') } });
   });
 
-  test('fails if no list is found for an owner, also if the live member of the source has one', () => {
+  test('the proof of a staged program fails if no list is found for the owner of an address, even if the live member has a list', () => {
     const key = selector('web').key;
     const judged = policy([group(['10.0.0.0/8'], [rule()]), group([], [rule()], { selectors: [selector('web')] })]);
     const membership = {
@@ -135,7 +135,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(staged({ ...image, words }, one)).toMatchObject({ found: 0 });
   });
 
-  test('succeeds for a program that was compiled from the policy', () => {
+  test('the proof of a staged program (a compiled policy) succeeds for a program that was compiled from the policy', () => {
     let packets = 0;
     for (let number = 0; number < 50; number++) {
       const judged = generatePolicy(new Random(seed + number), number % 5 === 0 ? { groups: 20, rules: 8 } : {});
@@ -146,7 +146,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
-  test('succeeds for a program that fills its slot to the last cache line', () => {
+  test('the proof of a staged program (a compiled policy) succeeds for a program that fills its slot to the last cache line', () => {
     for (let number = 0; number < 12; number++) {
       const random = new Random(seed + number * 31);
       const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
@@ -167,7 +167,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     }
   });
 
-  test('classifies packets by the staged program, not by the program in force', () => {
+  test('the proof of a staged program (a compiled policy) classifies packets by the staged program, not by the program in force', () => {
     const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
     if (first === undefined || second === undefined) throw new Error('no policies');
     kernel.activate(compile(first));
@@ -179,7 +179,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     });
   });
 
-  test('fails for more than 90 % of the damaged words that change a verdict', () => {
+  test('the proof of a staged program (a compiled policy) fails for more than 90 % of the damaged words that change a verdict', () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
     for (let number = 0; number < 28; number++) {
@@ -217,27 +217,30 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(complete.refused / complete.changing).toBeGreaterThan(0.98);
   });
 
-  test.each(Object.entries(mutations()))('fails if %s', (_, mutate) => {
-    let changing = 0;
-    for (let number = 0; number < 40; number++) {
-      const random = new Random(seed + number * 7);
-      const judged = generatePolicy(random, { groups: 4, rules: 8, hostnames: false });
-      const groupIndex = judged.groups.findIndex(({ rules, sources }) => rules.length > 1 && sources.length > 0);
-      const changed = judged.groups[groupIndex];
-      if (changed === undefined) continue;
-      const mutant = {
-        ...judged,
-        groups: judged.groups.with(groupIndex, mutate(changed, random)),
-      };
-      const image = layout(compile(mutant));
-      if (staged(image, edgesOf(judged, random, [], EDGE_PACKETS)) === null) continue;
-      changing++;
-      if (staged(image, sampleOf(judged)) === null) expect.fail(JSON.stringify({ seed, number, judged, mutant }));
-    }
-    expect(changing).toBeGreaterThan(5);
-  });
+  test.each(Object.entries(mutations()))(
+    'the proof of a staged program (a compiled policy) fails if %s',
+    (_, mutate) => {
+      let changing = 0;
+      for (let number = 0; number < 40; number++) {
+        const random = new Random(seed + number * 7);
+        const judged = generatePolicy(random, { groups: 4, rules: 8, hostnames: false });
+        const groupIndex = judged.groups.findIndex(({ rules, sources }) => rules.length > 1 && sources.length > 0);
+        const changed = judged.groups[groupIndex];
+        if (changed === undefined) continue;
+        const mutant = {
+          ...judged,
+          groups: judged.groups.with(groupIndex, mutate(changed, random)),
+        };
+        const image = layout(compile(mutant));
+        if (staged(image, edgesOf(judged, random, [], EDGE_PACKETS)) === null) continue;
+        changing++;
+        if (staged(image, sampleOf(judged)) === null) expect.fail(JSON.stringify({ seed, number, judged, mutant }));
+      }
+      expect(changing).toBeGreaterThan(5);
+    },
+  );
 
-  test('fails if one of 20,000 rules is compiled to another action', () => {
+  test('the proof of a staged program (a compiled policy) fails if one of 20,000 rules is compiled to another action', () => {
     const rules = Array.from({ length: 20_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/28`], ports: [String(index)] }),
     );

@@ -231,7 +231,7 @@ beforeAll(() => {
 afterAll(() => kernel.close());
 
 describe('example policy', () => {
-  test('files in examples/policies are exactly those for which PACKETS has a list of packets', () => {
+  test('each file in examples/policies has a list of test packets in PACKETS, and each list has a file', () => {
     const files = readdirSync(folder).filter((file) => file.endsWith('.yaml'));
     const names = files.map((file) => file.replace('.yaml', ''));
     expect(Object.keys(PACKETS).sort()).toEqual(names.sort());
@@ -243,12 +243,12 @@ describe('example policy', () => {
     'blocked-names': ['deny_by_name', 'deny_by_name', 'deny_by_name'],
     'package-mirrors': ['name_without_sni'],
   };
-  test.each(Object.keys(PACKETS))('%s is valid and causes only the listed warnings', (name) => {
+  test.each(Object.keys(PACKETS))('the example policy %s is valid and causes only the listed warnings', (name) => {
     expect(recipe(name).warnings).toEqual(WARNINGS[name] ?? []);
   });
 
   test.each(Object.entries(PACKETS))(
-    '%s: the reference evaluator returns the expected verdict, and the datapath passes or drops each packet by it',
+    'example policy %s: the reference evaluator returns the expected verdict, and the datapath passes or drops each packet by it',
     (name, rows) => {
       const { policy } = recipe(name);
       kernel.activate(compile(policy));
@@ -281,7 +281,7 @@ describe('example policy with hostname rules', () => {
     ['blocked-names', '10.1.0.7', 'pool7.coins.example', 'deny'],
     ['blocked-names', '10.1.0.7', 'carpool.example', 'allow'],
     ['blocked-names', '10.1.0.7', 'www.example.com', 'allow'],
-  ])('%s: the lookup from %s of %s gets the verdict %s', (name, source, hostname, verdict) => {
+  ])('example policy %s: the DNS lookup from %s of %s gets the verdict %s', (name, source, hostname, verdict) => {
     const index = new LookupIndex(compile(recipe(name).policy).lookups);
     expect(verdictOf(index.decide(address(source), wireNameOf(hostname)))).toBe(verdict);
   });
@@ -316,11 +316,14 @@ describe('example policy with TLS rules', () => {
     ['block-legacy', 'any server name', 'allow', hello('any.example.com')],
     ['block-legacy', 'no server name', 'audit', hello(null)],
     ['block-legacy', 'bytes that are not TLS', 'audit', unreadable],
-  ])('%s: a connection with %s gets the verdict %s, also with an ECH extension', (name, _, verdict, facts) => {
-    const { hello } = facts;
-    const ofBrowser = hello.kind === 'hello' ? { ...facts, hello: { ...hello, ech: true } } : facts;
-    expect([connection(name, facts), connection(name, ofBrowser)]).toEqual([verdict, verdict]);
-  });
+  ])(
+    'example policy %s: a connection with %s gets the verdict %s, also with an ECH extension',
+    (name, _, verdict, facts) => {
+      const { hello } = facts;
+      const ofBrowser = hello.kind === 'hello' ? { ...facts, hello: { ...hello, ech: true } } : facts;
+      expect([connection(name, facts), connection(name, ofBrowser)]).toEqual([verdict, verdict]);
+    },
+  );
 
   test.each([
     ['10.1.0.7', 'GET', '/v2/public/list', 'allow'],
@@ -331,7 +334,7 @@ describe('example policy with TLS rules', () => {
     ['10.1.7.7', 'POST', '/v2/private', 'deny'],
     ['10.1.0.7', 'GET', '/v2/public/../private', 'deny'],
     ['10.1.0.7', 'GET', '/v2/public%2f../private', 'deny'],
-  ])('http-api: the request from %s (%s %s) gets the verdict %s', (source, method, path, verdict) => {
+  ])('example policy http-api: the request from %s (%s %s) gets the verdict %s', (source, method, path, verdict) => {
     const steps = stepsOf('http-api', source);
     const request = { method, host: 'api.example.com', path, query: null, headers: [] };
     expect(decideConnection(steps, hello('api.example.com'))).toEqual({ kind: 'intercept', from: 0 });

@@ -155,7 +155,7 @@ const number = (value: number): number[] => [24, 16, 8, 0].map((shift) => (value
 const stamps = (value: number, echo: number): number[] => [8, 10, ...number(value), ...number(echo)];
 const sack = (...edges: number[]): number[] => [5, 2 + edges.length * 4, ...edges.flatMap(number)];
 
-describe('the splicing offload translates sequence numbers, time stamps and window of one TCP connection to those of the other', () => {
+describe('translation between two spliced TCP connections', () => {
   test.each([
     ['without options', {}],
     ['time stamps at the usual offset', { options: [1, 1, ...stamps(0xffff_fff0, 100)] }],
@@ -173,21 +173,24 @@ describe('the splicing offload translates sequence numbers, time stamps and wind
     ['sequence numbers that wrap', { sequence: 0xffff_ffff, acknowledgment: 3 }],
     ['a FIN', { flags: 0x11 }],
     ['a RST', { flags: 0x04, payload: 0 }],
-  ] as const)('segment: %s', (_, segment: Segment) => {
-    put(ENDS, DELTAS);
-    put(reversed(ENDS), BACK);
-    for (const [ends, deltas] of [
-      [ENDS, DELTAS],
-      [reversed(ENDS), BACK],
-    ] as const) {
-      const frame = frameOf(ends, segment);
-      const { returned, out } = run(frame);
-      expect(returned).toBe(PASSED);
-      expect(Buffer.from(out).toString('hex')).toBe(Buffer.from(translated(frame, deltas)).toString('hex'));
-    }
-  });
+  ] as const)(
+    'the splicing offload translates the sequence numbers, time stamps and window of a segment to those of the other connection: %s',
+    (_, segment: Segment) => {
+      put(ENDS, DELTAS);
+      put(reversed(ENDS), BACK);
+      for (const [ends, deltas] of [
+        [ENDS, DELTAS],
+        [reversed(ENDS), BACK],
+      ] as const) {
+        const frame = frameOf(ends, segment);
+        const { returned, out } = run(frame);
+        expect(returned).toBe(PASSED);
+        expect(Buffer.from(out).toString('hex')).toBe(Buffer.from(translated(frame, deltas)).toString('hex'));
+      }
+    },
+  );
 
-  test('in 5,000 segments with random headers and numbers', () => {
+  test('the splicing offload translates 5,000 segments with random headers and numbers to the other connection', () => {
     const random = new Random(2_026);
     for (let round = 0; round < 5_000; round++) {
       const deltas: Deltas = {
@@ -251,31 +254,34 @@ test.each([
   expect(sumOf(out, TCP, out.length)).toBe(0xffff);
 });
 
-describe('after the service-plane thread of an offloaded connection has ended, the datapath', () => {
+describe('offloaded connections of an ended thread', () => {
   const alone = { joiner: OFFLOADER + 1 };
 
   test.each([
     ['data', { payload: 333, flags: 0x18 }],
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
-  ] as const)('turns %s into a RST to the other side, with the next sequence number', (_, segment: Segment) => {
-    put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
-    put(reversed(ENDS), BACK, alone);
-    const frame = frameOf(ENDS, { ...segment, sequence: 61_000, acknowledgment: 51_000 });
-    const { returned, out } = run(frame);
-    const view = new DataView(out.buffer, out.byteOffset);
-    expect(returned).toBe(PASSED);
-    expect(Buffer.from(out.subarray(0, TCP + 4))).toEqual(Buffer.from(frame.subarray(0, TCP + 4)));
-    expect([
-      view.getUint32(TCP + 4),
-      view.getUint32(TCP + 8),
-      view.getUint8(TCP + 13),
-      view.getUint16(TCP + 14),
-    ]).toEqual([(60_000 + DELTAS.sequence) % 2 ** 32, (51_000 + DELTAS.acknowledgment) % 2 ** 32, 0x14, 0]);
-    expect(tcpSum(out)).toBe(0xffff);
-  });
+  ] as const)(
+    'the datapath turns %s into a RST with the next sequence number to the other side after the thread of the connection has ended',
+    (_, segment: Segment) => {
+      put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
+      put(reversed(ENDS), BACK, alone);
+      const frame = frameOf(ENDS, { ...segment, sequence: 61_000, acknowledgment: 51_000 });
+      const { returned, out } = run(frame);
+      const view = new DataView(out.buffer, out.byteOffset);
+      expect(returned).toBe(PASSED);
+      expect(Buffer.from(out.subarray(0, TCP + 4))).toEqual(Buffer.from(frame.subarray(0, TCP + 4)));
+      expect([
+        view.getUint32(TCP + 4),
+        view.getUint32(TCP + 8),
+        view.getUint8(TCP + 13),
+        view.getUint16(TCP + 14),
+      ]).toEqual([(60_000 + DELTAS.sequence) % 2 ** 32, (51_000 + DELTAS.acknowledgment) % 2 ** 32, 0x14, 0]);
+      expect(tcpSum(out)).toBe(0xffff);
+    },
+  );
 
-  test('translates and forwards a RST, and drops a packet that has neither the RST nor the ACK flag', () => {
+  test('after the thread of an offloaded connection has ended, the datapath translates a RST, and drops a packet without RST and ACK flag', () => {
     put(ENDS, DELTAS, alone);
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -284,26 +290,26 @@ describe('after the service-plane thread of an offloaded connection has ended, t
   });
 });
 
-test('the map joiners has one entry for the deadline of each splicing thread', () => {
+test('the BPF map `joiners` has one entry for the deadline of each splicing thread', () => {
   expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(MAX_OFFLOADERS);
 });
 
-describe('a packet of an offloaded connection is dropped', () => {
+describe('dropped packets of an offloaded connection', () => {
   test.each([
     ['its entry in the map joins has the state held', { state: SPLICE_STATE.held }],
     ['its entry has the state quiet and the service plane has no socket for it', { state: SPLICE_STATE.quiet }],
-  ] as const)('if %s', (_, more) => {
+  ] as const)('a packet of an offloaded connection is dropped if %s', (_, more) => {
     put(ENDS, DELTAS, more);
     put(reversed(ENDS), BACK, more);
     expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
   });
 
-  test('if its direction has no entry in the map joins', () => {
+  test('a packet of an offloaded connection is dropped if its direction has no entry in the map joins', () => {
     put(ENDS, DELTAS);
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('if it is a SYN ACK; the datapath turns a SYN into an ACK that probes the other side', () => {
+  test('a SYN ACK of an offloaded connection is dropped; the datapath turns a SYN into an ACK that probes the other side', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));

@@ -140,7 +140,7 @@ test(`no packet is classified by a mix of two compiled policies in ${SWAPS} swap
   expect(Math.min(allow, audit)).toBeGreaterThan(judged / 100);
 });
 
-test('a compiled policy overwritten while packets read it gives mixed verdicts', async () => {
+test('a compiled policy that is overwritten while packets read it gives mixed verdicts', async () => {
   const running = load();
   // A mixed verdict needs the load and the overwriting thread at the same time on two CPUs. Other processes
   // may use these CPUs, so the test tries for up to 50 seconds.

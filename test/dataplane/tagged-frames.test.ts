@@ -19,20 +19,20 @@ const [eth0, eth1, office, guests] = [
 ];
 const links = [eth0, eth1, office, guests];
 
-test('a policed interface with VLAN interfaces on top is refused, also if they are policed too', () => {
+test('a policed interface with VLAN interfaces on top is refused, even if the VLAN interfaces are policed', () => {
   const fault =
     'eth0 drops the tagged frames of eth0.10, eth0.20: put eth0.10, eth0.20 into dataplane.interfaces instead of eth0, or remove the VLAN';
   expect(vlanFaults([eth0, eth1], links)).toEqual([fault]);
   expect(vlanFaults([eth0, guests, office], links)).toEqual([fault]);
 });
 
-test('VLAN interfaces whose lower interface is not policed, and those that are down, are accepted', () => {
+test('a VLAN interface is accepted if its lower interface is not policed, or if the VLAN interface is down', () => {
   expect(vlanFaults([eth1, guests, office], links)).toEqual([]);
   expect(vlanFaults([eth0], [eth0, vlan(4, 'eth0.10', 2, { isUp: false })])).toEqual([]);
   expect(vlanFaults([eth0], [eth0, link(4, 'tunnel', 'macsec', { lower: 2 })])).toEqual([]);
 });
 
-test('a VLAN interface is cut off only if its lower interface is policed', () => {
+test('a VLAN interface loses its frames only if its lower interface is policed', () => {
   expect([isCutOff(guests, [eth0]), isCutOff(guests, [eth1, guests]), isCutOff(eth0, [eth0])]).toEqual([
     true,
     false,

@@ -111,7 +111,7 @@ describe('the flow of a TCP connection', () => {
       'tcp_syn_received',
       [client(SYN), server(SYN | ACK), server(ACK)],
     ],
-  ])('%s, in the state %s', (_, state, steps) => {
+  ])('the flow of a TCP connection %s, in the state %s', (_, state, steps) => {
     passAll(steps);
     expect(flow()).toMatchObject([{ state, source: CLIENT, foreign: false }]);
     const confirmed = kernel.flowsIn('flows').length === 1;
@@ -122,7 +122,7 @@ describe('the flow of a TCP connection', () => {
     ['closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
     ['was refused', [client(SYN), server(RST | ACK)]],
-  ])('is opened again by a SYN after the connection %s', (_, steps) => {
+  ])('the flow of a TCP connection is opened again by a SYN after the connection %s', (_, steps) => {
     passAll(steps);
     expect(play(client(SYN))).toEqual([true]);
     expect(flow()).toMatchObject([{ state: 'tcp_syn_sent', packets: [1n, 0n] }]);
@@ -130,7 +130,7 @@ describe('the flow of a TCP connection', () => {
     expect(flow()).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   });
 
-  test('passes the last ACKs of both sides after the connection has closed', () => {
+  test('the flow of a TCP connection passes the last ACKs of both sides after the connection has closed', () => {
     passAll([...BY_BOTH, client(ACK), server(ACK)]);
   });
 });
@@ -141,13 +141,13 @@ describe('the server side of a TCP connection', () => {
     ['is half closed', [...HANDSHAKE, server(FIN | ACK), client(ACK)]],
     ['has closed', BY_BOTH],
     ['was reset', [...HANDSHAKE, server(RST)]],
-  ])('cannot open a connection on the same ports if the connection of the client %s', (_, steps) => {
+  ])('a server cannot open a connection on the same ports if the connection of the client %s', (_, steps) => {
     passAll(steps);
     expect(play(server(SYN))).toEqual([false]);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });
 
-  test('can open a connection on the same ports if the policy allows it, and the connection of the client continues', () => {
+  test('a server can open a connection on the same ports if the policy allows it, and the connection of the client continues', () => {
     kernel.activate(compile(onlyFrom(CLIENT, SERVER)));
     passAll([...HANDSHAKE, server(SYN), client(ACK), server(ACK)]);
     expect(flow()).toMatchObject([{ state: 'tcp_established', source: CLIENT }]);
@@ -182,7 +182,7 @@ describe('a TCP packet with any combination of flags', () => {
     ['half closed', [...HANDSHAKE, client(FIN | ACK), server(ACK)]],
     ['closing', BY_BOTH],
     ['reset', [...HANDSHAKE, server(RST)]],
-  ])('from the client passes if RFC 9293 allows the flags, while the connection is %s', (_, steps) => {
+  ])('a TCP packet from the client passes if RFC 9293 allows its flags, while the connection is %s', (_, steps) => {
     expect(droppedAfter(steps, 'client')).toEqual(impossible);
   });
 
@@ -193,20 +193,23 @@ describe('a TCP packet with any combination of flags', () => {
     ['half closed', [...HANDSHAKE, client(FIN | ACK), server(ACK)], false],
     ['closing', BY_BOTH, false],
     ['reset', [...HANDSHAKE, server(RST)], false],
-  ])('from the server passes if RFC 9293 allows the flags (SYN only in the handshake): %s', (_, steps, synPasses) => {
-    const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
-    expect(droppedAfter(steps, 'server')).toEqual(
-      combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
-    );
-  });
+  ])(
+    'a TCP packet from the server passes if RFC 9293 allows its flags (SYN only in the handshake): %s',
+    (_, steps, synPasses) => {
+      const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
+      expect(droppedAfter(steps, 'server')).toEqual(
+        combinations.filter((flags) => !isSent(flags) || (opens(flags) && !synPasses)),
+      );
+    },
+  );
 
-  test('passes without a flow only if the packet is a SYN of the client', () => {
+  test('a TCP packet without a flow passes only if it is a SYN of the client', () => {
     const onlySyn = combinations.filter((flags) => !isSent(flags) || (flags & (SYN | ACK)) !== SYN);
     expect(droppedAfter([], 'client')).toEqual(onlySyn);
     expect(droppedAfter([], 'server')).toEqual(combinations);
   });
 
-  test('is dropped if RFC 9293 forbids the flags, also in audit mode and during the pickup period (dataplane.pickup)', () => {
+  test('a TCP packet is dropped if RFC 9293 forbids its flags, also in audit mode and during the pickup period (dataplane.pickup)', () => {
     kernel.activate(auditAll);
     expect(droppedAfter([], 'client')).toEqual(impossible);
     kernel.forget();
@@ -220,14 +223,14 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
   const FLAGS = [ACK, SYN | ACK, FIN | ACK, RST, RST | ACK, PSH | ACK];
   const pickUp = (): void => kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
 
-  test('is dropped as out of state, whether the policy allows or denies the packet', () => {
+  test('a TCP packet without a flow that is not a SYN is dropped as out of state, whether the policy allows or denies it', () => {
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     kernel.activate(denyAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([false]);
     expect(kernel.counted()).toEqual({ drop_out_of_state: 12 });
   });
 
-  test('passes in audit mode and opens no flow', () => {
+  test('a TCP packet without a flow that is not a SYN passes in audit mode and opens no flow', () => {
     kernel.activate(auditAll);
     for (const flags of FLAGS) expect(play(client(flags))).toEqual([true]);
     expect(kernel.counted()).toEqual({ audit: 6 });
@@ -239,26 +242,29 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
     ['a FIN', [client(FIN | ACK), server(ACK)], 'tcp_half_closed'],
     ['a FIN of the server', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
     ['a SYN ACK', [server(SYN | ACK), client(ACK)], 'tcp_established'],
-  ])('opens a flow before the pickup deadline; a packet of the other side confirms the flow: %s', (_, steps, state) => {
-    pickUp();
-    expect(play(...steps.slice(0, 1))).toEqual([true]);
-    expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1 });
-    kernel.slots.setPickupUntil(0n);
-    expect(play(...steps.slice(1))).toEqual([true]);
-    expect(kernel.flowsIn('half_open')).toEqual([]);
-    expect(kernel.flowsIn('flows')).toMatchObject([{ state, source: CLIENT, packets: [1n, 1n] }]);
-    kernel.forget();
-    expect(play(...steps.slice(0, 1))).toEqual([false]);
-  });
+  ])(
+    'a TCP packet that is not a SYN opens a flow before the pickup deadline, and a packet of the other side confirms it: %s',
+    (_, steps, state) => {
+      pickUp();
+      expect(play(...steps.slice(0, 1))).toEqual([true]);
+      expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1 });
+      kernel.slots.setPickupUntil(0n);
+      expect(play(...steps.slice(1))).toEqual([true]);
+      expect(kernel.flowsIn('half_open')).toEqual([]);
+      expect(kernel.flowsIn('flows')).toMatchObject([{ state, source: CLIENT, packets: [1n, 1n] }]);
+      kernel.forget();
+      expect(play(...steps.slice(0, 1))).toEqual([false]);
+    },
+  );
 
-  test('opens no flow during the pickup period (dataplane.pickup) if the policy denies both directions', () => {
+  test('a TCP packet that is not a SYN opens no flow during the pickup period if the policy denies both directions', () => {
     kernel.activate(denyAll);
     pickUp();
     expect(play(client(ACK), server(ACK))).toEqual([false, false]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('opens a flow whose source is the sender, during the pickup period (dataplane.pickup), if the policy allows both directions', () => {
+  test('a TCP packet that is not a SYN opens a flow from its sender during the pickup period if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));
@@ -297,9 +303,9 @@ describe('a TCP reset in an open connection', () => {
     ['client', CLIENT_AT, ['server', ACK, SERVER_AT, CLIENT_AT]],
   ] as const satisfies readonly (readonly [string, number, Numbered])[];
 
-  describe.each(sides)('of the %s', (side, expected, answer) => {
+  describe.each(sides)('sent by the %s', (side, expected, answer) => {
     test.each([RST, RST | ACK])(
-      'with a number that its receiver does not expect is dropped and counted (flags %s)',
+      'a TCP reset with a sequence number that its receiver does not expect is dropped and counted (flags %s)',
       (flags) => {
         for (const by of WRONG) {
           kernel.forget();
@@ -313,13 +319,13 @@ describe('a TCP reset in an open connection', () => {
       },
     );
 
-    test('with the number that its receiver expects passes, and ends the flow soon', () => {
+    test('a TCP reset with the sequence number that its receiver expects passes, and moves the flow to the state tcp_reset', () => {
       send('in', ...OPENING, answer);
       expect(send('in', [side, RST, expected])).toEqual([true]);
       expect(flow()).toMatchObject([{ state: 'tcp_reset' }]);
     });
 
-    test('is expected at the last number of the receiver, whichever path its packet took', () => {
+    test('the sequence number expected in a TCP reset is the last acknowledgment of its receiver, whether the fast path saw it or not', () => {
       const later = (expected + 5_000) >>> 0;
       const [receiver, , sequence] = answer;
       const more: Numbered = [receiver, PSH | ACK, sequence, later];
@@ -329,21 +335,21 @@ describe('a TCP reset in an open connection', () => {
       expect(send('in', [side, RST, expected], more, [side, RST, later])).toEqual([false, true, true]);
     });
 
-    test('has one guess between two packets of its receiver', () => {
+    test('after a packet of its receiver, only the first TCP reset is compared with the expected number; a second reset is dropped', () => {
       send('in', ...OPENING, answer);
       expect(send('in', [side, RST, expected + 1], [side, RST, expected])).toEqual([false, false]);
       expect(send('in', answer, [side, RST, expected])).toEqual([true, true]);
       expect(kernel.counted()).toMatchObject({ drop_tcp_sequence: 2 });
     });
 
-    test('is not believed for a number that packets of its own side have prepared', () => {
+    test('a TCP reset is dropped if its sequence number occurs only in packets of its own side', () => {
       send('in', ...OPENING, answer);
       send('in', [side, PSH | ACK, 4_000, 4_000], [side, SYN | ACK, 3_999, 4_000]);
       expect(send('in', [side, RST, 4_000])).toEqual([false]);
       expect(flow()).toMatchObject([{ state: 'tcp_established' }]);
     });
 
-    test('counts if the flow does not know a number of the receiver yet', () => {
+    test('a TCP reset with any sequence number passes if the flow has no acknowledgment of its receiver yet', () => {
       kernel.slots.setPickupUntil(process.hrtime.bigint() + 60_000_000_000n);
       send('in', [side, ACK, expected, 9]);
       expect(send('in', [side, RST, expected + 77])).toEqual([true]);
@@ -351,7 +357,7 @@ describe('a TCP reset in an open connection', () => {
     });
   });
 
-  test('must fit while only the SYN ACK has been seen, from both sides', () => {
+  test('a TCP reset from either side with a wrong sequence number is dropped while only the SYN ACK has been seen', () => {
     for (const [side, expected] of sides) {
       kernel.forget();
       send('in', ...OPENING.slice(0, 2));
@@ -362,12 +368,12 @@ describe('a TCP reset in an open connection', () => {
     }
   });
 
-  test('refuses a SYN, whose sender has acknowledged nothing yet', () => {
+  test('a TCP reset that answers a SYN passes, although the sender of the SYN has acknowledged nothing yet', () => {
     expect(send('in', ...OPENING.slice(0, 1), ['server', RST | ACK, 0, CLIENT_AT])).toEqual([true, true]);
     expect(flow()).toMatchObject([{ state: 'tcp_reset' }]);
   });
 
-  test('from an unpoliced interface passes, and changes the flow only if it fits', () => {
+  test('a TCP reset from an unpoliced interface passes, and changes the flow only if its sequence number is the expected number', () => {
     send('out_foreign', ...OPENING.slice(0, 1));
     send('in', ...OPENING.slice(1, 2));
     send('out_foreign', ...OPENING.slice(2));
@@ -387,7 +393,7 @@ describe('a TCP FIN in an open connection', () => {
   ] as const;
   const state = (): unknown => flow().map(({ state }) => state);
 
-  describe.each(sides)('of the %s', (side, at, receiver, receiverAt) => {
+  describe.each(sides)('sent by the %s', (side, at, receiver, receiverAt) => {
     const answer = (acknowledgment: number): Numbered => [receiver, ACK, receiverAt, acknowledgment];
     const fin = (sequence: number, payloadBytes = 0): Numbered => [side, FIN | ACK, sequence, receiverAt, payloadBytes];
     const data = (sequence: number): Numbered => [side, PSH | ACK, sequence, receiverAt, 10];
@@ -395,21 +401,21 @@ describe('a TCP FIN in an open connection', () => {
       send('in', ...OPENING, answer(at));
     });
 
-    test('counts once its receiver acknowledges it', () => {
+    test('a TCP FIN with the expected sequence number half closes the flow, and an acknowledgment of its receiver keeps the flow half closed', () => {
       send('in', fin(at));
       expect(state()).toEqual(['tcp_half_closed']);
       send('in', answer(at + 1), answer(at + 1));
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('counts with data under way, after all data is acknowledged', () => {
+    test('a TCP FIN behind data half closes the flow only when its receiver has acknowledged the data and the FIN', () => {
       send('in', data(at), data(at + 10), fin(at + 20, 7), answer(at + 10), answer(at + 20));
       expect(state()).toEqual(['tcp_established']);
       send('in', answer(at + 28));
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('does not count with a number that its receiver does not acknowledge', () => {
+    test('a TCP FIN with a sequence number that its receiver does not acknowledge does not half close the flow', () => {
       for (const by of [1, -2, 1_000, 0x4000, -0x4000]) {
         send('in', fin(at + by));
         expect(state()).toEqual(['tcp_established']);
@@ -420,14 +426,14 @@ describe('a TCP FIN in an open connection', () => {
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('that is forged with the right number half closes the flow until the next packet of its receiver', () => {
+    test('a forged TCP FIN with the right sequence number half closes the flow only until the next packet of its receiver', () => {
       send('in', fin(at, 5));
       expect(state()).toEqual(['tcp_half_closed']);
       send('in', answer(at), fin(at, 5), fin(at + 6), [side, ACK, at, receiverAt]);
       expect(state()).toEqual(['tcp_established']);
     });
 
-    test('that is forged leaves the flow established together with a forged reset, while both sides continue', () => {
+    test('a forged TCP FIN together with a forged reset leaves the flow established while both sides send data', () => {
       for (const number of [at, at + 5_000]) {
         send('in', fin(number), [side, RST, at + 777]);
         for (let sent = 0; sent < 30; sent += 10) {
@@ -439,12 +445,12 @@ describe('a TCP FIN in an open connection', () => {
       }
     });
 
-    test('half closes the flow while nothing comes from its receiver, also if it is repeated', () => {
+    test('a TCP FIN half closes the flow while its receiver sends nothing, also if the FIN is repeated', () => {
       send('in', fin(at), fin(at), [side, ACK, at + 1, receiverAt]);
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('does not count if the policy has changed in between and the number is wrong', () => {
+    test('after a change of the policy, a TCP FIN with a wrong sequence number does not half close the flow, and a right one does', () => {
       kernel.newEpoch();
       send('in', fin(at + 5));
       kernel.newEpoch();
@@ -456,26 +462,26 @@ describe('a TCP FIN in an open connection', () => {
       expect(state()).toEqual(['tcp_half_closed']);
     });
 
-    test('is taken back by data behind it, until the receiver acknowledges it again', () => {
+    test('acknowledged data with a higher sequence number than a TCP FIN moves the flow from half closed back to established', () => {
       send('in', fin(at), answer(at + 1), data(at - 10), answer(at + 1), answer(at + 1));
       expect(state()).toEqual(['tcp_half_closed']);
       send('in', data(at + 1), answer(at + 11));
       expect(state()).toEqual(['tcp_established']);
     });
 
-    test('stays counted if it is repeated, also with data', () => {
+    test('a flow stays half closed if its acknowledged TCP FIN is repeated, also with earlier data', () => {
       send('in', fin(at), answer(at + 1), fin(at), fin(at - 10, 10), [side, ACK, at + 1, receiverAt]);
       expect(state()).toEqual(['tcp_half_closed']);
       expect(send('in', [side, RST, at + 1])).toEqual([true]);
     });
 
-    test('that is forged delays a reset of this side until its receiver sends another packet', () => {
+    test('a forged TCP FIN delays a reset from the same side until its receiver sends another packet', () => {
       send('in', fin(at + 77));
       expect(send('in', [side, RST, at], answer(at), [side, RST, at])).toEqual([false, true, true]);
       expect(state()).toEqual(['tcp_reset']);
     });
 
-    test('closes the connection together with the FIN of the other side', () => {
+    test('a TCP FIN and the FIN of the other side together move the flow to the state tcp_closing', () => {
       send('in', fin(at), [receiver, FIN | ACK, receiverAt, at + 1]);
       expect(state()).toEqual(['tcp_half_closed']);
       send('in', [side, ACK, at + 1, receiverAt + 1]);
@@ -483,7 +489,7 @@ describe('a TCP FIN in an open connection', () => {
     });
   });
 
-  test('closes the connection if both sides send it at the same time', () => {
+  test('two TCP FINs that both sides send at the same time move the flow to tcp_closing when both are acknowledged', () => {
     send('in', ...OPENING, ['client', FIN | ACK, CLIENT_AT, SERVER_AT], ['server', FIN | ACK, SERVER_AT, CLIENT_AT]);
     expect(state()).not.toEqual(['tcp_closing']);
     send('in', ['client', ACK, CLIENT_AT + 1, SERVER_AT + 1], ['server', ACK, SERVER_AT + 1, CLIENT_AT + 1]);

@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('while no reader wants events, the first packet of a flow does not store the rule in the flow statistics; the next sweep stores it', () => {
+test('the rule of a flow is stored by the next sweep, not by the first packet, while no reader wants events', () => {
   activate('names');
   kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -51,7 +51,7 @@ test('while no reader wants events, the first packet of a flow does not store th
   expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
 });
 
-test('the list of flows gives a flow the same values before and after its first flush', () => {
+test('the list of flows returns the same values of a flow before and after its first flush', () => {
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
@@ -73,7 +73,7 @@ test('the list of flows gives a flow the same values before and after its first 
   }
 });
 
-test('while a reader wants events, the first packet of a flow stores the rule and the exact opening time in the flow statistics', () => {
+test('the first packet of a flow stores the rule and the exact opening time while a reader wants events', () => {
   activate('names');
   kernel.wantEvents(true);
   kernel.runPacket(dns);
@@ -90,7 +90,7 @@ test('packets that are not flushed yet count for the rule that allowed them, eve
   expect(hits()).toEqual({ other: 0, first: 1, second: 0 });
 });
 
-test('after a flow is classified again, its earlier packets still count for the earlier rule', () => {
+test('the earlier packets of a flow still count for the earlier rule after the flow is classified again', () => {
   activate('first', 'second');
   kernel.stage(compile(ofRules('second', 'first')));
   for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -148,7 +148,7 @@ test('`completeFlow` computes the opening time from its low 16 bits, also after 
   ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
 });
 
-test('the entry of an ended flow in the map tallies contains zeros', async () => {
+test('the entry of an ended flow in the BPF map tallies contains zeros', async () => {
   activate('names');
   for (let port = 1; port <= 20; port++) kernel.runPacket({ ...dns, sourcePort: port });
   kernel.sweep();

@@ -58,11 +58,14 @@ test.each(variants)('the kernel loads the BPF programs with the settings %o', (v
   kernel.close();
 });
 
-test.each([1, 6, 7, MAX_SLOT_LINES])('the kernel loads the BPF programs with slots of %i cache lines', (slotLines) => {
-  const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), classifyAll: false });
-  expect(kernel.slots.slotLines).toBe(slotLines);
-  kernel.close();
-});
+test.each([1, 6, 7, MAX_SLOT_LINES])(
+  'the kernel loads the BPF programs with policy slots of %i cache lines',
+  (slotLines) => {
+    const kernel = loadForTest({ slotLines, flowShare, copiesRoutes: canCopyRoutes(), classifyAll: false });
+    expect(kernel.slots.slotLines).toBe(slotLines);
+    kernel.close();
+  },
+);
 
 function verifiedInstructions(fd: number): number {
   return Number(/^verified_insns:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]);

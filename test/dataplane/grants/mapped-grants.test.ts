@@ -47,7 +47,7 @@ function mapped(): string[] {
   return [...new Set(files)].map((path) => path.slice(folder.length + 1)).sort();
 }
 
-test('grants are mapped from the first policy with patterns on, and unmapped at the end', () => {
+test('the grant maps are mapped into memory with the first policy that has hostname patterns, and unmapped at the end', () => {
   const grants = make();
   grants.makeRoom([], () => {});
   grants.fill(0, []);
@@ -68,7 +68,7 @@ test('grants are mapped from the first policy with patterns on, and unmapped at 
   expect([mapped(), grants.patternsOf(1, NOW)]).toEqual([[], []]);
 });
 
-test('a process maps the grants of an earlier process only if the policy in force has patterns', () => {
+test('a process maps the grants of an earlier process into memory only if the policy in force has hostname patterns', () => {
   const first = make();
   first.makeRoom(['a'], () => {});
   first.fill(1, ['a']);
@@ -86,7 +86,7 @@ test('a process maps the grants of an earlier process only if the policy in forc
   third.unmap();
 });
 
-test('a policy is refused before the slot changes if the kernel maps only one of the maps, and passes later', () => {
+test('a policy is refused without a change of its slot if only one of the grant maps can be mapped into memory, and accepted later', () => {
   const kernel = loadForTest({ grantCapacity: CAPACITY });
   try {
     const fds: Record<string, number> = { grants: maps.grants };

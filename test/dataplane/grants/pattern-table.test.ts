@@ -14,7 +14,7 @@ function namesOf(words: Uint32Array, number: number | undefined): number[] {
 }
 
 describe('the number of a pattern in the pattern table', () => {
-  test('stays the same when slots are swapped, while the number of the pattern in the compiled policy of a slot may change', () => {
+  test('the number of a pattern in the pattern table stays the same when slots are swapped, while its number in the compiled policy may change', () => {
     const words = memory();
     const table = new PatternTable(words, undefined);
     table.fill(1, ['a', 'b']);
@@ -33,7 +33,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('a'), table.numberOf('b')]).toEqual([a, b]);
   });
 
-  test('is reused only after the grants of the removed pattern are cleared and a grace period is over', () => {
+  test('the number of a pattern in the pattern table is reused only after the grants of the removed pattern are cleared and a grace period is over', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a', 'b']);
     table.activated(1);
@@ -51,7 +51,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('c'), table.isLive(a)]).toEqual([a, true]);
   });
 
-  test('is freed if the staged policy with the pattern is discarded', () => {
+  test('the number of a pattern in the pattern table is freed if the staged policy with the pattern is discarded', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a']);
     table.activated(1);
@@ -60,7 +60,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
   });
 
-  test('is recovered after a restart for each pattern of the policy in force, and not for patterns of the staged policy', () => {
+  test('after a restart, the pattern table recovers the numbers of the patterns of the policy in force, and not of the staged policy', () => {
     const words = memory();
     const before = new PatternTable(words, undefined);
     before.fill(1, ['a', 'b']);

@@ -13,7 +13,7 @@ import { Random, seedOf } from '#test/seed.js';
 import { walkImage } from './image-walk.js';
 
 describe('the program image (a compiled policy as cache lines)', () => {
-  test('gives each packet the verdict word that `classify` returns for the compiled policy', () => {
+  test('the program image (a compiled policy as cache lines) gives each packet the verdict word that `classify` returns for the compiled policy', () => {
     const seed = seedOf(7_411);
     for (let number = 0; number < 120; number++) {
       const random = new Random(seed + number * 7919);
@@ -32,7 +32,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
     console.log(`image: 120 policies × 200 packets, seed ${seed}`);
   });
 
-  test('has the same bytes for the same policy, and begins with the header', () => {
+  test('the program image (a compiled policy as cache lines) has the same bytes for the same policy, and begins with the header', () => {
     const make = () => layout(compile(generatePolicy(new Random(42), { hostnames: false })));
     const image = make();
     expect(make()).toEqual(image);
@@ -53,7 +53,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
 
-  test('has the same bytes in new memory and in memory that contained another image', () => {
+  test('the program image (a compiled policy as cache lines) has the same bytes in new memory and in memory that contained another image', () => {
     const lines = new Lines();
     for (let number = 0; number < 60; number++) {
       const program = compile(generatePolicy(new Random(number), number % 2 === 0 ? { groups: 20, rules: 10 } : {}));
@@ -62,7 +62,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
     }
   });
 
-  test('predicts the cache line of a port map from the bottom line of a large destination tree, and is wrong by at most three lines', () => {
+  test('the program image predicts the cache line of a port map from the bottom line of a large destination tree, with an error below four lines', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({
@@ -102,14 +102,17 @@ describe('a search tree of the program image', () => {
     [128, 17, 1],
     [129, 20, 2],
     [100_000, 13_336, 4],
-  ])('of %i intervals has %i cache lines and %i inner levels', (intervals, count, depth) => {
-    const starts = Uint32Array.from({ length: intervals }, (_, index) => index * 3);
-    const lines = new Lines();
-    const ref = addTree(lines, { starts, values: starts }, 0, intervals);
-    expect({ count: lines.count, depth: ref & 7 }).toEqual({ count, depth });
-  });
+  ])(
+    'a search tree of the program image with %i intervals has %i cache lines and %i inner levels',
+    (intervals, count, depth) => {
+      const starts = Uint32Array.from({ length: intervals }, (_, index) => index * 3);
+      const lines = new Lines();
+      const ref = addTree(lines, { starts, values: starts }, 0, intervals);
+      expect({ count: lines.count, depth: ref & 7 }).toEqual({ count, depth });
+    },
+  );
 
-  test('of at most four intervals shares a cache line with another tree', () => {
+  test('a search tree of the program image with at most four intervals shares a cache line with another tree', () => {
     const starts = Uint32Array.of(0, 10, 20, 30);
     const lines = new Lines();
     const refs = [4, 1, 2].map((intervals) => addTree(lines, { starts, values: starts }, 0, intervals));
