@@ -93,7 +93,7 @@ export class AnswerCache {
     return this.#answers.calculatedSize;
   }
 
-  /** Returns undefined if the cache has no answer to the question, or only an expired answer. */
+  /** Returns the cached answer to a question; undefined if the cache has none, or only an expired answer. */
   fresh(question: string, now: number): CachedAnswer | undefined {
     const kept = this.#answers.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;

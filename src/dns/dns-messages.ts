@@ -18,7 +18,7 @@ export type ToDnsThread =
   | { readonly kind: 'lookups_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to the DNS thread. The DNS thread sends a response to each request. */
 export type DnsRequests = {
-  /** See `LocalDnsProxy.open`. */
+  /** Serve the listening sockets `descriptors`; see `LocalDnsProxy.open`. */
   open(descriptors: SocketDescriptors, waitMs: number): void;
   change(settings: DnsSettings, descriptors: SocketDescriptors): void;
   changeMembers(change: MembershipChange): void;

@@ -40,7 +40,10 @@ export type DnsProxy = {
   stats(): Promise<DnsStats>;
   /** Returns the names that have a grant in force, with the granted addresses. */
   names(): Promise<readonly KnownName[]>;
-  /** See `UnforwardedNames.reasonFor`. */
+  /**
+   * Returns why the proxy answers a query for `name` itself; null if it forwards the query
+   * (`UnforwardedNames.reasonFor`).
+   */
   unforwardedReason(name: string): UnforwardedReason | null;
   watch(listener: (change: DnsChange) => void): () => void;
   /**

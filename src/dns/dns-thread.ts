@@ -45,7 +45,7 @@ class DnsThread implements DnsProxy {
     await this.#end();
     const { descriptors, isKept } = this.sockets.open('dns', socketsOf(this.options));
     const thread = this.#start();
-    // The members come before the first policy, so that no query is decided without them.
+    // Send the members before the first policy, so that no query is decided without them.
     const list = this.members();
     if (list !== null) thread.send({ kind: 'members', list });
     if (this.#lookups !== null) thread.send({ kind: 'use', lookups: this.#lookups });

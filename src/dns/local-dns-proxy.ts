@@ -62,7 +62,7 @@ export class LocalDnsProxy {
   /** Listeners on removed addresses, which still answer for a short time. The key is `keyOf` the address. */
   readonly #removed = new Map<string, Listeners & { readonly closeAt: number }>();
   #lastTask: Promise<unknown> = Promise.resolve();
-  /** Begins to serve queries, while these still wait in the sockets; null afterwards. */
+  /** The function that begins to serve the queries that wait in the sockets; null after its call. */
   #begin: (() => void) | null = null;
   #isProbing = false;
   readonly #ticking: NodeJS.Timeout;

@@ -74,7 +74,7 @@ export class NetlinkSocket {
     check('send to netlink', libc.send(this.fd, message, message.length, 0));
   }
 
-  /** Sends a request, and returns the errno with which the kernel refuses it; 0 if the kernel does it. */
+  /** Sends a request, and returns the errno with which the kernel refuses it; 0 if the kernel accepts it. */
   request(type: number, payload: Uint8Array): number {
     this.send(type, NLM_F_REQUEST | NLM_F_ACK, payload);
     const replies = this.receive();

@@ -61,7 +61,7 @@ function listening(path: string): string[][] {
   try {
     fd = openSync(path, 'r');
   } catch {
-    // A kernel without IPv6 has no table for it.
+    // The file does not exist, because the kernel has no IPv6.
     return [];
   }
   try {

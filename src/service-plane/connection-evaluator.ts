@@ -21,7 +21,7 @@ export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
-  /** Resolves when `setGrantPort` was called, or when its time is over. */
+  /** Resolves when `setGrantPort` is called, or when the time of `awaitGrants` is over. */
   #grantsCome: Promise<void> = Promise.resolve();
   #grantsCame: () => void = () => {};
   #isAwaiting = false;
@@ -48,7 +48,10 @@ export class ConnectionEvaluator {
     this.#members.change(change);
   }
 
-  /** Replaces all members. Before the first call, each source is closed. */
+  /**
+   * Replaces all members. Before the first call, each source gets all deny rules and no allow rules of groups
+   * with selectors.
+   */
   replaceMembers(list: MemberList): void {
     this.#members.replace(list);
     this.#find();
@@ -99,7 +102,7 @@ export class ConnectionEvaluator {
     const steps = finder.stepsOf(flow, asked);
     if (!isNamed || isSame(steps, finder.stepsOf(flow, EVERY_GRANT))) return steps;
     await this.#grantsCome;
-    // The datapath has not come in time. As before the first policy, the connection is not decided.
+    // `setGrantPort` was not called in time. As before the first policy, the connection is not decided.
     if (this.#isAwaiting && this.#grants === null) return null;
     const patterns = await this.#granted(flow.destination, expiredToo);
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));

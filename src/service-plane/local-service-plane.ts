@@ -39,7 +39,7 @@ export class LocalServicePlane {
   readonly #ofSource = new SourceCounts<number>();
   readonly #seen = new SeenConnectionRecorder();
   readonly #hits = new DecidedHits(deciderKey);
-  /** Begins to accept, while connections still wait in the socket; null afterwards. */
+  /** The function that begins to accept the connections that wait in the socket; null after its call. */
   #begin: (() => void) | null = null;
   /** The longest time for which connections wait for `setGrantPort`. */
   #waitMs = 0;
@@ -80,8 +80,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts before `setGrantPort`, by this policy. From then on, only decisions that need grants wait for
-   * `setGrantPort`. Does nothing if connections do not wait.
+   * Begins to accept connections by this policy before `setGrantPort` is called. Only decisions that need
+   * grants then wait for `setGrantPort`. Does nothing if no connections wait in the socket.
    */
   accept(image: InspectionImage): void {
     if (this.#begin === null) return;
@@ -90,7 +90,9 @@ export class LocalServicePlane {
     this.#begin();
   }
 
-  /** @throws Error if the CA certificates cannot be read. No setting was changed then. */
+  /**
+   * Changes the settings. @throws Error if the CA certificates cannot be read; no setting is changed then.
+   */
   change({ upstreamCa, deniedHttp, maxConnections, maxConnectionsPerSource }: ServicePlaneSettings): void {
     if (upstreamCa !== this.#options.upstreamCa) this.#plane.interceptor.useUpstreamCa(upstreamCa);
     Object.assign(this.#options, { upstreamCa, deniedHttp, maxConnections, maxConnectionsPerSource });

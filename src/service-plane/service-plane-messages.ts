@@ -36,7 +36,7 @@ export type SpliceOrder =
 export type ToPlaneThread =
   | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly inspection: InspectionImage }
-  /** See `LocalServicePlane.accept`. */
+  /** Accept connections by this policy before the grants can be read; see `LocalServicePlane.accept`. */
   | { readonly kind: 'accept'; readonly inspection: InspectionImage }
   | { readonly kind: 'use_ca'; readonly ca: InterceptCa | null }
   | { readonly kind: 'grants_by'; readonly port: MessagePort }
@@ -44,7 +44,7 @@ export type ToPlaneThread =
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
 export type PlaneRequests = {
-  /** See `LocalServicePlane.open`. */
+  /** Accept connections on the listening socket `fd`; see `LocalServicePlane.open`. */
   open(fd: number, waitMs: number): void;
   change(settings: ServicePlaneSettings): void;
   changeMembers(change: MembershipChange): void;

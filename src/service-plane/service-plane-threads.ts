@@ -49,7 +49,7 @@ class ServicePlaneThreads implements ServicePlane {
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;
   #allowedWanted = false;
-  /** The policy of `accept`, until `use` or `setGrantPorts`. */
+  /** The policy that `accept` received; null after `use` or `setGrantPorts`. */
   #early: InspectionImage | null = null;
   #faults = NO_FAULTS;
 
@@ -72,7 +72,7 @@ class ServicePlaneThreads implements ServicePlane {
     const isBegun = this.#isBegun && this.#threads.every(({ isOver }) => !isOver);
     if (!isBegun) await this.#end();
     const { listen, mark, workers } = this.options;
-    // Without a socket of its own, each thread accepts from the same one.
+    // If a thread cannot have a listening socket of its own, all threads accept from the same socket.
     const hasOwn = canAssignToShared();
     const socketOf = (number: number): ListeningSocket => ({
       ...listen,
@@ -84,7 +84,7 @@ class ServicePlaneThreads implements ServicePlane {
     if (!isBegun) this.#start();
     this.#isBegun = false;
     const threads = this.#threads;
-    // The members come before each policy, so that no thread decides by a policy without its members.
+    // Send the members before each policy, so that no thread decides by a policy without its members.
     const list = this.members();
     if (list !== null) this.#sendToAll({ kind: 'members', list });
     if (this.#inspection !== null) this.#sendToAll({ kind: 'use', inspection: this.#inspection });
@@ -107,7 +107,7 @@ class ServicePlaneThreads implements ServicePlane {
     const changing = await Promise.allSettled(this.#threads.map((thread) => thread.change(settings)));
     const failed = changing.find((one) => one.status === 'rejected');
     if (failed !== undefined) {
-      // A thread that has died starts again with `options`.
+      // Ignore failures: a thread that has died starts again with the new options.
       await Promise.allSettled(this.#threads.map((thread) => thread.change(this.options)));
       throw failed.reason;
     }
@@ -121,7 +121,7 @@ class ServicePlaneThreads implements ServicePlane {
   }
 
   accept(inspection: InspectionImage): void {
-    // The policy of `use` is newer.
+    // Ignore this policy, because the policy that `use` received is newer.
     if (this.#inspection !== null) return;
     this.#early = inspection;
     this.#sendToAll({ kind: 'accept', inspection });

@@ -30,12 +30,12 @@ export type ServicePlane = {
   use(inspection: InspectionImage): void;
   /**
    * Sets the policy, and ends the wait of `open`: threads accept connections before `setGrantPorts`. A
-   * connection whose decision needs grants still waits for it, at most 30 seconds.
+   * connection whose decision needs grants still waits for `setGrantPorts`, at most 30 seconds.
    */
   accept(inspection: InspectionImage): void;
   /**
    * Changes the owners of sources (D38a), and evaluates the existing connections of changed sources again.
-   * Resolves when all threads decide connections by the members. The members of a policy must come before
+   * Resolves when all threads decide connections by the members. The members of a policy must be set before
    * `use` or `accept`. A service plane that is not open has them at its next `open`.
    */
   changeMembers(change: MembershipChange): Promise<void>;

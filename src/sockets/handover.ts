@@ -35,7 +35,9 @@ export class Handover {
     return taken;
   }
 
-  /** Closes a descriptor that `take` returned, with a TCP reset. For a socket that no thread serves. */
+  /**
+   * Closes a descriptor that `take` returned, with a TCP reset. Call this for a socket that no thread serves.
+   */
   drop(fd: number): void {
     this.descriptors.release(fd);
     resetSocket(fd);

@@ -34,7 +34,10 @@ export type DescriptorStore = {
  */
 export const MAX_WAIT_MS = 30_000;
 
-/** A removed socket is closed after this time, so that a change back finds it, and not an address in use. */
+/**
+ * A socket that is not wanted any more stays open for this time in milliseconds. If it is wanted again
+ * meanwhile, it is used again, because a new socket could not bind the same address.
+ */
 const REMOVED_FOR_MS = 3_000;
 
 /**
@@ -57,8 +60,9 @@ export class ListeningSockets {
   }
 
   /**
-   * Returns the descriptors of these sockets, which stay property of this object, and whether one of the
-   * sockets was open before. Opens what is missing. If that fails, closes what it has opened, and throws.
+   * Returns the descriptors of these sockets, which this object continues to own, and whether one of the
+   * sockets was open before. Opens the sockets that are missing. If that fails, closes the new sockets, and
+   * throws.
    */
   open(part: ListeningPart, wanted: readonly ListeningSocket[]): { descriptors: SocketDescriptors; isKept: boolean } {
     const descriptors: Record<string, number> = {};

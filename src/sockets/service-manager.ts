@@ -10,7 +10,10 @@ const SCM_RIGHTS = 1;
 const MSG_NOSIGNAL = 0x4000;
 /** The longest time for which a full receive queue of the service manager delays a message, in seconds. */
 const SEND_TIMEOUT_S = 1;
-/** The messages for the watchdog in each of its periods, so that one late message does no harm. */
+/**
+ * Number of messages to the watchdog in each of its periods. With several messages, one late message does not
+ * end the process.
+ */
 const MESSAGES_IN_PERIOD = 3;
 
 /** The sizes of struct msghdr, struct iovec, and a control message with one descriptor, in bytes. */
@@ -48,7 +51,7 @@ export class ServiceManager implements DescriptorStore {
     return () => clearInterval(timer);
   }
 
-  /** Tells the service manager that the start has ended, and a new status. */
+  /** Tells the service manager that the start has ended, and sets the status text. */
   ready(status: string): void {
     this.#send(`READY=1\nSTATUS=${status}`);
   }
@@ -127,7 +130,7 @@ function messageOf(text: Uint8Array, fd: number | null): Uint8Array {
 
 /**
  * Returns the service manager that started this process; null if there is none that takes messages. Removes
- * the variables, which are not for processes that this process starts.
+ * the environment variables, so that processes that this process starts do not get them.
  */
 export function serviceManager(
   environment: NodeJS.ProcessEnv,
@@ -144,7 +147,7 @@ export function serviceManager(
 
 /**
  * Returns the descriptors that the service manager has passed to this process, by name (sd_listen_fds(3)).
- * Removes the variables, which are not for processes that this process starts.
+ * Removes the environment variables, so that processes that this process starts do not get them.
  */
 export function inheritedDescriptors(environment: NodeJS.ProcessEnv): Map<string, number> {
   const { LISTEN_PID: pid, LISTEN_FDS: count, LISTEN_FDNAMES: names = '' } = environment;

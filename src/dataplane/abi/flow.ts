@@ -25,9 +25,9 @@ export const FLOW_OFFSETS = {
   hit_check: 124,
 } as const;
 /**
- * Bit of the active word in the judgement of a flow: the next packet classifies the flow again. No active
- * word has this bit. The other bits stay, so that the counters of the flow still count for the rule that
- * decided it.
+ * Bit that is set in the judgement of a flow, in the half with the active word, so that the next packet
+ * classifies the flow again. It is never set in the active word of the map `active`. The other bits of the
+ * judgement stay, so that the counters of the flow still count for the rule that decided it.
  */
 export const RECLASSIFY = 0x8000_0000;
 export const FLOW_BYTES = 128;
@@ -102,9 +102,9 @@ const STATES = new Map<number, FlowState>(
 );
 
 /**
- * Returns by how much a 32-bit counter of a flow has grown since the last flush, which stored `folded`. The
- * result is negative if `folded` was read after a flush, and the counter before this flush (`since_flush` of
- * `bpf/report/counters.h`).
+ * Returns by how much a 32-bit counter of a flow has grown since the last flush. `folded` is the value of the
+ * counter at this flush. The result is negative if a flush took place after the read of the counter and
+ * before the read of `folded` (`since_flush` of `bpf/report/counters.h`).
  */
 export function sinceFlush(counter: number, folded: number): number {
   return (counter - folded) | 0;

@@ -58,7 +58,10 @@ export type Settings = {
    * kernel, while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
-  /** The ranges of service addresses, whose packets are decided by the real destination alone. */
+  /**
+   * Ranges of service addresses, which the node translates (NAT). The datapath decides packets to such an
+   * address by the destination after the translation alone.
+   */
   readonly translated?: readonly Prefix[];
   /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
   readonly readsConntrack?: boolean;

@@ -31,7 +31,7 @@ export const ACTIVE = {
 export class Slots {
   readonly #programFd: number;
   readonly #active: MappedMemory;
-  /** The first cache line of each slot, from its first use on. */
+  /** Mapping of the first cache line of each slot; undefined until the slot is used for the first time. */
   readonly #headers: [MappedLines?, MappedLines?] = [];
   readonly #directUntil: BigUint64Array;
   #staged = false;
@@ -64,7 +64,7 @@ export class Slots {
   /** The epoch that the next flip puts in force. */
   get nextEpoch(): number {
     const before = (this.#word() || this.#wordBefore) >>> 1;
-    // An earlier build could count further.
+    // An earlier build may have stored a larger epoch.
     return before >= MAX_EPOCH ? 1 : before + 1;
   }
 
@@ -103,7 +103,8 @@ export class Slots {
       const first = words.slice(0, LINE_WORDS);
       first[HEADER.generationLow] = 0;
       first[HEADER.generationHigh] = 0;
-      // The image of another layout has no time, and other fields in its place.
+      // Clear the time only in an image of this layout version: in other versions, these words are other
+      // fields.
       if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
       return sha256(first, words.subarray(LINE_WORDS));
     });
@@ -129,7 +130,7 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.awaitIdle();
-    // `flip` and `enforced` need both, and must not fail after the commit.
+    // Map both headers now: a mapping can fail, and `flip` and `enforced` use the headers after the commit.
     this.#header(0);
     this.#header(1);
     this.#mapped(this.idleSlot * this.slotLines, image.lines, (words) => {
@@ -146,10 +147,10 @@ export class Slots {
 
   /**
    * Puts the filled slot in force by one atomic store of the active word. Returns the new epoch, and the time
-   * since when the kernel enforces the generation. A generation that is already in force, for example after
-   * a restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
+   * since when the kernel enforces the generation. A generation that is already in force, for example after a
+   * restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
    * also if it is in force in the predecessor. Maps no memory, because the kernel can refuse a mapping, and
-   * the write is stored already.
+   * at this point the policy is already committed to the store.
    */
   flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
     if (!this.#staged) throw new Error('nothing is staged');
@@ -225,7 +226,10 @@ export class Slots {
     return Atomics.load(this.#active.words, ACTIVE.translates) !== 0;
   }
 
-  /** Tells the datapath whether the node translates addresses, and the forward judge is attached. */
+  /**
+   * Tells the datapath whether the node translates addresses (NAT) and the forward judge is attached. The
+   * forward judge is the netfilter program for packets whose translation the ingress hook does not know.
+   */
   setTranslates(translates: boolean): void {
     Atomics.store(this.#active.words, ACTIVE.translates, translates ? 1 : 0);
   }
@@ -271,8 +275,8 @@ export class Slots {
   }
 
   /**
-   * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns. To
-   * keep both slots mapped would add their size to the resident memory: 64 MiB for 100,000 rules.
+   * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns.
+   * Mappings that stay would add the size of both slots to the resident memory: 64 MiB for 100,000 rules.
    */
   #mapped<T>(line: number, lines: number, use: (words: Uint32Array) => T): T {
     const { memory, words } = mapLines(this.#programFd, line, lines);

@@ -35,7 +35,7 @@ export class Hooks {
   #tcxSupported: boolean;
   #patterns: readonly string[];
   readonly #policedNames: PolicedNames;
-  /** The record before the last call of `releaseRenamed`. */
+  /** The recorded names before the last call of `releaseRenamed`, for `restoreRenamed`. */
   #beforeRelease: ReadonlyMap<number, string> = new Map();
 
   constructor(
@@ -56,13 +56,13 @@ export class Hooks {
     });
   }
 
-  /** The next call of `prune` detaches from the renamed interfaces. */
+  /** Makes the next call of `prune` detach Weir's programs from policed interfaces that were renamed. */
   releaseRenamed(): void {
     this.#beforeRelease = new Map(this.#policedNames.all);
     for (const { ifindex } of renamedAmong(this.interfaces().policed)) this.#policedNames.forget(ifindex);
   }
 
-  /** Takes the last call of `releaseRenamed` back. */
+  /** Undoes the last call of `releaseRenamed`. */
   restoreRenamed(): void {
     for (const [ifindex, name] of this.#beforeRelease) {
       if (!this.#policedNames.all.has(ifindex)) this.#policedNames.note(ifindex, name);

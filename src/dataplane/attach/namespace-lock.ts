@@ -5,7 +5,7 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { attribute, NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
 import { netlinkSockets, type Process, processOf, processOfSocket } from '#libc/proc-sockets.js';
 
-/** The number of the group. Weir's routing rule and routing table have the same number. */
+/** Number of the nfnetlink_log group. Weir's routing rule and routing table have the same number. */
 const GROUP = 8353;
 const CONFIGURE = (4 << 8) | 1; // NFNL_SUBSYS_ULOG, NFULNL_MSG_CONFIG
 const CFG_CMD = 1; // NFULA_CFG_CMD
@@ -14,11 +14,12 @@ const GROUPS = '/proc/thread-self/net/netfilter/nfnetlink_log';
 const [EPERM, EINVAL] = [1, 22];
 
 /**
- * The lock of a network namespace: the group 8353 of netfilter's packet log (nfnetlink_log), to which no rule
- * logs. The kernel binds a group to one socket, requires CAP_NET_ADMIN for it, and frees the group when that
- * socket is closed. So any end of the process releases the lock. A lock on the file of the namespace in /proc
- * would not do: any process of the namespace can open the file, and so take the lock. Nor would a table of
- * nftables with the flag `owner`: `nft -f` refuses a saved ruleset that contains the table.
+ * The lock of a network namespace. A process has the lock while it has the group 8353 of netfilter's packet
+ * log (nfnetlink_log), to which no rule logs. The kernel binds a group to one socket, requires CAP_NET_ADMIN
+ * for it, and frees the group when that socket is closed. So the lock is released however the process ends. A
+ * lock on the file of the namespace in /proc is no alternative, because any process of the namespace can open
+ * the file and take the lock. A table of nftables with the flag `owner` is no alternative either, because
+ * `nft -f` refuses a saved ruleset that contains this table.
  */
 export class NamespaceLock {
   #socket: NetlinkSocket | undefined;
@@ -53,8 +54,9 @@ export class NamespaceLock {
 }
 
 /**
- * Returns whether the kernel has nfnetlink_log, after it has tried to load the module. A request without a
- * command changes nothing: the kernel answers EINVAL if it knows no such messages, and else another error.
+ * Returns whether the kernel supports nfnetlink_log; the request makes the kernel load the module. The
+ * request contains no command, so it changes nothing. The kernel returns EINVAL if it does not support
+ * nfnetlink_log, and otherwise another error.
  */
 export function hasPacketLog(): boolean {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
@@ -75,8 +77,8 @@ function header(): Buffer {
 const bindRequest = (): Buffer => Buffer.concat([header(), attribute(CFG_CMD, Uint8Array.of(BIND))]);
 
 /**
- * Returns the process that has the lock of this thread's network namespace; undefined if there is none, or if
- * it cannot be found.
+ * Returns the process that has the lock of this thread's network namespace; undefined if no process has it,
+ * or if the process cannot be found.
  */
 export function namespaceLockHolder(): Process | undefined {
   const sockets = netlinkSockets(NETLINK_NETFILTER);
@@ -84,8 +86,10 @@ export function namespaceLockHolder(): Process | undefined {
   const bound = portId === null ? undefined : sockets.find((socket) => socket.portId === portId);
   const holder = bound && processOfSocket(bound.inode);
   if (holder !== undefined) return holder;
-  // Only root may read the groups and the sockets of all processes. The port id of the first socket of a
-  // process is its process id, in the PID namespace of that process. So accept only the same command.
+  // Only root may read which socket has the group, and to which process a socket belongs. Without root, only
+  // the port id of a socket points to a process: the first socket of a process has the process id as its port
+  // id. The process id can belong to another PID namespace, so accept only a process with the command of this
+  // process.
   const { command } = processOf(process.pid);
   const ids = (bound === undefined ? sockets : [bound]).map((socket) => socket.portId);
   return ids
@@ -94,7 +98,10 @@ export function namespaceLockHolder(): Process | undefined {
     .find((each) => each.command === command);
 }
 
-/** Returns the port id of the socket that has the group; null if this process may not read it. */
+/**
+ * Returns the port id of the socket that has the group; undefined if no socket has it; null if this process
+ * may not read it.
+ */
 function boundPortId(): number | undefined | null {
   try {
     const rows = readFileSync(GROUPS, 'utf8').split('\n');

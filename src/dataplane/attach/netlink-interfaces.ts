@@ -17,7 +17,10 @@ const IFLA = {
   propertyList: 52,
   alternativeName: 53,
 } as const;
-/** Ids of XDP programs: of the only mode in use, or of each mode if there are several. */
+/**
+ * Attributes with ids of XDP programs: the first if one XDP mode is in use, the others (one for each mode) if
+ * several are.
+ */
 const IFLA_XDP_IDS = [4, 5, 6, 7];
 const ARPHRD_ETHER = 1;
 const IFLA_INFO = { kind: 1, data: 2 } as const;
@@ -45,7 +48,10 @@ export type Link = Interface & {
   readonly alternativeNames: readonly string[];
   /** The ids of the XDP programs of the interface. */
   readonly xdpPrograms: readonly number[];
-  /** Whether this is a bridge with the option `nf_call_iptables`. A sysctl sets it for all bridges. */
+  /**
+   * Whether this is a bridge with the option `nf_call_iptables`. The sysctl for all bridges is not part of
+   * this field.
+   */
   readonly callsIptables: boolean;
   /** Whether this is a bridge with the option `vlan_filtering`. */
   readonly filtersVlans: boolean;

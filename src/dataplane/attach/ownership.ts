@@ -39,7 +39,10 @@ export class Ownership {
   readonly #namespace: NamespaceLock;
   #fd: number | undefined;
 
-  /** `descriptors` gets the descriptor of the lock that Node does not close at the end of a thread. */
+  /**
+   * Registers the descriptor of the namespace lock in `descriptors`, because Node does not close it when the
+   * thread ends.
+   */
   constructor(
     readonly pinPath: string,
     descriptors = new Descriptors(),
@@ -93,7 +96,7 @@ function otherProcess(holder: Process | undefined, does: string): OtherProcess {
   return new OtherProcess(`${process} ${does}: stop that process first${how}`);
 }
 
-/** systemd starts a process of the unit again after a `kill`. */
+/** A `kill` is not enough for a process of this systemd unit: systemd starts the process again. */
 function commandToStop({ pid }: Process): string {
   return isInUnit(pid, UNIT) ? `systemctl stop ${UNIT}` : `kill ${pid}`;
 }

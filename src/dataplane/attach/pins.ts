@@ -36,11 +36,11 @@ export class Pins {
         throw new Error(`${this.path} is not in a BPF file system`);
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
-    // Another user that can open the folder can take its lock.
+    // Another user who can open a folder can lock it.
     makeFolders(this.links, 0o700);
   }
 
-  /** Returns whether there are names, and this process may read them. */
+  /** Returns whether names of policed interfaces are recorded, and this process may read them. */
   hasReadableNames(): boolean {
     try {
       accessSync(this.names, constants.R_OK);

@@ -33,8 +33,8 @@ export function renamedAmong(policed: readonly PolicedInterface[]): (PolicedInte
 }
 
 /**
- * Returns what `PolicedNames` has recorded in a folder. The target of each symbolic link is a name, and not a
- * path.
+ * Reads the names that `PolicedNames` has recorded in a folder, by interface index. Each name is the target
+ * of a symbolic link, and not a path.
  */
 export function readPolicedNames(folder: string): Map<number, string> {
   try {
@@ -46,9 +46,9 @@ export function readPolicedNames(folder: string): Map<number, string> {
 }
 
 /**
- * The names by which interfaces are policed, by interface index. They are recorded beside the links of the
- * programs, in the BPF file system, and so live as long as these: also the next process knows of an interface
- * that was renamed while no process ran.
+ * The names by which interfaces are policed, by interface index. They are recorded in the BPF file system,
+ * beside the pinned links, and so stay as long as the links. So the next process recognizes an interface that
+ * was renamed while no process ran.
  */
 export class PolicedNames {
   #names = new Map<number, string>();
@@ -67,7 +67,10 @@ export class PolicedNames {
     this.#names = new Map([...readPolicedNames(this.folder)].filter(([ifindex]) => isPoliced(ifindex)));
   }
 
-  /** Must be called before a program is attached: a crash in between leaves a name without a program. */
+  /**
+   * Records a name. Call it before a program is attached to the interface: a crash between the two calls then
+   * leaves a name without a program, and never a program without a name.
+   */
   note(ifindex: number, name: string): void {
     this.#names.set(ifindex, name);
     const path = join(this.folder, `${ifindex}`);

@@ -8,7 +8,10 @@ import type { Link } from './netlink-interfaces.js';
 export type BridgePort = {
   readonly ifindex: number;
   readonly bridge: Link;
-  /** Whether the bridge has an IPv4 address or a route, so that routes tell which sources are behind it. */
+  /**
+   * Whether the bridge has an IPv4 address or a route, so that routes show which source addresses are behind
+   * the bridge.
+   */
   readonly hasRoutes: boolean;
   /** Whether the bridge itself is policed. */
   readonly isPoliced: boolean;

@@ -87,13 +87,13 @@ struct place {
 	__u64 hash; /* hash of `key` */
 };
 
-/* The addresses and ports that the network stack gives a packet (NAT), in host byte order. */
+/* The addresses and ports of a packet after NAT by the network stack, in host byte order. */
 struct translated {
 	__u32 source;
 	__u32 destination;
 	__u32 ports; /* source port << 16 | destination port */
-	bool is_sent;  /* the ingress hook may write them to the header, and send the packet directly */
-	bool is_reply; /* the packet has the direction of replies of its connection */
+	bool is_sent;  /* the ingress hook may write these fields to the header, and send the packet directly */
+	bool is_reply; /* the packet is from the side that did not open the connection */
 };
 
 /* The fields of a packet that the datapath needs, in host byte order. The ports are 0 if the protocol has
@@ -121,11 +121,11 @@ struct packet {
 	bool outgoing;
 	bool has_no_flow; /* true if the fast path has searched the flow table without success */
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
-	bool is_translated; /* the packet has its real destination; its header has the destination `wire` */
-	bool is_nat_reply;  /* with `is_translated`: the packet has the direction of replies of its connection */
+	bool is_translated; /* `destination` is the destination after DNAT; `wire` has the destination in the header */
+	bool is_nat_reply;  /* only with `is_translated`: the packet is from the side that did not open the connection */
 	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
 	bool sends_translated; /* the ingress hook writes `translated` to the header, and sends the packet directly */
-	bool has_real_flow; /* conntrack and a flow with the real ends show that a TCP packet belongs to a connection */
+	bool has_real_flow; /* conntrack and a flow with the address after DNAT show that a TCP packet is of a connection */
 	struct prefetched prefetched;
 	struct place place;
 	struct way way;
@@ -138,8 +138,8 @@ struct packet {
 	struct translated translated;
 };
 
-/* Returns the destination in the header of a packet that has its real destination, as address << 16 | port.
- * Returns 0 if the node has not translated the destination (DNAT), and for a reply.
+/* Returns the destination in the header of a packet whose destination the node translates (DNAT), as address
+ * << 16 | port. Returns 0 for a packet without DNAT, and for a reply.
  */
 static __always_inline __u64 wire_destination(const struct packet *packet)
 {
@@ -280,8 +280,8 @@ struct {
 /* The settings have a section of their own, because the compiler adds its own tables to .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
-/* These constants only put the types into the BTF of the object. A test compares the types with the
- * encoders of user space.
+/* These constants exist only so that the BTF of the object contains their types. A test compares the types
+ * with the encoders of user space.
  */
 const struct event event_layout SEC(".layout") = {};
 const enum event_type event_numbers SEC(".layout") = EVENT_FLOW_OPENED;

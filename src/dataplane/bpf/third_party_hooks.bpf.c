@@ -14,11 +14,11 @@
 
 #include "third_party_hooks.h"
 
-#define HOOK_PREROUTING 0 /* a value of the kernel header linux/netfilter.h, as are the next two constants */
+#define HOOK_PREROUTING 0 /* a value of the kernel header linux/netfilter.h; the next two constants are too */
 #define HOOK_FORWARD 2
 #define HOOK_POSTROUTING 4
 #define DEVICE_UP 1 /* a value of the kernel header linux/if.h (IFF_UP) */
-#define ETHERNET 1 /* a value of the kernel header linux/if_arp.h, as is the next constant */
+#define ETHERNET 1 /* a value of the kernel header linux/if_arp.h; the next constant is too */
 #define LOOPBACK 772
 #define XFRM_DIRECTIONS 3
 #define XFRM_COUNTS 6

@@ -99,7 +99,7 @@ enum priority {
 	PRIORITY_TRANSLATED = 0x77656930, /* passed, by the real ends of a flow that the node translates */
 };
 
-#define PRIORITY_VARIANTS 0x30 /* the bits in which these numbers differ */
+#define PRIORITY_VARIANTS 0x30 /* the bits that differ between the values of this enum */
 
 enum reverse_path {
 	REVERSE_PATH_OFF = 0,
@@ -141,8 +141,9 @@ struct settings {
 	__u32 mark_mask;
 	__u32 guard_bit;
 	__u32 exempt_bit; /* mark bit of Weir's own sockets, whose packets the datapath does not classify */
-	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Alone: the forward judge
-	 * decides the packet. Together with `guard_bit`: the ingress hook has decided it by its real ends.
+	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Without `guard_bit`:
+	 * the forward judge must decide the packet. With `guard_bit`: the ingress hook has decided it by its
+	 * real ends (the client before SNAT, the server after DNAT).
 	 */
 	__u32 nat_bit;
 	enum reverse_path reverse_path;
@@ -215,8 +216,8 @@ struct flow_key {
 	__u16 use;
 };
 
-/* Bit of `judgement` in a flow, outside of each active word: the next packet classifies the flow again. The
- * other bits stay, so that the counters of the flow still count for the rule that decided it.
+/* Bit of `judgement` in a flow, which is 0 in each active word. If it is set, the next packet classifies the
+ * flow again. The other bits stay, so that the counters of the flow still count for the rule that decided it.
  */
 #define RECLASSIFY (1ULL << 63)
 
@@ -381,7 +382,7 @@ enum event_type {
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
 };
 
-/* The largest epoch. In the judgement of a flow, the next higher bit demands another classification. */
+/* The largest epoch. The next higher bit is RECLASSIFY in the judgement of a flow. */
 #define MAX_EPOCH 0x3fffffff
 
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
@@ -443,7 +444,7 @@ struct proof_packet {
 	__u8 icmp_code;
 	__u8 reserved;
 	__u32 word;
-	__u32 owner; /* as `owner_of` of classify/members.h returns it */
+	__u32 owner; /* the result of `owner_of` (classify/members.h) */
 };
 
 struct proof_request {
@@ -544,7 +545,7 @@ struct migrate_count_request {
 /* Request to `weir_migrate_flow`: migrates a flow of the predecessor datapath to this datapath. */
 enum migrate_mode {
 	MIGRATE_FIRST = 0,
-	MIGRATE_DELTA = 1,     /* an earlier request migrated the flow: add what the predecessor has changed since then */
+	MIGRATE_DELTA = 1,     /* an earlier request migrated the flow: add what has changed in the predecessor since then */
 	MIGRATE_IF_ABSENT = 2, /* migrate the flow only if this datapath does not have it */
 };
 
@@ -556,8 +557,8 @@ struct migrate_flow_request {
 	 * address, this datapath already has the same flow, or `mode` is MIGRATE_DELTA.
 	 */
 	__u32 migrated;
-	__u32 mode;            /* enum migrate_mode */
-	__u32 state_and_flags; /* of MIGRATE_DELTA: their values in the first request */
+	__u32 mode;            /* a value of enum migrate_mode */
+	__u32 state_and_flags; /* for MIGRATE_DELTA: state and flags in the first request */
 };
 
 struct bench_request {

@@ -22,17 +22,20 @@ const FLAGS_SHIFT = (FLOW_OFFSETS.flags % 4) * 8;
 const JUDGEMENT = FLOW_OFFSETS.judgement / 8;
 const RECLASSIFY_BIT = BigInt(RECLASSIFY) << 32n;
 /**
- * The bits of the tag of each way in the two halves of a tag word, without marks; see `EACH_TAG` in the BPF
- * code.
+ * The tag bits of each way in the low and the high half of a tag word, without the half-open marks; as
+ * `EACH_TAG` of the BPF code.
  */
 const TAGS_LOW = 0x7f7f_7f3f;
 const TAGS_HIGH = 0x7f7f_7f7f;
 
-/** Makes the datapath classify flows again whose opener has other rights now. */
+/** Makes the datapath classify flows again after the rights of their openers have changed. */
 export class FlowRenewal {
   #mapped: MappedTable | undefined;
 
-  /** `object` returns the loaded object: growing replaces the object, and keeps the flow table. */
+  /**
+   * `object` returns the BPF object that is loaded now. When maps grow, a new object replaces it and keeps
+   * the flow table.
+   */
   constructor(private readonly object: () => Pick<BpfObject, 'mapFd'>) {}
 
   /** Maps the flow table if it is not mapped. A later call of `reclassify` then does not fail. */
@@ -42,9 +45,9 @@ export class FlowRenewal {
 
   /**
    * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
-   * packet is a reply. Returns the number of flows. Before the call, the change of the rights must be stored
-   * and counted: a packet that still opens a flow by the former rights then marks the flow itself, see
-   * `check_members` in the BPF code.
+   * packet is a reply. Returns the number of flows. Before the call, the change must be stored in the map
+   * `members` and added to its count of changes. A packet that opens a flow by the former rights at the same
+   * time then sees the new count, and marks its flow itself (`check_members` in the BPF code).
    */
   reclassify(sources: ReadonlySet<number>): number {
     const table = this.#table();

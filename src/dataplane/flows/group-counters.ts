@@ -7,7 +7,9 @@ import { NONE } from '#contracts/program.js';
 import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
 import type { Hits } from './hits.js';
 
-/** For each number of a verdict, the index of its packets in a row of counts; its bytes follow. */
+/**
+ * Number of a verdict → index of its packet count in a row of counts. The byte count is at the next index.
+ */
 const COLUMN_OF: readonly number[] = Array.from(
   { length: 1 + largest(Object.values(VERDICT_NUMBER)) },
   (_, number) => 2 * COUNTED_VERDICTS.findIndex((verdict) => VERDICT_NUMBER[verdict] === number),
@@ -40,7 +42,7 @@ export class GroupCounters {
 
   /** Begins to count with the present content of a map `hits`. The rows and their counts stay. */
   follow(hits: Hits): void {
-    // The entries of the policy in force are indexes of the map that was followed before.
+    // Forget the policy in force: its entries are indexes of the map that was followed before.
     this.#inForce = undefined;
     this.#checks = new Uint32Array(hits.capacity);
     this.#packets = new Float64Array(hits.capacity);

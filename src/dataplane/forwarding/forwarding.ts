@@ -61,7 +61,8 @@ export class Forwarding {
    * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
    * change event if the reason for the choice differs from the last one. The caller must call this function
    * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the ids of
-   * the forward judges if the datapath can translate established connections itself, else null.
+   * the forward judges (Weir's netfilter programs) if the datapath can translate established connections
+   * itself, else null.
    */
   look(slots: Slots, judges: readonly number[] | null): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];
@@ -139,7 +140,7 @@ export class Forwarding {
       );
       if (other !== null) return { way: 'stack', reason: other };
       if (judges === null) return ALONE;
-      // Once, so that the node does not undo a later change of the administrator.
+      // Change the settings only once, so that the node does not undo a later change by the administrator.
       if (!this.#endedWindowChecks) endWindowChecks();
       this.#endedWindowChecks = true;
       const checked = windowCheck();

@@ -21,8 +21,8 @@ export type Place = {
   readonly reversePath: ReversePath;
   readonly guardIsInstalled: () => boolean;
   /**
-   * The ids of the forward judges while the datapath translates the packets of established connections
-   * itself, so that NAT and conntrack do not count. Null if they count.
+   * The ids of the forward judges (Weir's netfilter programs) if the datapath itself translates the packets
+   * of established connections. NAT and conntrack then do not count as third-party hooks. Null if they count.
    */
   readonly judges: readonly number[] | null;
 };
@@ -45,8 +45,8 @@ const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
   'apparmor_ipv4_postroute',
 ]);
 /**
- * Kernel functions of NAT and conntrack on netfilter hooks. They decide by the first packet of a connection,
- * and only translate or count the others.
+ * Kernel functions of NAT and conntrack on netfilter hooks. They decide a connection by its first packet, and
+ * only translate or count its later packets.
  */
 const TRANSLATION_FUNCTIONS: ReadonlySet<string> = new Set([
   'ipv4_conntrack_defrag',
@@ -115,7 +115,10 @@ function functionOf(symbol: string): string {
   return symbol.split(' ', 1)[0] ?? symbol;
 }
 
-/** `exceptNat`: the datapath translates the packets itself, so NAT is not the reason. */
+/**
+ * Returns a description of a third-party hook. `exceptNat`: true if the datapath translates packets itself,
+ * so that the description must not name a NAT chain as the reason.
+ */
 function sentenceOf({ kind, id, symbol }: ThirdPartyHook, exceptNat: boolean): string {
   const isShown = ({ type }: BaseChain): boolean => !exceptNat || type !== 'nat';
   switch (kind) {

@@ -5,8 +5,8 @@ import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
 /**
- * A fraction of the table's capacity. While several patterns are in use, the last free part of the table, of
- * this size, is reserved. Only patterns with at most this many addresses may add addresses there.
+ * Fraction of the table's capacity. While several patterns are in use, the last free places of the table, up
+ * to this fraction, are reserved for patterns with at most this many addresses.
  */
 const SHARE = 1 / 16;
 

@@ -14,7 +14,7 @@ const LINES_OF_A_SWEEP = 8_192;
  * hundred microseconds; requests wait that long.
  */
 const LINES_AT_ONCE = 2_048;
-/** `isGraceDue` is true if more than the capacity divided by this number waits for a grace period. */
+/** `isGraceDue` returns true if more than capacity / RESTING_PART removed entries wait for a grace period. */
 const RESTING_PART = 16;
 /**
  * Nanoseconds for which an expired grant is kept while the table is less than half full. When a flow is
@@ -34,8 +34,9 @@ export class Grants {
   #refused = 0;
 
   /**
-   * `inForce` is the slot of the program that this process adopted; undefined if it adopted none. If an
-   * earlier process removed grants, a grace period must have passed since then.
+   * `inForce` is the slot of the program that an earlier process put in force and this process adopted;
+   * undefined if there is none. If an earlier process removed grants, a grace period must have passed since
+   * then.
    */
   constructor(
     memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },

@@ -27,8 +27,9 @@ export class PatternTable {
   readonly #free: number[] = [];
 
   /**
-   * `inForce` is the slot of the program that this process adopted, whose patterns keep their numbers;
-   * undefined if it adopted none. No packet may read the other slot.
+   * `inForce` is the slot of the program that an earlier process put in force and this process adopted. The
+   * patterns of that program keep their numbers. Undefined if there is no such program. No packet may read
+   * the other slot.
    */
   constructor(words: Uint32Array, inForce: Slot | undefined) {
     this.#words = words;

@@ -5,7 +5,10 @@ import { replaceDurably } from '#files/replaced-file.js';
 /** The systemd unit that loads the boot file before the network starts (`deploy/systemd/`). */
 const UNIT = 'weir-guard.service';
 const NFTABLES_UNIT = 'nftables.service';
-/** How the drop-in of nftables.service names the file: nft accepts a missing file only for a pattern. */
+/**
+ * Pattern by which the drop-in of nftables.service includes the boot file. With a plain file name, nft would
+ * fail if the file is missing.
+ */
 const LOADED = 'guard*.nft';
 /** The folders of units in the order in which systemd searches them. */
 const UNITS = [
@@ -18,13 +21,16 @@ const UNITS = [
 const FLUSHING = ['ExecStart', 'ExecReload', 'ExecStop'];
 
 /**
- * The boot file contains the nft commands of the guard (Weir's nftables rules). The BPF file system is empty
- * after a boot, so a pinned program closes nothing until Weir starts. `isOpen`: the file is empty, because
- * `policy.fallback: allow` forwards packets before the first policy.
+ * The boot file contains the nft commands of the guard (Weir's nftables rules). After a boot, no pinned BPF
+ * program exists, so only these rules drop packets until Weir starts. `isOpen`: the file is empty, because
+ * with `policy.fallback: allow` the node forwards packets before the first policy.
  */
 export type BootGuard = { readonly path: string; readonly isOpen: boolean };
 
-/** Keeps the boot file equal to the guard in the kernel, and reports what prevents the file from its work. */
+/**
+ * Keeps the boot file equal to the guard in the kernel, and reports why the file would not protect the next
+ * boot.
+ */
 export class BootFile {
   #failure: string | undefined;
 
@@ -42,7 +48,7 @@ export class BootFile {
     }
   }
 
-  /** Returns a list with at most one warning: why the boot file does not close the next boot. */
+  /** Returns at most one warning: why the boot file would not protect the next boot. */
   warnings(): string[] {
     if (this.#failure !== undefined) return [`the boot file of the guard is not written: ${this.#failure}`];
     return this.guard.isOpen || !isBootedBySystemd() ? [] : unitWarnings(this.guard.path);
@@ -87,9 +93,9 @@ export function unitWarnings(path: string, units: readonly string[] = UNITS): st
 }
 
 /**
- * Returns the commands of an enabled unit by their key, as its drop-ins leave them; undefined if the unit is
- * not enabled. systemd reads drop-ins in the order of their names, and an empty value removes the commands
- * before it.
+ * Returns a function that returns the commands of an enabled unit for a key such as `ExecStart`, after its
+ * drop-ins are applied; undefined if the unit is not enabled. systemd reads drop-ins in the order of their
+ * names, and an empty value removes the commands before it.
  */
 function commandsOf(units: readonly string[], unit: string): ((key: string) => readonly string[]) | undefined {
   const enabled = pathsIn(units)
@@ -122,7 +128,8 @@ function isBootedBySystemd(): boolean {
   try {
     return readlinkSync('/proc/1/ns/net') === readlinkSync('/proc/thread-self/ns/net');
   } catch {
-    // Only root may read the namespaces of process 1. A node of another user is in the first namespace.
+    // Only root may read the namespaces of process 1. A node without root is assumed to be in the first
+    // namespace.
     return true;
   }
 }

@@ -13,7 +13,10 @@ export type GuardState = {
    * programs are still attached.
    */
   readonly earlierBits: readonly number[];
-  /** True while the forward judge is attached, which decides packets with the mark bit `natBit` alone. */
+  /**
+   * True while the forward judge is attached: the netfilter program that decides packets which have only the
+   * mark bit `natBit`.
+   */
   readonly leavesToJudge: boolean;
 };
 
@@ -30,7 +33,7 @@ export function markRules({ markMask, leavesToJudge }: GuardState): string[] {
   // only one rule of this chain for them.
   return [
     `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(guardBit(markMask))}`,
-    // Kernels without netfilter programs pass replies of translated flows, but have no forward judge.
+    // Not only with `leavesToJudge`: without netfilter programs, replies of translated flows pass too.
     `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(guardBit(markMask) | natBit(markMask))}`,
     `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(markMask))}`,
     ...(leavesToJudge
@@ -56,8 +59,8 @@ export function forwardRules(state: GuardState): string[] {
     ...acceptedBits(state).map((bit) => `${anyBit(bit)} accept`),
     ...(leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
     ...each('counter name "dropped" drop'),
-    // A packet from a tunnel has the mark of the packet that carried it. It came in by an interface without
-    // policy, so the forward judge must not decide it.
+    // A decapsulated packet from a tunnel still has the mark of the outer packet. It came in by an interface
+    // without policy, so the forward judge must not decide it: clear the mark bits.
     ...(leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~markMask)}`] : []),
   ];
 }

@@ -96,7 +96,7 @@ export class Guard {
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
     this.#state = { ...this.#state, interfaces };
-    // The next `make` tries refused chains again.
+    // Let the next call of `make` try the refused chains again.
     this.#refused.clear();
   }
 
@@ -137,9 +137,9 @@ export class Guard {
   }
 
   /**
-   * At boot, neither the DNS proxy nor the service plane has a socket, so the file has no chain `sources`.
-   * The programs of an earlier process and the forward judge are gone after a boot. So the file does not
-   * accept the mark bits of those programs, and leaves no packet to the judge. Interfaces get other indexes.
+   * Write no rules for things that do not exist after a boot: the sockets of the DNS proxy and of the service
+   * plane (chain `sources`), programs of an earlier process (their mark bits), and the forward judge. Do not
+   * use interface indexes either, because a boot changes them.
    */
   #writeBootFile(): void {
     const state = { ...this.#state, renamed: [], earlierBits: [], leavesToJudge: false };
@@ -199,7 +199,10 @@ export class Guard {
     };
   }
 
-  /** After `acceptEarlier`: whether the guard in the kernel has the mark mask of this process only. */
+  /**
+   * Must be called after `acceptEarlier`. Returns whether the guard in the kernel was made with the mark mask
+   * of this process.
+   */
   hasThisMask(): boolean {
     if (this.acceptsEarlier) return false;
     const found = JSON.stringify(ruleComments(GUARD_TABLE, 'marks'));
@@ -223,8 +226,9 @@ export class Guard {
   }
 
   /**
-   * From the next call of `make` on, the guard lets packets whose addresses the node translates go on to the
-   * forward judge, or drops them again. The forward judge must be attached while the guard does so.
+   * Sets whether the guard, from the next call of `make` on, passes packets whose addresses the node
+   * translates (NAT) and that the forward judge must decide. If false, the guard drops these packets. The
+   * forward judge must be attached while the guard passes them.
    */
   leaveToJudge(leaves: boolean): void {
     this.#state = { ...this.#state, leavesToJudge: leaves };
@@ -235,8 +239,8 @@ export class Guard {
   }
 
   /**
-   * From the next call of `make` on, the service plane's connections to servers have conntrack entries of
-   * their own, so that the node can translate their sources; or, if false, they have none.
+   * Sets whether, from the next call of `make` on, the service plane's connections to servers have conntrack
+   * entries of their own. With such entries, the node can translate the sources of these connections (SNAT).
    */
   separateUpstream(separates: boolean): void {
     if (this.#separatesUpstream === undefined) this.#optional.push(this.#upstream);

@@ -120,7 +120,10 @@ export function baseChains(): BaseChain[] {
   });
 }
 
-/** A flowtable of nftables. `offloads`: it has the flag `offload`. `devices`: the names of its interfaces. */
+/**
+ * A flowtable of nftables. `offloads`: the flowtable has the flag `offload`. `devices`: names of its
+ * interfaces.
+ */
 export type Flowtable = Pick<BaseChain, 'family' | 'table' | 'name'> & {
   readonly offloads: boolean;
   readonly devices: readonly string[];

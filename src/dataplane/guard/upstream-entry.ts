@@ -19,8 +19,8 @@ const NAMES = Object.keys(CHAINS) as readonly Chain[];
 /**
  * Returns the nft commands for the chains that let the node translate the service plane's connections to
  * servers (SNAT). The two TCP connections of an inspected connection have the same addresses and ports. In
- * one conntrack zone they would have one entry, which translates nothing. So the connection to the server
- * gets a zone. Replies arrive in zone 0, so only the direction to the server has the zone.
+ * the same conntrack zone, both would use one entry, which translates no addresses. So the connection to the
+ * server gets a zone of its own. Replies arrive in zone 0, so only the direction to the server has the zone.
  */
 export function upstreamEntry(table: string, markMask: number): readonly string[] {
   return NAMES.flatMap((chain) => [
@@ -46,17 +46,22 @@ export function upstreamEntryStands(table: string, markMask: number, wanted: boo
   });
 }
 
-/** The first chain of all at the hook, because the kernel ignores a second zone for a packet. */
+/**
+ * The chain with these rules must be the first at the hook, because the kernel ignores a second zone for a
+ * packet.
+ */
 function zoneRules(markMask: number): readonly string[] {
   return [`${toServer(markMask)} ct original zone set ${UPSTREAM_ZONE}`];
 }
 
 /**
- * The last rule, and the egress hook of a policed interface, drop packets to servers that have `natBit`. So a
- * packet without an entry, or with the entry of the client's connection, does not leave with the address of
- * the client. A packet to the client must open no entry, because packets to the server would be the replies
- * of that entry. It can only do so if the entry of the client was deleted; the next packet of the client
- * makes it again.
+ * Returns the rules of the chain after conntrack, in this order:
+ * - A packet to a server that has an entry of its own in conntrack loses `natBit`, and passes.
+ * - A packet to the client must open no entry, because packets to the server would then count as replies of
+ *   that entry. Such a packet is dropped. This happens only if the client's entry was deleted; the next
+ *   packet of the client makes the entry again.
+ * - Any other packet to a server is dropped, because it would leave with the address of the client. The
+ *   egress hook of a policed interface also drops packets to servers that have `natBit`.
  */
 function entryRules(markMask: number): readonly string[] {
   const toClient = `meta l4proto tcp meta mark & ${hex(upstreamBits(markMask))} == ${hex(exemptBit(markMask))}`;

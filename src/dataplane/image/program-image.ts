@@ -30,7 +30,9 @@ export const HEADER = {
    */
   sinceLow: 8,
   sinceHigh: 9,
-  /** The tree of bases for sources with an owner (`MemberTables`); unset if no owner matters. */
+  /**
+   * Ref of the tree of bases, for sources with an owner (`MemberTables`); unset if the policy uses no owners.
+   */
   bases: 10,
 } as const;
 

@@ -9,7 +9,10 @@ const CONNTRACK_TIMEOUT = 'bpf_ct_change_timeout';
 const NAMES = [NETFILTER_LINK, CONNTRACK_LOOKUP, CONNTRACK_TIMEOUT] as const;
 type Name = (typeof NAMES)[number];
 
-/** The functions of `NAMES` that the BTF of the kernel itself contains. It has 5 MB, so it is read once. */
+/**
+ * The functions of `NAMES` that the BTF of the kernel itself contains. This BTF has 5 MB, so it is read only
+ * once.
+ */
 let inKernel: readonly Name[] | undefined;
 
 function hasFunction(name: Name): boolean {
@@ -40,8 +43,8 @@ export function hasConntrackLookup(): boolean {
 
 /**
  * Returns the times in milliseconds for which conntrack keeps an established TCP connection and UDP flow.
- * Null if BPF programs cannot set the time of a connection (Linux 6.0 or later can), and on CPUs that order
- * the writes of memory weakly: the map `nat_aliases` has no barriers for them.
+ * Returns null if BPF programs cannot set these times, which needs Linux 6.0. Also returns null on CPUs with
+ * a weak memory order, because the BPF code for the map `nat_aliases` has no barriers.
  */
 export function conntrackKeepMs(): { readonly tcp: number; readonly udp: number } | null {
   if (process.arch !== 'x64' || !hasConntrackFunction(CONNTRACK_TIMEOUT)) return null;

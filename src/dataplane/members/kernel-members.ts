@@ -8,17 +8,20 @@ import { MemberTable } from './member-table.js';
 
 type Slot = 0 | 1;
 
-/** The addresses with an owner, in memory that the BPF programs read (D38a). */
+/**
+ * The members: addresses that Kubernetes objects own, in memory that the BPF programs read (D38a). A closed
+ * address gets all deny rules and no allow rules of groups with selectors.
+ */
 export class KernelMembers {
   readonly #table: MemberTable;
   readonly #sets: MemberSets;
-  /** The sets that the changes so far have named, by `SelectorSet.number`. */
+  /** The sets of selectors that changes have contained, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
   /** Addresses that are closed because the map `member_sets` has no entry for their set, by the set. */
   readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
   /** The set of each address in `#withoutEntry`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
-  /** Addresses that the last list did not have: closed until the next flip. */
+  /** Former members that the last list did not contain. They stay closed until the next flip. */
   #leaving = new Set<number>();
   readonly #awaitGracePeriod: () => void;
 
@@ -34,7 +37,7 @@ export class KernelMembers {
     for (const [, mapIndex] of this.#table.members()) this.#sets.use(mapIndex, 1);
   }
 
-  /** The number of addresses with an owner: without those that the last list did not have. */
+  /** The number of addresses with an owner, without the addresses in `#leaving`. */
   get count(): number {
     let leaving = this.#leaving.size;
     for (const address of this.#table.refusedAddresses()) if (this.#leaving.has(address)) leaving -= 1;
@@ -46,7 +49,7 @@ export class KernelMembers {
     return this.#table.refused;
   }
 
-  /** Applies a change, and returns the addresses whose entry in the table is another one now. */
+  /** Applies a change. Returns the addresses whose entry in the table has changed. */
   change({ added, addresses, sets, dropped }: MembershipChange): ReadonlySet<number> {
     for (const set of added) this.#setsByNumber.set(set.number, set);
     const changed = new Set<number>();
@@ -62,10 +65,10 @@ export class KernelMembers {
   }
 
   /**
-   * Replaces all members, for example those of an earlier process. Closes the addresses that the list does
-   * not have until the next flip: the program in force can have more resolved selectors than the process has
-   * now, and its deny rules must still match the former members of these selectors. Returns the addresses
-   * whose entry is another one now.
+   * Replaces all members, for example those of an earlier process. Closes addresses that the list does not
+   * contain, until the next flip. The program in force can have selectors that are not resolved any more, and
+   * its deny rules must still match the former members of these selectors. Returns the addresses whose entry
+   * has changed.
    */
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
@@ -81,20 +84,26 @@ export class KernelMembers {
     return new Set([...closed, ...changed]);
   }
 
-  /** Removes the addresses that the last list did not have, after a flip to a program for that list. */
+  /**
+   * Removes the addresses in `#leaving`. Must be called after a flip to a program that was compiled with the
+   * last list.
+   */
   removeLeaving(): void {
     for (const address of this.#leaving) this.#set(address, 0, new Set());
     this.#leaving.clear();
   }
 
-  /** Stores the indexes of all sets for the program of a slot, which no packet reads yet. */
+  /**
+   * Stores for each set of selectors the index of its set of groups in the program of a slot. No packet may
+   * read this slot yet.
+   */
   fill(slot: Slot, tables: MemberTables | null): void {
     this.#sets.fill(slot, tables === null ? null : new MemberIndex(tables));
   }
 
   /**
-   * Returns the number of those addresses in a change that are closed in a slot until the policy is compiled
-   * with them, and of the addresses that the last list did not have.
+   * Returns the number of addresses that stay closed in a slot until a policy is compiled with a change:
+   * those in the change, and those in `#leaving`.
    */
   uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -109,9 +118,9 @@ export class KernelMembers {
   }
 
   /**
-   * Returns the number of the addresses that are closed in a slot until the policy is compiled with the
-   * present members. Does not count an address whose set this process does not know, or whose set has no
-   * entry: such an address stays closed.
+   * Returns the number of addresses that stay closed in a slot until a policy is compiled with the present
+   * members. Does not count an address whose set this process does not know, or whose set has no entry: such
+   * an address stays closed.
    */
   uncompiledIn(slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -129,8 +138,8 @@ export class KernelMembers {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
     const before = this.#table.mapIndexAt(address);
-    // `#setsByNumber` never has `CLOSED_MEMBER`, because no change adds it. Any other number without a set is
-    // a fault of the sender. Both are closed.
+    // Close an address whose set is not known. `setNumber` is then `CLOSED_MEMBER`, which no change adds, or
+    // a number that the sender should have sent with its set.
     const mapIndex =
       setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);
@@ -143,7 +152,7 @@ export class KernelMembers {
     if (set !== undefined && mapIndex !== CLOSED_SET) this.#openWaiting(set, changed);
   }
 
-  /** Opens the addresses that waited for an entry of their set. */
+  /** Stores the map index of a set for the addresses that are closed because the set had no entry. */
   #openWaiting(set: SelectorSet, changed: Set<number>): void {
     const addresses = this.#withoutEntry.get(set);
     if (addresses === undefined) return;

@@ -30,8 +30,8 @@ export class MemberTable {
 
   /**
    * Takes over the members that an earlier process stored. Counts the spilled addresses again, because that
-   * process may have ended between two stores. The addresses that it refused are not known, so their lines
-   * count them until `complete`.
+   * process may have ended between two stores. The addresses that the earlier process refused are not known,
+   * so the cache lines keep their counters `refused` until `complete`.
    */
   constructor(words: Uint32Array, random: Uint32Array) {
     this.#memory = new SharedMemory(words);
@@ -51,7 +51,10 @@ export class MemberTable {
     }
   }
 
-  /** Must be called after the stores of a change, and before the flows of its addresses are searched. */
+  /**
+   * Increments the count of changes. Must be called after a change is stored, and before the flows of its
+   * addresses are searched.
+   */
   countChange(): void {
     this.#memory.storeWord(CHANGES, (this.#memory.word(CHANGES) + 2) & 0xffff);
   }
@@ -121,8 +124,8 @@ export class MemberTable {
 
   /**
    * Must be called when all members that exist are set. From then on, an address that is not in the table has
-   * no owner. Before, each such address is closed if the table is new, and the lines count the addresses that
-   * an earlier process refused.
+   * no owner. Before the call, such an address is closed if the table is new, or if its cache line counts
+   * addresses that an earlier process refused.
    */
   complete(): void {
     const refused = new Uint32Array(MEMBER_LINES);

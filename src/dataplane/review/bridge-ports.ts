@@ -98,7 +98,7 @@ function callsIptablesForAll(): boolean {
   try {
     return readFileSync('/proc/sys/net/bridge/bridge-nf-call-iptables', 'utf8').trim() === '1';
   } catch {
-    // The module br_netfilter is not loaded.
+    // The file does not exist: the module br_netfilter is not loaded.
     return false;
   }
 }

@@ -31,9 +31,10 @@ type IsMet = (found: Interface) => boolean;
 type Expression = { readonly name: string; readonly data: DataView };
 
 /**
- * The NAT that the datapath supports. `obstacle`: why the datapath cannot decide translated flows by their
- * real ends; null if it can. `judges`: whether the kernel has netfilter programs. Without them, only replies
- * of TCP and UDP flows are supported. `noSearch`: why BPF programs cannot search conntrack; null if they can.
+ * The NAT that the datapath supports. `obstacle`: why the datapath cannot decide translated flows by the
+ * client before SNAT and the server after DNAT; null if it can. `judges`: whether the kernel has netfilter
+ * programs. Without them, only replies of TCP and UDP flows are supported. `noSearch`: why BPF programs
+ * cannot search conntrack; null if they can.
  */
 export type NatSupport = {
   readonly obstacle: string | null;
@@ -86,7 +87,10 @@ export function reviewNat(
   };
 }
 
-/** Reviews a datapath that leaves translated packets to the forward judge. A flowtable skips the judge. */
+/**
+ * Reviews a node whose BPF programs cannot search conntrack (`noSearch` is the reason), so that the forward
+ * judge decides all translated packets. A flowtable is a fault, because its packets skip the forward judge.
+ */
 function judgedAlone(noSearch: string): Review {
   if (!baseChains().some(({ type }) => type === 'nat') && !hasLegacyNat()) return { faults: [], warnings: [] };
   return {

@@ -7,9 +7,9 @@ import { listed } from './listed-names.js';
 import { isCutOff } from './tagged-frames.js';
 
 /**
- * Returns at most one warning for Ethernet interfaces, and one for others. They name the interfaces that Weir
- * does not police although the node forwards their IPv4 packets (D17b). A port of a VRF forwards by itself,
- * and is policed by the name of the VRF.
+ * Returns at most two warnings: one for Ethernet interfaces, and one for other interfaces. The warnings name
+ * the interfaces that Weir does not police although the node forwards their IPv4 packets (D17b). For a port
+ * of a VRF, the warning names the VRF, because Weir polices the port by that name.
  */
 export function unnamedWarnings(policed: readonly Interface[], links: readonly Link[]): string[] {
   const isPoliced = (index: number): boolean => policed.some(({ ifindex }) => ifindex === index);

@@ -20,8 +20,8 @@ const RTA = {
   nexthop: 30,
 } as const;
 /**
- * Netlink attributes that only a route that is not plain has: several next hops, a next hop of another
- * address family, a next hop object, or an encapsulation.
+ * Netlink attributes of routes that are not plain: several next hops, a next hop of another address family, a
+ * next hop object, or an encapsulation.
  */
 const NOT_PLAIN = [RTA.multipath, RTA.via, RTA.encapsulationType, RTA.encapsulation, RTA.nexthop];
 const MAX_ROUTES = 20_000;

@@ -17,7 +17,10 @@ import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 export type WorkerInput = {
   readonly options: DatapathOptions;
   readonly eventsWanted: EventsWanted;
-  /** The shared memory of the `Descriptors` that the main thread closes after the end of the thread. */
+  /**
+   * Shared memory of `Descriptors`: the file descriptors that the main thread closes after the end of the
+   * thread.
+   */
   readonly descriptors: SharedArrayBuffer;
 };
 

@@ -28,8 +28,8 @@ export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-o
 /** A datapath that can start before its owner needs it. */
 export type BegunDatapath = Datapath & {
   /**
-   * Starts the thread, which probes the machine and opens the datapath if it lacks nothing. The next calls of
-   * `probe` and `open` return the results of this.
+   * Starts the thread, which probes the machine, and opens the datapath if no requirement is missing. The
+   * next calls of `probe` and `open` return these results.
    */
   begin(): void;
   /**
@@ -38,8 +38,8 @@ export type BegunDatapath = Datapath & {
    */
   readonly found: Promise<Adoption['inForce']>;
   /**
-   * Returns what keeps this machine from enforcing the options. Loads the BPF programs, and frees them again.
-   * Attaches and pins nothing, so a running node is not disturbed.
+   * Returns the reasons why this machine cannot enforce the options. Loads the BPF programs, and frees them
+   * again. Attaches and pins nothing, so a running node is not disturbed.
    */
   check(): Promise<MachineCheck>;
 };
@@ -106,7 +106,7 @@ class DatapathThread implements BegunDatapath {
   destinationTranslation: Datapath['destinationTranslation'] = (packet) =>
     this.#running().request('destinationTranslation', [packet]);
   grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
-  // Members come at any time, and must not start a thread.
+  // A change of members can arrive at any time, and must not start a thread.
   changeMembers: Datapath['changeMembers'] = async (change) => this.#started().request('changeMembers', [change]);
   replaceMembers: Datapath['replaceMembers'] = async (list) => this.#started().request('replaceMembers', [list]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
@@ -203,8 +203,8 @@ class DatapathThread implements BegunDatapath {
       entry: 'node/datapath.worker.cjs',
       name: "the datapath's thread",
       workerData,
-      // Images of programs are outside of V8's heap. With the default of 48 MiB, V8 keeps 16 MiB after a
-      // write.
+      // A small heap suffices, because program images are outside of V8's heap. With V8's default of 48 MiB,
+      // the thread would keep 16 MiB more memory after a policy write.
       resourceLimits: { maxYoungGenerationSizeMb: 12 },
     };
     return new WorkerClient(given, {
@@ -219,7 +219,7 @@ class DatapathThread implements BegunDatapath {
         this.#drop();
         this.#tell({ type: 'worker_died', reason });
       },
-      // The lock of a thread that died would refuse the next thread.
+      // Close the lock descriptors of a thread that died. Otherwise the next thread could not take the locks.
       exited: () => descriptors.closeAll(),
       requestError: (sent) => deserializeError(sent as SentError),
       terminationError: (reason) => new DatapathFailure('DatapathFailure', reason, 'worker_died'),

@@ -37,7 +37,7 @@ let isKernelWatchDue = false;
  * each change once, and the dataplane actor may not listen yet.
  */
 let isAttached = false;
-/** Null before `probe`. */
+/** The features that the last `probe` found missing; null before the first `probe`. */
 let missing: readonly Missing[] | null = null;
 
 function probe(): readonly Missing[] {

@@ -48,7 +48,7 @@ export class InterfacePolicing {
     hooks.prune();
     this.changes.lookAtNames(policed);
     this.changes.attached(policed);
-    // Load the judge before the policy is adopted: a failure leaves the predecessor in force.
+    // Load the forward judge before the takeover: if this fails, the predecessor stays in force.
     if (upgrade.awaitsFlip) translation.await(upgrade.loaded);
     if (this.#isOnHooks(upgrade, policed)) upgrade.advance(() => this.switchHooks(open));
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
@@ -61,8 +61,9 @@ export class InterfacePolicing {
 
   /**
    * Replaces the names of the policed interfaces. The added interfaces are attached before the removed ones
-   * are detached, so that a failure leaves no interface of the former names without a policy. An interface
-   * that is removed may fail. Throws `owned_elsewhere` if an added interface has programs of another node.
+   * are detached, so that a failure leaves no interface of the former names without a policy. A failure on an
+   * interface that only the former names match is ignored. Throws `owned_elsewhere` if an added interface has
+   * programs of another node.
    */
   police(open: OpenDatapath, interfaces: readonly string[], renamed: RenamedPolicing): Attachment[] {
     const { hooks, pins } = this.kernel;
@@ -81,7 +82,8 @@ export class InterfacePolicing {
         this.name(before);
         this.#attachNamed(open, before);
       } catch {
-        // `look` reports each interface that is not attached, and the actor attaches again.
+        // Ignore the error: `look` reports each interface that is not attached, and the dataplane actor
+        // attaches it again.
       }
       throw failure;
     }
@@ -99,7 +101,7 @@ export class InterfacePolicing {
     return this.attach(open, required);
   }
 
-  /** See `SwitchHooks`. */
+  /** Attaches the BPF programs of `Upgrade.programs` to every hook (`SwitchHooks`). */
   switchHooks(open: OpenDatapath): void {
     const { policed } = this.kernel.hooks.interfaces();
     const { failures } = this.#putOnHooks(open, policed);

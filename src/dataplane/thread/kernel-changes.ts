@@ -33,7 +33,10 @@ export class KernelChanges {
     return this.options.divertDns === true || this.options.servicePlane != null;
   }
 
-  /** `look` must not report these interfaces as appeared or vanished. See `Watcher`. */
+  /**
+   * Records these interfaces as known, so that `look` does not report them as appeared or vanished
+   * (`Watcher`).
+   */
   attached(policed: readonly Interface[]): void {
     this.#watcher.attached(policed);
   }

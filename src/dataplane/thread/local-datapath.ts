@@ -107,7 +107,7 @@ export class LocalDatapath {
     return probe(this.#kernel.objectOptions.objectPath, this.#kernel.pins.path);
   }
 
-  /** See `BegunDatapath.check`. */
+  /** Returns the reasons why this machine cannot enforce the options; see `BegunDatapath.check`. */
   check(): MachineCheck {
     const missing = this.probe();
     if (missing.length > 0) return { missing, faults: [], warnings: [] };
@@ -117,7 +117,8 @@ export class LocalDatapath {
       const sentence = `The kernel refuses the programs of the datapath: ${refused}.`;
       return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
     }
-    // `weir init` runs the check as the user of the unit, which gets pins of root when the unit starts.
+    // `weir init` runs this check as the user of the systemd unit. This user may read the pins of root only
+    // after the unit has started.
     if (pins.hasReadableNames()) hooks.load();
     const { faults, warnings } = this.review();
     const { all, policed } = hooks.interfaces();
@@ -146,7 +147,8 @@ export class LocalDatapath {
       hooks.load();
       refuseOtherNodes(pins.path, hooks.interfaces().policed, hooks.attachedPrograms());
       guard.acceptEarlier();
-      // With another mask, the programs on the hooks do not know the mark of the service plane's packets.
+      // With another mark mask, the programs on the hooks do not recognize the packets of this process's
+      // service plane.
       this.found(guard.hasThisMask() ? inForceAt(pins.path) : null);
       translation.adopt();
       upgrade = this.#createUpgrade();
@@ -181,7 +183,10 @@ export class LocalDatapath {
     return this.#policing.attach(this.#opened());
   }
 
-  /** See `InterfacePolicing.police`. Returns null, and keeps the names, if the datapath is not open. */
+  /**
+   * Replaces the names of the policed interfaces (`InterfacePolicing.police`). If the datapath is not open,
+   * returns null, and the next `open` uses the names.
+   */
   police(interfaces: readonly string[], renamed: RenamedPolicing): Attachment[] | null {
     if (this.#open !== undefined) return this.#policing.police(this.#open, interfaces, renamed);
     const { hooks } = this.#kernel;
@@ -193,7 +198,7 @@ export class LocalDatapath {
     return null;
   }
 
-  /** See `KernelChanges.review`. */
+  /** Returns the faults and warnings about the configuration; see `KernelChanges.review`. */
   review(): Review {
     return this.#changes.review();
   }

@@ -34,14 +34,15 @@ export class MemberChanges {
 
   #apply(store: (members: KernelMembers) => ReadonlySet<number>, change: MembershipChange): MembersChanged {
     const { members, slots, hasFormerPrograms } = this.loaded();
-    // A failure must come before the first store. Nodes without members do not map the table, because the
-    // mapping adds to the resident memory of the process.
+    // Map the flow table first, so that a failure occurs before the first store. Nodes without members do not
+    // map it, because the mapping adds to the resident memory of the process.
     if (change.addresses.length > 0 || members.count > 0) this.flows.map();
     const changed = new Set([...store(members), ...this.#unclassified]);
-    // If the next lines fail, the same change would change nothing more. The next change reclassifies the
-    // flows of these addresses too.
+    // If a line below throws, a second call with the same change finds nothing to change. So the next change
+    // reclassifies the flows of these addresses too.
     this.#unclassified = changed;
-    // The programs of an earlier build may not read the number of changes again, see `check_members`.
+    // Programs of an earlier build may not read the count of changes a second time (`check_members`). So wait
+    // until no packet uses the former members.
     if (changed.size > 0 && hasFormerPrograms) awaitGracePeriod();
     const flows = changed.size === 0 ? 0 : this.flows.reclassify(changed);
     this.#unclassified = new Set();

@@ -43,10 +43,11 @@ export class Conntrack {
   #translatedTwice: readonly Connection[] | undefined;
 
   /**
-   * Returns how the node translates a flow with these real ends (D17b), or null if it does not translate the
-   * flow or if conntrack has no connection for it. The kernel finds a connection by the ends of either
-   * direction on the wire. One of them has the real ends, unless the node translates source and destination.
-   * Such connections are listed. A connection in another conntrack zone is found only in this list.
+   * Returns how the node translates a flow with these real ends (client before SNAT, server after DNAT;
+   * D17b). Returns null if conntrack has no connection for the flow, or does not translate it. The kernel
+   * finds a connection by the addresses and ports of either direction. One direction has the real ends,
+   * unless the node translates both source and destination. Connections with both translations are searched
+   * in a list, which also contains other conntrack zones.
    */
   translationOf(real: Tuple): Translation | null {
     // Conntrack may translate the identifier of an ICMP query, so the reply can have another one.
@@ -62,7 +63,10 @@ export class Conntrack {
     return isTranslated ? { source: reply.destination, destination: original.destination } : null;
   }
 
-  /** Returns the real destination of a packet with these ends; null if conntrack has no connection for it. */
+  /**
+   * Returns the destination after DNAT of a packet with these ends; null if conntrack has no connection for
+   * it.
+   */
   destinationOf(wire: Tuple): End | null {
     const found = this.#get(wire);
     if (found === null) return null;

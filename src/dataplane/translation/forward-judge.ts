@@ -11,9 +11,9 @@ const HOOK_FORWARD = 2;
 const LINK = { program: 0, attachType: 8, family: 16, hook: 20, priority: 24, bytes: 48 } as const;
 /**
  * Priorities at the forward hook: directly after the guard. At a later priority, a third-party chain could
- * restore an old mark before the judge reads it. The kernel cannot exchange the program of such a link, and
- * two programs cannot have one priority. So a new link is made at the other priority before the old one is
- * removed.
+ * restore an old mark before the forward judge reads it. The kernel cannot replace the program of a netfilter
+ * link, and two programs cannot have the same priority. So a new link is made at the other priority before
+ * the old one is removed.
  */
 const PRIORITIES = [-2_147_483_647, -2_147_483_646] as const;
 const PIN = /^forward-([12])$/;
@@ -27,8 +27,9 @@ export class ForwardJudge {
   readonly #attached: () => readonly number[] | undefined;
 
   /**
-   * `attached` returns the ids of the programs at the forward hook, because `bpftool link detach` leaves the
-   * pin of a link. If it returns undefined, each pinned link counts as attached.
+   * `attached` returns the ids of the programs at the forward hook. It is needed because `bpftool link
+   * detach` detaches a program and leaves the pin of the link. If `attached` returns undefined, each pinned
+   * link counts as attached.
    */
   constructor(folder: string, attached: () => readonly number[] | undefined = () => undefined) {
     this.#folder = folder;

@@ -10,7 +10,10 @@ import type { LoadedObject, ObjectOptions } from '#dataplane/object/loaded-objec
 import type { NatSupport } from '#dataplane/review/nat.js';
 import { ForwardJudge } from './forward-judge.js';
 
-/** The datapath loads a judge that the kernel has refused again after this time. */
+/**
+ * Time in milliseconds after which the datapath tries again to load a forward judge that the kernel has
+ * refused.
+ */
 const RETRY_MS = 60_000;
 
 /** Returns the guard that the process at these pins has made, to compare it with the rules in the kernel. */
@@ -34,16 +37,16 @@ type NetfilterHooks = {
 type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal' | 'servicePlane'>;
 
 /**
- * Makes the datapath decide translated flows by their real ends while the node has NAT rules (D17b). A packet
- * must never pass the guard undecided. So the order to switch this on is: forward judge, guard, ingress hook;
- * the order to switch it off is the reverse.
+ * Makes the datapath decide translated flows by their real ends (client before SNAT, server after DNAT) while
+ * the node has NAT rules (D17b). A packet must never pass the guard undecided. So the order to switch this on
+ * is: forward judge, guard, ingress hook; the order to switch it off is the reverse.
  */
 export class Translation {
   readonly #options: Options;
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
   readonly #netfilter: NetfilterHooks;
-  /** Why the kernel has refused the judge, and when the datapath loads it again. */
+  /** Why the kernel has refused the forward judge, and when the datapath tries again to load it. */
   #refused: { readonly reason: string; readonly untilMs: number } | null = null;
 
   constructor(options: Options, guard: Guard, pins: Pins, netfilter: NetfilterHooks) {
@@ -54,9 +57,9 @@ export class Translation {
   }
 
   /**
-   * Continues what an earlier process has switched on. Must be called before the guard is made. With another
-   * mark mask, the judge of the earlier process does not know the bits of this process, and would accept each
-   * packet. The guard then drops such packets until `follow`.
+   * Sets the guard as an earlier process had set it for the forward judge. Must be called before the guard is
+   * made. If the earlier process had another mark mask, its forward judge does not know the mark bits of this
+   * process, and would accept each packet. The guard then drops such packets until `follow`.
    */
   adopt(): void {
     const judges = this.#judge.programs().length > 0;
@@ -66,8 +69,9 @@ export class Translation {
 
   /**
    * Tells a datapath that awaits its first flip whether its predecessor decides translated flows. Until the
-   * flip, the forward judge of the predecessor stays attached. Loads the judge of `loaded` before the flip:
-   * if the load failed afterwards, the judge of the predecessor would decide by the former policy.
+   * flip, the forward judge of the predecessor stays attached. Loads the forward judge of `loaded` before the
+   * flip. If the load failed after the flip, the forward judge of the predecessor would continue to decide by
+   * the former policy.
    */
   await({ judgeFd, slots }: LoadedObject): void {
     const translates = this.#judge.programs().length > 0;
@@ -76,8 +80,9 @@ export class Translation {
   }
 
   /**
-   * Switches on or off for a datapath whose programs are on the hooks. Without netfilter programs, and if the
-   * kernel refuses the forward judge, the guard drops what only the judge could decide.
+   * Switches the decision by real ends on or off, for a datapath whose programs are on the hooks. Without
+   * netfilter programs, or if the kernel refuses the forward judge, the guard drops the packets that only the
+   * forward judge could decide.
    */
   follow({ awaitsFlip, loaded }: Taking): void {
     if (awaitsFlip) this.await(loaded);
@@ -132,8 +137,9 @@ export class Translation {
   }
 
   /**
-   * Returns why the datapath cannot decide translated flows by their real ends; null if it can. Without a
-   * search in conntrack, the forward judge decides their packets, except those of inspected connections.
+   * Returns why the datapath cannot decide translated flows by their real ends (client before SNAT, server
+   * after DNAT); null if it can. Without a search in conntrack, the forward judge decides their packets,
+   * except those of inspected connections.
    */
   #obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
     if (readsConntrack !== true && (judges !== true || this.#inspects)) return noSearchReason();

@@ -51,7 +51,8 @@ export class StateMigration {
       const convert = flowConversion(layout, target, this.samePolicy);
       for (const { view } of flows) {
         convert(view, 0, migration.flow, 0);
-        // An older flow that is missing here has ended in this datapath.
+        // Skip older flows: they were migrated before. If such a flow is missing here, it has ended in this
+        // datapath.
         if (migration.flow.getBigUint64(opened, true) + CLOCK_SLACK_NS >= sinceNs) migration.migrateIfAbsent(table);
       }
     }

@@ -130,7 +130,7 @@ function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, Ma
   const keepsPolicy = POLICY_MAPS.every((name) => equal.has(name));
   for (const name of POLICY_MAPS) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
   if (!equal.has('patterns')) equal.delete('grants');
-  // The numbers in `members` are those of `member_sets`.
+  // Share both maps of the members or none, because `members` contains indexes of `member_sets`.
   if (!MEMBER_MAPS.every((name) => equal.has(name))) for (const name of MEMBER_MAPS) equal.delete(name);
   return fdsOf(inForce, [...equal]);
 }

@@ -57,7 +57,7 @@ export class Upgrade {
   #inheritance: Inheritance;
   /**
    * The generation of the datapath that was in force when this object was created; null if there was none.
-   * Read at once, because a flip must not map memory.
+   * Read when this object is created, because a flip must not map memory.
    */
   readonly #enforcedBefore: Enforced | null;
   /**
@@ -281,7 +281,7 @@ export class Upgrade {
 
   /**
    * Removes the folder of pins that this process made. May be called only if none of its programs was put on
-   * a hook: the kernel then has the pins from before.
+   * a hook: the folder of the earlier datapath then stays in use.
    */
   unpin(): void {
     if (this.#isNew) this.#current.set.remove();

@@ -15,8 +15,8 @@ const ADDRESSES = 128;
 export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | ParameterRemoval | 'signature';
 
 /**
- * Removes what leads a client to where Weir cannot enforce the policy. If there is nothing to remove, returns
- * the same `message` object.
+ * Removes the records and parameters by which a client could reach addresses at which Weir cannot enforce the
+ * policy. If there is nothing to remove, returns the same `message` object.
  * - Removes AAAA records.
  * - Removes A records outside the answer section.
  * - Removes A records of the answer section whose owner is not in `chain`, for which `drop` returns true,

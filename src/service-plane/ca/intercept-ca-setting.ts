@@ -128,7 +128,7 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
   };
 }
 
-/** Whether two values are the same CA, or both none. */
+/** Returns whether two values are the same CA, or both null. */
 function isSameCa(one: InterceptCaMaterial | null, other: InterceptCaMaterial | null): boolean {
   if (one === null || other === null) return one === other;
   if (one.kind !== 'ca' || other.kind !== 'ca') return false;

@@ -48,8 +48,8 @@ static __always_inline __u32 classify_again(struct packet *packet, __u32 active_
 	return refusal_of(kept) ? word : kept;
 }
 
-/* The forward judge also calls the next three functions. In a netfilter program `skb` is not the context, so
- * the verifier requires a check for 0.
+/* The forward judge, a netfilter program, also calls the next three functions. There `skb` is not the context
+ * of the program, so the verifier requires that the functions check `skb` for 0.
  */
 __noinline enum outcome drop(struct __sk_buff *skb, const struct packet *packet, enum drop_reason reason)
 {

@@ -27,8 +27,9 @@ struct member_header {
 	/* 1: the members are not known yet, so each address that the search does not find is closed. */
 	__u32 incomplete;
 	/* reserved[0] is the count of changes. User space adds 2 after it has stored a change, and before it
-	 * searches the flows of the changed addresses. The BPF programs read the low 16 bits. See `check_members`.
-	 * A field of its own would be another layout, so that an upgrade would not keep the members.
+	 * searches the flows of the changed addresses. The BPF programs read the low 16 bits. See
+	 * `check_members`. A new field would change the layout, and an upgrade would then not keep the
+	 * members.
 	 */
 	__u32 reserved[10];
 };
@@ -37,8 +38,8 @@ struct member_header {
 struct member_line {
 	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
 	__u32 spilled;
-	/* Number of addresses that belong into this cache line and have no room in any. If it is not 0, an address
-	 * that the search does not find is closed.
+	/* Number of addresses that belong into this cache line and have no room in any cache line. If it is
+	 * not 0, an address that the search does not find is closed.
 	 */
 	__u32 refused;
 	__u64 members[MEMBER_PLACES];

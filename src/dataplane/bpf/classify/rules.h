@@ -65,9 +65,9 @@ static __always_inline __u32 find_list_of(struct image image, __u32 source, __u3
 	return index;
 }
 
-/* Returns the result of `find_list_of` for the present owner of the source. Policies without resolved
- * selectors have no tree of bases, so their packets do not read the members: `changes` is then 0. Else it is
- * the result of `count_of_changes` before the search.
+/* Returns the result of `find_list_of` for the present owner of the source. The image of a policy without
+ * resolved selectors has no tree of bases. For such an image, the function does not read the members, and
+ * sets `changes` to 0. Otherwise `changes` is the result of `count_of_changes` before the search.
  */
 static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination, __u16 *changes)
 {

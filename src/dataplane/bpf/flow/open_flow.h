@@ -87,7 +87,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 		complete_tally(flow, tally, now_ns);
 	}
 	publish(flow, opening->key);
-	/* The compare-and-swap is the barrier. */
+	/* This compare-and-swap is the full barrier that `check_members` requires. */
 	if (opening->member_changes &&
 	    __sync_val_compare_and_swap(&flow->judgement, opening->judgement, opening->judgement) == opening->judgement)
 		check_members(flow, opening->judgement, opening->member_changes);

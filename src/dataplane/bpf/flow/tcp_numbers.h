@@ -2,10 +2,11 @@
 #ifndef WEIR_TCP_NUMBERS_H
 #define WEIR_TCP_NUMBERS_H
 
-/* A RST counts only if its sequence number is the last acknowledgment number of its receiver (RFC 5961, 3.2).
- * A FIN counts only once its receiver acknowledges it. A host that forges packets of one side does not see
- * those of the other side, and cannot send any. So the acknowledgment numbers of the receiver decide, and not
- * the numbers that the sender of the RST or of the FIN has used.
+/* Decides which RST and FIN packets change the state of a flow. A RST counts only if its sequence number is
+ * the last acknowledgment number of its receiver (RFC 5961, 3.2). A FIN counts only once its receiver
+ * acknowledges it. A host that forges packets of one side does not see those of the other side, and cannot
+ * send any. So the acknowledgment numbers of the receiver decide, and not the numbers that the sender of the
+ * RST or of the FIN has used.
  *
  * A flow has room for the lower 15 bits only. So after one RST that does not fit, no RST of this side counts
  * until the receiver has sent another packet. A forger has one guess in 32,766 between two packets of the

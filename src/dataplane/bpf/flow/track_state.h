@@ -28,9 +28,9 @@ static __always_inline __u8 state_by_fins(__u8 flags)
 	return flags & BOTH_FINS ? state_after_fins(flags) : FLOW_TCP_ESTABLISHED;
 }
 
-/* Takes back the FIN of a side that sends data after it: the FIN was forged, or the data is repeated, because
- * its acknowledgment was lost. In the latter case the receiver acknowledges the FIN again. Returns the
- * resulting flags.
+/* Clears the FIN of a side that sends data after its FIN. Either the FIN was forged, or the data is a
+ * retransmission, because its acknowledgment was lost. After a retransmission, the receiver acknowledges the
+ * FIN again, and the FIN then counts again. Returns the resulting flags.
  */
 static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
 {
@@ -80,7 +80,7 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 		 */
 		if (side && tcp_flags & TCP_SYN && (state == FLOW_TCP_SYN_SENT || state == FLOW_TCP_RESET)) {
 			flow->state = FLOW_TCP_SYN_RECEIVED;
-			/* The opener acknowledges this SYN next. */
+			/* The next packet of the opener acknowledges this SYN, so store this number now. */
 			WRITE_ONCE(flow->tcp_numbers[0], number_of(packet->sequence + 1));
 		} else if (!side && tcp_flags & TCP_ACK && state == FLOW_TCP_SYN_RECEIVED)
 			confirmed = true;
@@ -106,8 +106,9 @@ __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *pa
 	}
 	if ((half && !confirmed) || flow->state == FLOW_TCP_RESET)
 		return 0;
-	/* A FIN without data under way half closes the flow before its acknowledgment too, because the receiver
-	 * may be gone, but only until the receiver sends its next packet. A forger would have to guess the number.
+	/* A FIN normally counts only when its receiver acknowledges it. But the receiver may be gone. So a
+	 * FIN at the last number that the receiver has acknowledged half closes the flow at once, until the
+	 * receiver sends its next packet. A forger would have to guess that number.
 	 */
 	if (!(flags & BOTH_FINS) && (fits || (flow->state == FLOW_TCP_HALF_CLOSED && !asked &&
 					      READ_ONCE(flow->tcp_numbers[!side]) & FIN_PENDING)))

@@ -148,8 +148,8 @@ __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet 
 	return deliver_to_node(skb);
 }
 
-/* Returns whether the source address of a packet that the node sends belongs to another host. The service
- * plane sends such packets.
+/* Returns whether the source address of a packet that the node sends belongs to another host, as in packets
+ * of the service plane to servers.
  */
 __noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -2,9 +2,10 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Returns whether a packet of the service plane to a server has no conntrack entry of its own, although the
- * node translates addresses. The kernel would not translate its source: it has the entry of the client's
- * connection. The guard clears `nat_bit` of packets that have their own entry.
+/* Returns whether a packet from the service plane to a server has no conntrack entry of its own although the
+ * node translates addresses. Such a packet has the entry of the client's connection, so the kernel would not
+ * translate its source. The guard (Weir's nftables rules) clears `nat_bit` of packets that have their own
+ * entry.
  */
 static __always_inline bool lacks_own_entry(const struct __sk_buff *skb)
 {
@@ -14,8 +15,8 @@ static __always_inline bool lacks_own_entry(const struct __sk_buff *skb)
 	return in_force && READ_ONCE(in_force->translates) && (skb->mark & both) == both;
 }
 
-/* Returns whether the node may send this packet. The result is false for packets that `lacks_own_entry`
- * describes, and for packets of connections that are spliced, or about to be spliced.
+/* Returns whether the node may send this packet. Returns false if `lacks_own_entry` returns true, and for
+ * packets of connections that are spliced, or about to be spliced.
  *
  * In the state JOIN_QUIET the packet passes with its receive window set to 0, so that the peer stops sending.
  * In later states the caller drops the packet. Otherwise the node would acknowledge data that no process

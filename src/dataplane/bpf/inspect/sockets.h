@@ -60,8 +60,8 @@ __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *pa
 	socket = find_receiver(skb, packet);
 	if (!socket)
 		return false;
-	/* If no exempt bit is configured, the datapath cannot tell the sockets of Weir from other sockets of the
-	 * node, so it treats every socket as one of Weir.
+	/* Without an exempt bit, the datapath cannot distinguish Weir's sockets from other sockets of the
+	 * node. It then treats every socket as one of Weir's sockets.
 	 */
 	own = !settings.exempt_bit || socket->mark & settings.exempt_bit;
 	bpf_sk_release(socket);

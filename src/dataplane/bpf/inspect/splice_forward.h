@@ -46,8 +46,8 @@ __noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *pa
 	}
 	if (packet->tcp_flags & TCP_SYN)
 		return opens_tcp(packet) ? probe_instead_of_syn(skb, packet, join) : drop(skb, packet, DROP_OUT_OF_STATE);
-	/* Translate a RST even if the process that owns the entry has ended: the RST itself ends the connection
-	 * on the other side.
+	/* Translate a RST even if the process that owns the entry has ended: the RST itself ends the
+	 * connection for its receiver.
 	 */
 	if (!vouched && !(packet->tcp_flags & TCP_RST)) {
 		length = reset_both(skb, packet, join);

@@ -28,9 +28,7 @@ struct endpoint {
 	__u32 window;   /* receive window of the peer, in bytes */
 	__u32 stamp;    /* last TCP time stamp that the peer sent */
 	__u32 clock;    /* current TCP time stamp of this socket */
-	/* The process has read all received data, the peer has acknowledged all sent data, and no segment is out
-	 * of order.
-	 */
+	/* no received data is unread, all sent data is acknowledged, and no segment is out of order */
 	bool rests;
 };
 

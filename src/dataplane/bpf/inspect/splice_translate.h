@@ -78,8 +78,8 @@ __noinline __u32 translate(struct __sk_buff *skb, const struct packet *packet, c
 	if (length < TCP_OPTIONS || length > TCP_HEADER_MAX)
 		return 0;
 	bytes = length - TCP_OPTIONS;
-	/* The barrier makes the compiler use the checked register after the check. Otherwise the verifier does
-	 * not derive the bound of `bytes`.
+	/* The barrier makes clang use the register that the bounds check has tested. Otherwise the verifier
+	 * does not derive the bound of `bytes`.
 	 */
 	asm volatile("" : "+r"(bytes));
 	if (bytes > OPTIONS_MAX)

@@ -2,12 +2,13 @@
 #ifndef WEIR_ALIASES_H
 #define WEIR_ALIASES_H
 
-/* How the node translates packets with the key `wire` in one direction: the real destination, and the source
- * that the network stack gives them. Valid for ALIAS_TICKS, because conntrack may give the addresses and
- * ports to another connection later. One cache line.
+/* An alias: how the node translates the packets (NAT) that have the flow key `wire` in their header and one
+ * direction. `destination` and `port` are those after DNAT, and `source` and `source_port` those after SNAT.
+ * An alias is valid for ALIAS_TICKS, because conntrack may later give the addresses and ports to another
+ * connection. An alias fills one cache line.
  */
 struct nat_alias {
-	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after it reads */
+	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after the read */
 	__u64 wire[2];
 	__u32 destination;
 	__u16 port;
@@ -34,8 +35,9 @@ struct {
 	__type(value, struct nat_alias);
 } nat_aliases SEC(".maps");
 
-/* One bit for each hash of a destination that an alias has replaced. While no packets are sent directly, the
- * fast path reads the aliases first only for packets to the few addresses that the node translates.
+/* A filter for destinations that have an alias: bit number = hash of the destination before DNAT. If direct
+ * forwarding is off, the fast path searches for an alias first only if the bit of the packet's destination is
+ * set.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -44,7 +46,9 @@ struct {
 	__type(value, __u64);
 } aliased_destinations SEC(".maps");
 
-/* Returns the first or the second place of an alias. The two directions of a key have places of their own. */
+/* Returns the first (`second` is 0) or the second place where an alias can be. The two directions of a key
+ * use different places.
+ */
 static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __u32 second)
 {
 	__u32 at = (hash >> 8 & (NAT_ALIASES - 1)) ^ from_high << 1 ^ second;
@@ -75,11 +79,11 @@ static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 
 	return now - (__u32)(READ_ONCE(alias->stamp) >> 32) < ALIAS_TICKS;
 }
 
-/* Stores the real destination of `packet`, and the source that the network stack gives it. `packet->wire` has
- * the key in the header. Replaces the older alias of the two places; a packet whose destination is not
- * translated replaces no alias that is in use. Returns whether the ingress hook may send the packet. It may
- * not for the first alias of a flow, and for the first alias after the outgoing interface has changed: the
- * network stack must see such a packet, because it ends a masqueraded connection whose interface has changed.
+/* Stores an alias for a packet: its key in the header is in `packet->wire`. Replaces the older alias of the
+ * two places. For a packet whose destination is not translated, replaces no alias that is fresh. Returns
+ * whether the ingress hook may send the packet directly. Returns false for the first alias of a flow, and for
+ * the first alias after the outgoing interface has changed. The network stack must handle such a packet,
+ * because it ends a masqueraded connection whose interface has changed.
  */
 static __always_inline bool store_alias(const struct packet *packet, __u64 now_ns)
 {
@@ -123,10 +127,10 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 enum alias_search {
 	NO_ALIAS = 0,
 	ALIAS_FOUND = 1,
-	NO_ROOM = 2, /* other flows use both places */
+	NO_ROOM = 2, /* aliases of other flows use both places */
 };
 
-/* Reads the fresh alias for a key and the direction of the packet. */
+/* Finds the fresh alias for the flow key in the header of a packet and the direction of the packet. */
 static __always_inline enum alias_search find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, struct translated *found)
 {
 	struct nat_alias *alias = alias_at(wire->hash, from_high, 0), *other;

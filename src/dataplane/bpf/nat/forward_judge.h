@@ -2,15 +2,16 @@
 #ifndef WEIR_FORWARD_JUDGE_H
 #define WEIR_FORWARD_JUDGE_H
 
-/* The forward judge: a netfilter program (Linux 6.4) at the forward hook. There, the kernel has translated
- * the destination (prerouting) and not yet the source (postrouting). Conntrack has joined fragments, and has
- * translated the packets that ICMP errors quote. So the header of the packet contains its real ends. The
- * judge decides two kinds of packets:
- * - packets that the ingress hook has left to it (the mark has `nat_bit` alone), and
- * - packets that the ingress hook has passed by a destination that the kernel then translated. The policy
- *   must allow both destinations.
+/* The forward judge: a netfilter program (Linux 6.4) at the forward hook. At this hook, the kernel has
+ * translated the destination (prerouting) and not yet the source (postrouting). Conntrack has reassembled
+ * fragments, and has translated the packets that ICMP errors quote. So the header of the packet contains its
+ * real ends: the client before SNAT and the server after DNAT. The forward judge decides two kinds of
+ * packets:
+ * - packets that the ingress hook did not decide (the mark has `nat_bit` alone), and
+ * - packets that the ingress hook passed, and whose destination the kernel then translated. The policy must
+ *   allow both destinations.
  *
- * Such a program can write neither the packet nor its mark.
+ * A netfilter program can write neither the packet nor its mark.
  */
 
 #define NETFILTER_DROP 0
@@ -42,8 +43,8 @@ struct bpf_nf_ctx {
 
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
 
-/* Per-CPU copy of the fields of the packet that the functions shared with the ingress hook read from their
- * context. The context of a netfilter program is another struct.
+/* Per-CPU copy of the context fields that the functions shared with the ingress hook read. The context of a
+ * netfilter program is another struct, without these fields.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -52,8 +53,8 @@ struct {
 	__type(value, struct __sk_buff);
 } forwarded SEC(".maps");
 
-/* Returns whether conntrack has translated the destination of a packet: in the direction of replies, it
- * reverses the translation of the source.
+/* Returns whether conntrack has translated the destination of a packet. For a reply, conntrack does so if it
+ * translates the source of the other direction.
  */
 static __always_inline bool has_new_destination(const struct sk_buff___forward *skb)
 {
@@ -79,8 +80,9 @@ static __always_inline void read_wire_destination(const struct sk_buff___forward
 	packet->wire.port = packet->destination_port ? bpf_ntohs(port) : 0;
 }
 
-/* Returns whether the ingress hook has decided a packet by its real ends. A new connection may get another
- * translation than the connection that the ingress hook knew.
+/* Returns whether the ingress hook has already decided a packet by its real ends (client before SNAT, server
+ * after DNAT). The first packet of a new connection counts as not decided, because conntrack may translate it
+ * otherwise than the connection that the ingress hook knew.
  */
 static __always_inline bool is_decided_at_ingress(const struct sk_buff___forward *skb, __u32 mark)
 {
@@ -126,7 +128,9 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16
 	return true;
 }
 
-/* Reads a packet, and the packet that it quotes if it is an ICMP error. `bytes`: length of the packet. */
+/* Reads a packet; for an ICMP error, also reads the packet that the error quotes. `bytes`: length of the
+ * packet.
+ */
 static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, __u32 bytes, struct packet *packet, struct packet *quoted)
 {
 	struct bpf_dynptr dynptr;
@@ -210,7 +214,9 @@ static __always_inline enum outcome judge_new(struct __sk_buff *skb, struct pack
 	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
 }
 
-/* Handles a packet at the forward hook by its real ends. The ingress hook has checked its source. */
+/* Handles a packet at the forward hook by its real ends (client before SNAT, server after DNAT). The ingress
+ * hook has already checked the source address.
+ */
 __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 first = 0, active_word, direction, word;

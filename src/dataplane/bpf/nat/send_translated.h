@@ -16,8 +16,8 @@ static __always_inline __u16 folded(__u32 sum)
 	return (sum >> 16) + (sum & 0xffff);
 }
 
-/* Translates an allowed packet as the network stack would (NAT), and sends it directly to its next hop.
- * Leaves the packet unchanged to the network stack as `send` does.
+/* Translates an allowed packet as the network stack would (NAT), and sends it directly to its next hop. Like
+ * `send`, passes the packet unchanged to the network stack if it cannot be sent directly.
  */
 __noinline enum outcome send_translated(struct __sk_buff *skb, const struct way *way, const struct translated *to)
 {
@@ -42,10 +42,10 @@ __noinline enum outcome send_translated(struct __sk_buff *skb, const struct way 
 	source = bpf_htonl(to->source);
 	destination = bpf_htonl(to->destination);
 	ports = bpf_htonl(to->ports);
-	/* The differences that the checksums have to include (RFC 1624). */
+	/* Differences between the new and the old values, to update the checksums (RFC 1624). */
 	addresses = sum_of(sum_of(~ip->saddr, source), sum_of(~ip->daddr, destination));
 	others = sum_of(~*(__u32 *)(ip + 1), ports);
-	check = ~folded(sum_of(sum_of((__u16)~ip->check, addresses), bpf_htons(0xfeff))); /* the TTL is lower by 1 */
+	check = ~folded(sum_of(sum_of((__u16)~ip->check, addresses), bpf_htons(0xfeff))); /* 0xfeff: for a TTL that is lower by 1 */
 	at = ETH_HLEN + sizeof(*ip) + 16;
 	if (ip->protocol == IPPROTO_UDP) {
 		at = ETH_HLEN + sizeof(*ip) + 6;

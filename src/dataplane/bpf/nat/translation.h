@@ -6,9 +6,9 @@
  * client before SNAT and the server after DNAT (D17b). The ingress hook runs before the kernel translates a
  * packet, so only the destination of the packet can differ from the real destination.
  *
- * The ingress hook reads the real destination of a known flow from conntrack. It leaves each other packet
- * that is addressed to the node to the forward judge (forward_judge.h), which runs after the translation.
- * Without NAT rules, `translates` of the map `active` is 0 and this code does nothing.
+ * The ingress hook reads the real destination of a known flow from conntrack. All other packets to addresses
+ * of the node pass to the forward judge (forward_judge.h), which runs after the translation. Without NAT
+ * rules, `translates` of the map `active` is 0 and this code does nothing.
  */
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
@@ -77,8 +77,8 @@ extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
 extern int bpf_ct_change_timeout(struct nf_conn *connection, __u32 ms) __ksym __weak; /* Linux 6.0 */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak; /* Linux 6.2 */
 
-/* Returns whether an address is in a range of `dataplane.translated`. The real destination alone decides
- * packets to such an address.
+/* Returns whether an address is in a range of `dataplane.translated`. Packets to such an address are decided
+ * only by the destination after DNAT.
  */
 static __always_inline bool is_service_address(__u32 address)
 {
@@ -88,8 +88,9 @@ static __always_inline bool is_service_address(__u32 address)
 	return false;
 }
 
-/* Returns whether conntrack may know another destination of this packet. The guard of bridges lets no
- * translated packet pass, so a packet that a bridge switches is decided by the addresses of its header.
+/* Returns whether conntrack may know a destination of this packet after DNAT. For a packet that a bridge
+ * switches, the result is false: the guard of bridges drops translated packets, so the addresses in the
+ * header decide.
  */
 static __always_inline bool may_be_translated(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
@@ -98,8 +99,8 @@ static __always_inline bool may_be_translated(struct __sk_buff *skb, const struc
 	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP) && !is_switched(skb);
 }
 
-/* Extends the time for which conntrack keeps a connection, as a packet would. Returns false if the network
- * stack must see each packet of the connection.
+/* Extends the conntrack time-out of a connection, as the network stack does for each packet. Returns false if
+ * the network stack must handle each packet of the connection.
  */
 static __always_inline bool keep_connection(struct nf_conn *connection, __u8 protocol)
 {
@@ -111,8 +112,9 @@ static __always_inline bool keep_connection(struct nf_conn *connection, __u8 pro
 }
 
 /* Searches conntrack for the connection of a packet with this destination in its header, and stores in
- * `packet->translated` the addresses and ports that the network stack gives the packet: those of the opposite
- * direction. Returns false if conntrack has no such connection. `keeps`: the packet may be sent directly.
+ * `packet->translated` the addresses and ports of the packet after NAT. Conntrack has them as those of the
+ * opposite direction. Returns false if conntrack has no such connection. `keeps`: the packet may be sent
+ * directly.
  */
 static __always_inline bool find_connection(struct __sk_buff *skb, struct packet *packet, __u32 destination, __u16 port, bool keeps)
 {
@@ -163,9 +165,9 @@ static __always_inline void keep_wire(struct packet *packet)
 	packet->wire.port = packet->destination_port;
 }
 
-/* Replaces the packet's destination and flow key by the real ones. Returns false, and changes neither, if
- * conntrack does not know the connection of the packet or does not translate its destination. Does not
- * search for a SYN that the copied routes forward, so that a flood of SYNs costs the same as without NAT.
+/* Replaces the destination and the flow key of a packet by those after DNAT. Returns false and changes
+ * nothing if conntrack does not know the connection, or does not translate its destination. Does not search
+ * conntrack for a SYN that the copied routes forward, so that a flood of SYNs costs the same as without NAT.
  */
 __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *packet)
 {
@@ -187,8 +189,9 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 	return true;
 }
 
-/* Returns whether the policy must also allow the destination in the header of a packet that has the real one
- * from `find_real_destination`: the header has neither an address of the node nor a service address.
+/* Returns whether the policy must allow two destinations: the one after DNAT, which `find_real_destination`
+ * has stored, and also the one in the header. Returns false if the header has an address of the node or a
+ * service address, or if the packet is a reply.
  */
 __noinline bool has_two_destinations(struct __sk_buff *skb, struct packet *packet)
 {
@@ -213,10 +216,10 @@ static __always_inline void restore_destination(struct packet *packet)
 	find_flow_key(packet);
 }
 
-/* Replaces the source and the flow key of an outgoing packet by the real ones, if the packet answers a
- * connection whose destination the node has translated (DNAT). Its flow has the real ends. Without this, the
- * answer would open a foreign flow with the translated source, and all packets of the other side would pass
- * as replies of that flow. Returns false, and changes nothing, for any other packet.
+/* Replaces the source and the flow key of an outgoing reply by those of the server after DNAT, because the
+ * flow of the connection has these addresses. Otherwise the reply would open a foreign flow with the
+ * translated source, and all packets from the client would pass as replies of that flow. Returns false and
+ * changes nothing if the packet is not a reply of a connection with DNAT.
  */
 static __always_inline bool find_real_source(struct __sk_buff *skb, struct packet *packet)
 {
@@ -239,7 +242,9 @@ static __always_inline bool find_real_source(struct __sk_buff *skb, struct packe
 	return true;
 }
 
-/* Marks a packet that has passed by its real ends, so that the forward judge does not classify it again. */
+/* Marks a packet that was classified by its real ends (client before SNAT, server after DNAT) and passes. The
+ * forward judge does not classify such a packet again.
+ */
 static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 {
 	skb->mark |= settings.nat_bit;
@@ -247,14 +252,16 @@ static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 	return OUTCOME_PASS;
 }
 
-/* Returns whether a flow is in the middle: conntrack need not see its packets, except those that end it. */
+/* Returns whether a flow is established and not closing. Conntrack need not see the packets of such a flow,
+ * except those that end it.
+ */
 static __always_inline bool is_established(__u8 state)
 {
 	return state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP_REPLIED;
 }
 
-/* Ends the classification of a passed packet of a flow with this state (0: a foreign flow) while the node
- * translates addresses. Stores how the network stack translates the packet for the next packets. Does
+/* Called for a packet that passes, if the node translates addresses. `state` is the state of its flow (0: a
+ * foreign flow). Stores an alias, so that the next packets of the flow need no search in conntrack. Does
  * nothing without NAT, and for packets that a bridge switches.
  */
 __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *packet, __u8 state)
@@ -276,11 +283,15 @@ __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *pa
 	}
 	if (sends || packet->is_translated)
 		packet->sends_translated = store_alias(packet, coarse_ns()) && sends;
-	/* The key of a foreign flow has the source after SNAT, so the forward judge cannot find the flow. */
+	/* The key of a foreign flow has the source after SNAT. The forward judge reads the source before
+	 * SNAT, so it cannot find such a flow.
+	 */
 	return packet->is_translated || !state ? set_translated(skb) : OUTCOME_PASS;
 }
 
-/* Returns whether a forwarded packet has passed the forward judge. */
+/* Returns whether a forwarded packet was decided by its real ends: by the ingress hook or by the forward
+ * judge.
+ */
 static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 {
 	__u32 first = 0;
@@ -296,9 +307,9 @@ static __always_inline bool is_to_service(struct __sk_buff *skb, const struct ac
 	       is_service_address(packet->destination) && !is_switched(skb);
 }
 
-/* Passes a packet that is addressed to the node, or to a service address. If the node translates addresses,
- * the network stack may forward the packet, so leaves it to the forward judge. The source must be valid,
- * because the judge cannot look up a route.
+/* Passes a packet to the network stack that is addressed to the node or to a service address. If the node
+ * translates addresses, the network stack may forward the packet, so the forward judge must decide it. This
+ * function checks the source, because the forward judge cannot look up a route.
  */
 __noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -106,8 +106,8 @@ __noinline int forget_fragment(struct __sk_buff *skb, const struct packet *packe
 }
 
 /* Sets the ports of a later fragment to those of the first fragment, so that both get the same verdict.
- * Returns DROP_FRAGMENT if no first fragment of the datagram has passed in the last 30 s, and
- * DROP_FRAGMENT_OVERLAP if `add_fragment` finds a fault.
+ * Returns DROP_FRAGMENT if no first fragment of the datagram has passed in the last 30 s. Returns
+ * DROP_FRAGMENT_OVERLAP if `add_fragment` returns true.
  */
 __noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *packet)
 {

@@ -14,8 +14,8 @@ struct fast_packet {
 	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
 	__u8 from_high;
-	bool is_translated; /* `flow_lookup` and `from_high` are those of the real ends */
-	__u8 alias;         /* enum alias_search; ALIAS_FOUND: `translated` is set */
+	bool is_translated; /* `flow_lookup` and `from_high` are those after DNAT */
+	__u8 alias;         /* a value of enum alias_search; `translated` is valid only with ALIAS_FOUND */
 	struct translated translated;
 	struct prefetched prefetched;
 };
@@ -44,8 +44,8 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
 	(1 << FLOW_TCP_ESTABLISHED | 1 << FLOW_TCP_HALF_CLOSED | 1 << FLOW_TCP_CLOSING | \
 	 1 << FLOW_UDP_REPLIED)
 
-/* If a fresh alias exists for the packet, replaces the flow key and the direction of the packet by those of
- * its real ends. The result is in memory, so that the verifier checks the code behind a call only once.
+/* If a fresh alias (nat/aliases.h) exists for the packet, replaces the flow key and the direction by those
+ * after DNAT. Returns the result in memory, so that the verifier checks the code after a call only once.
  */
 __noinline int use_alias(struct fast_packet *fast_packet)
 {

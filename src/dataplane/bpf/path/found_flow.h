@@ -63,7 +63,7 @@ static __noinline __u32 renew_judgement(struct packet *packet, const struct foun
 		    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
 			*hit_in(tally) = packed_hit(hit_of(active_word, word));
 			count(COUNT_FLOWS_REJUDGED);
-			/* The compare-and-swap above is the barrier. */
+			/* The compare-and-swap above is the full barrier that `check_members` requires. */
 			check_members(flow, renewed, packet->prefetched.member_changes);
 		}
 		flush = finish_flush(flow);

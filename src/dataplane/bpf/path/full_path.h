@@ -2,8 +2,9 @@
 #ifndef WEIR_FULL_PATH_H
 #define WEIR_FULL_PATH_H
 
-/* Stores the next hop of a packet in `packet->way`: that of its flow, or else a new one, which the flow then
- * has too. Not inlined, because the callers would exceed the BPF stack.
+/* Stores the next hop of a packet in `packet->way`. Uses the next hop that the flow has stored if it is
+ * fresh. Otherwise looks up the next hop, and stores it in the flow. Not inlined, because the callers would
+ * exceed the BPF stack.
  */
 __noinline int find_way_of_flow(struct __sk_buff *skb, struct flow *flow, struct packet *packet, __u32 side, __u64 now)
 {
@@ -101,7 +102,9 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 				return outcome;
 		}
 	}
-	/* Conntrack knows the direction of a packet with `has_real_flow`, and it is not a reply. */
+	/* A packet with `has_real_flow` is not classified as a reply: conntrack shows that it comes from the
+	 * opener.
+	 */
 	if (refusal_of(judgement) && !packet->has_real_flow) {
 		__u32 reply = classify_packet(packet, judgement >> 32, true);
 
@@ -196,8 +199,8 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 	has_flow = !packet->has_no_flow && find_flow(packet, &found, now) && found.flow;
 	if (!has_flow && may_be_translated(skb, in_force, packet) && find_real_destination(skb, packet)) {
 		has_flow = find_flow(packet, &found, now) && found.flow;
-		/* The flow with the destination in the header has ended. Without this, a policy that denies only that
-		 * destination would cut only one packet.
+		/* The flow with the destination of the header has ended. The policy may now deny this
+		 * destination, so classify the packet also by this destination.
 		 */
 		if (has_two_destinations(skb, packet)) {
 			restore_destination(packet);
@@ -284,7 +287,7 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-/* Hands a packet that was dropped after its headers were checked to `deny_to_others`. */
+/* If a packet was dropped, calls `deny_to_others`; only packets with valid headers reach this function. */
 static __always_inline enum outcome after_drop(struct __sk_buff *skb, const struct packet *packet, enum outcome outcome)
 {
 	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;

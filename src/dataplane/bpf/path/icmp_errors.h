@@ -82,8 +82,9 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error);
 }
 
-/* Returns whether an ICMP error quotes a packet of the service plane whose source the node has translated.
- * Conntrack translates the error and its quote back, so that the kernel finds the socket.
+/* Returns whether an ICMP error quotes a packet of the service plane whose source the node has translated
+ * (SNAT). Conntrack reverses the translation in the error and in the quoted packet, so that the kernel finds
+ * the socket.
  */
 __noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *error)
 {
@@ -123,9 +124,9 @@ __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *err
 	       !bpf_skb_store_bytes(skb, at, &is, sizeof(is), 0);
 }
 
-/* Returns whether an ICMP error quotes a packet as it was before the node translated it. The hosts on the
- * side that the packet went to have seen only the translated packet. Conntrack finds no connection for such
- * an error either. It tells this about TCP and UDP only.
+/* Returns whether an ICMP error quotes a packet with the addresses before NAT. Such an error is forged: hosts
+ * on the side that the packet went to have seen only the addresses after NAT. Conntrack finds no connection
+ * for such an error. Works for quoted TCP and UDP packets only.
  */
 __noinline bool is_quoted_untranslated(struct __sk_buff *skb, struct packet *quoted)
 {

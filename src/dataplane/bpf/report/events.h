@@ -45,8 +45,8 @@ static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns
 	return true;
 }
 
-/* Adds `suppressed` back to the budget of a source, after the ring buffer had no room for the event that
- * should report this number.
+/* Restores the number of suppressed events of a source: the event that should have reported this number was
+ * lost, because the ring buffer was full.
  */
 static __always_inline void return_budget(__u32 source, __u32 suppressed)
 {

@@ -3,11 +3,12 @@
 #define WEIR_BRIDGE_PORT_H
 
 /* Policed bridge ports. The ingress hook of a port sees each frame before the bridge does. The bridge then
- * switches the frame to other ports, or delivers it to the node, or both. The hook classifies the frame in
- * all cases but one: if the bridge device itself has a hook, that hook classifies what the bridge delivers.
+ * switches the frame to other ports, or delivers it to the node, or both. The hook of the port classifies the
+ * frame, with one exception: if the bridge device itself has a hook, that hook classifies the frames that the
+ * bridge delivers to the node.
  *
- * A wrong or old entry of the map `ports` opens nothing: the guard in the nftables family `bridge` lets the
- * bridge switch only frames with the mark.
+ * A wrong or old entry of the map `ports` does not let more frames pass: the guard (Weir's nftables rules in
+ * the family `bridge`) lets the bridge switch only marked frames.
  */
 
 /* Values from linux/if_packet.h: whether the destination MAC address is that of the interface, the broadcast
@@ -49,8 +50,9 @@ static __always_inline bool is_to_group(const struct __sk_buff *skb)
 	return skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST;
 }
 
-/* Returns whether the bridge switches the frame to another port. The bridge also delivers frames to a group
- * to the node. It delivers frames to the MAC address of the bridge, or of the port, to the node alone.
+/* Returns whether the bridge switches the frame to another port. A frame to a group (broadcast or multicast)
+ * is both switched and delivered to the node. A frame to the MAC address of the bridge or of the port is only
+ * delivered to the node.
  */
 static __always_inline bool is_switched_by(struct __sk_buff *skb, const struct port *port)
 {
@@ -80,9 +82,9 @@ __noinline bool is_left_to_bridge(struct __sk_buff *skb)
 	return port && port->policed && !is_switched_by(skb, port);
 }
 
-/* Handles a packet that was denied. A bridge would deliver a frame to a group to the node too, for which no
- * policy applies. So this function hands such a frame of a bridge port to the bridge device, without the
- * bridge. Drops all other packets.
+/* Handles a denied packet. A bridge would switch a frame to a group (broadcast or multicast), and also
+ * deliver it to the node, where no policy applies. So for such a frame of a bridge port, sends the frame only
+ * to the bridge device. Drops all other packets.
  */
 __noinline enum outcome deny_to_others(struct __sk_buff *skb)
 {
@@ -104,9 +106,9 @@ static __always_inline bool is_own_address(const struct port *port, __u32 source
 	return own;
 }
 
-/* Handles a frame that is neither IPv4, IPv6 nor ARP. Spanning tree frames pass: without them, a network with
- * two paths has a loop. The bridge itself does not forward frames to the other reserved groups (IEEE 802.1Q,
- * 8.6.3), so they reach the node.
+/* Handles a frame that is neither IPv4, IPv6 nor ARP. Spanning tree frames pass: without them, two parallel
+ * paths would become a loop. The bridge itself does not forward frames to the other reserved groups (IEEE
+ * 802.1Q, 8.6.3), so they reach the node.
  */
 __noinline enum outcome handle_other_frame(struct __sk_buff *skb)
 {

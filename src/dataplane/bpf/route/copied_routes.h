@@ -19,7 +19,7 @@
 #define ROUTE_BOTTOM (ROUTE_INNER + ROUTE_FAN)
 #define ROUTE_LINES (ROUTE_BOTTOM + ROUTE_FAN * ROUTE_FAN)
 
-#define ROUTES_HOLD 0 /* index of a header word, which is not 0 if the copied routes are valid */
+#define ROUTES_HOLD 0 /* Index of a header word: not 0 if the copied routes are valid */
 /* Index of a header word: the kernel's change counter (`fib_seq`) when the routes were copied */
 #define ROUTES_MADE 1
 /* Index of a header word: the kernel's change counter (`fib_seq`) when `weir_see_routes` last ran */
@@ -49,7 +49,7 @@ typedef struct {
 	struct net *net;
 } __attribute__((preserve_access_index)) possible_net_t;
 struct ipv4_devconf {
-	int data[1]; /* data[0] tells whether the interface forwards IPv4 */
+	int data[1]; /* data[0] is not 0 if the interface forwards IPv4 */
 } __attribute__((preserve_access_index));
 struct in_device {
 	struct ipv4_devconf cnf;
@@ -83,9 +83,9 @@ static __always_inline bool are_changes_counted(struct net *net)
 	return bpf_core_field_exists(net->ipv4.fib_seq) && bpf_core_field_exists(net->ipv4.fib_has_custom_rules);
 }
 
-/* Returns whether the copied routes equal those of the kernel: the kernel uses no policy routing rules, no
- * route has changed since the routes were copied, and the incoming interface forwards IPv4. Routes never lead
- * to a bridge port, so the copy is not for such an interface.
+/* Returns whether the copied routes equal those of the kernel. This needs four conditions: the kernel uses no
+ * policy routing rules, no route has changed since the copy, the incoming interface is not a port of a bridge
+ * or bond, and it forwards IPv4.
  */
 static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct line *header)
 {

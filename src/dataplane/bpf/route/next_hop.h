@@ -157,8 +157,8 @@ static __always_inline bool is_sent_directly(const struct active *in_force, __u6
 	return !READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);
 }
 
-/* Returns whether the node translates addresses, and sends packets of established connections directly. The
- * other packets take the network stack.
+/* Returns whether the node translates addresses (NAT), and the datapath may send packets of established
+ * connections directly.
  */
 static __always_inline bool is_sent_translated(const struct active *in_force, __u64 now_ns)
 {
@@ -187,7 +187,9 @@ static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
 	return hop && (__u16)(hop_time(now_ns) - (hop >> 16)) < HOP_LASTS;
 }
 
-/* The field `hops` of a flow has the index in `ways` of each direction (0: not known), and one time. */
+/* Layout of the field `hops` of a flow: for each of the two directions an index in `ways` (0: not known), and
+ * one time for both.
+ */
 #define HOP_BITS 11
 #define HOPS_TIME 22
 #define HOPS_TIMES 1023
@@ -205,8 +207,9 @@ static __always_inline __u32 hop_of(__u32 hops, __u32 side)
 	return (side ? hops >> HOP_BITS : hops) & (WAYS - 1);
 }
 
-/* Returns `hops` with a next hop of one direction, as `store_next_hop` returns it. If the next hop of the
- * other direction is fresh, the new one gets its time.
+/* Returns `hops` with the next hop of one direction replaced. `hop`: as `store_next_hop` returns it. If the
+ * stored next hop of the other direction is fresh, the stored time stays, and also applies to the new next
+ * hop.
  */
 static __always_inline __u32 with_hop(__u32 hops, __u32 side, __u32 hop, __u64 now_ns)
 {
@@ -233,8 +236,8 @@ static __always_inline bool is_way(const struct way *a, const struct way *b)
 }
 
 /* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, the format of `hop` in
- * struct join; 0 if the function can replace no entry. Index 0 is not used. Another CPU can rewrite an entry
- * during the comparison, but the compare-and-swap of `refreshed` then fails.
+ * struct join; 0 if the function can replace no entry (so index 0 is never used). Another CPU can rewrite an
+ * entry during the comparison, but the compare-and-swap of `refreshed` then fails.
  */
 __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 {
