@@ -84,7 +84,7 @@ export default tseslint.config(
       'src/node/policy-file.ts',
       'src/observe/journal.ts',
       'src/policy/document/json-scanner.ts',
-      'src/policy/model/selector.ts',
+      'src/policy/model/sources/selector.ts',
       'src/kubernetes/operations/group-members.ts',
       'src/kubernetes/operations/token-expiry.ts',
       'src/service-plane/policy-image.ts',

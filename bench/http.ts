@@ -1,5 +1,5 @@
 import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
-import { matchRequest } from '#policy/evaluate/http-block.js';
+import { matchRequest } from '#policy/evaluate/connection/http-block.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
 import { writeRequestHead } from '#service-plane/http/write-head.js';

@@ -10,7 +10,7 @@ import { MappedMemory } from '#libc/mapped-memory.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { MAX_FRAME, TCP, writeFrame } from '#test/dataplane/frame.js';

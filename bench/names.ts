@@ -1,6 +1,6 @@
 import { type HostnamePattern, IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
-import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';

@@ -102,7 +102,7 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
  */
 export async function documentProblems(form: Form, json: string): Promise<readonly Problem[]> {
   const { parseStrictJson } = await import('#policy/document/json.js');
-  const { validateEnvelope, validatePolicy } = await import('#policy/check/validate.js');
+  const { validateEnvelope, validatePolicy } = await import('#policy/check/validation/validate.js');
   const read = parseStrictJson(json);
   if (!read.ok) return read.problems;
   const validate = form === 'envelope' ? validateEnvelope : validatePolicy;

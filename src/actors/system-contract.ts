@@ -12,7 +12,7 @@ import type { MemberDistribution } from '#kubernetes/distribution/member-distrib
 import type { IntegrationsPorts } from '#kubernetes/operations/integrations.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
-import type { MemberRecord } from '#policy/model/member-record.js';
+import type { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { ServicePlaneState } from '#service-plane/operations.js';
 import type { KubernetesObjectsStore } from '#store/kubernetes-objects-store.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import type { ExplainQuestion } from '#policies/explain.js';
-import { addressFault } from '#policy/check/address-validation.js';
+import { addressFault } from '#policy/check/validation/value-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
-import { canonicalName, hostnameFault } from '#policy/model/hostname.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
-import { parseProtocol } from '#policy/model/protocol.js';
+import { parseProtocol } from '#policy/model/keywords.js';
+import { canonicalName, hostnameFault } from '#policy/model/names/hostname.js';
 import { errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';
 import { authorOf } from './authentication.js';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyChoice } from '#policies/operations.js';
-import { isValidName, NAME_RULE } from '#policy/check/validate.js';
+import { isValidName, NAME_RULE } from '#policy/check/validation/validate.js';
 import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';
 import { empty, errorAnswers, errorsOf } from './answer.schema.js';
 import type { Resource } from './api.js';

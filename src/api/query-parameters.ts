@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { durationMs } from '#contracts/duration.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 import { parseCidr } from '#policy/model/ipv4.js';
+import { parseProtocol } from '#policy/model/keywords.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
-import { parseProtocol } from '#policy/model/protocol.js';
 
 /**
  * A boolean query parameter. A parameter without `=`, as in `?dry_run`, is true. An empty value, as in

@@ -1,8 +1,8 @@
 import type { Lookups } from '#contracts/dns-lookups.js';
 import { CLOSED_INDEX } from '#contracts/member-tables.js';
-import { LookupIndex } from '#policy/evaluate/lookup-index.js';
-import { GroupSetIndex } from '#policy/model/member-index.js';
-import type { MemberRecord } from '#policy/model/member-record.js';
+import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
+import { GroupSetIndex } from '#policy/model/sources/member-index.js';
+import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
 /** Decides lookups by the policy in force and by the owners of sources (D11, D38a). */
 export class ActiveLookups {

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { hashWith } from '#policy/model/name-hash.js';
+import { hashWith } from '#policy/model/names/name-hash.js';
 
 type Entry<K, V> = {
   readonly key: K;

@@ -1,5 +1,5 @@
 import type { HostnamePattern } from '#contracts/policy-model.js';
-import { matchesHostname } from '#policy/model/hostname.js';
+import { matchesHostname } from '#policy/model/names/hostname.js';
 import { ownAddresses } from './own-addresses.js';
 import { specialBlockOf } from './special-addresses.js';
 import { labelsOf, type NameKey } from './wire/name.js';

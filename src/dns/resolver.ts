@@ -2,7 +2,7 @@ import type { Lookups } from '#contracts/dns-lookups.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
 import type { EdnsOption } from '#dns/wire/edns.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import { ActiveLookups } from './active-lookups.js';
 import type { AnswerCache, CachedAnswer, RemovedAddress } from './answer-cache.js';

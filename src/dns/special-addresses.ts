@@ -1,6 +1,5 @@
 import type { Prefix } from '#contracts/policy-model.js';
-import { parseCidr } from '#policy/model/ipv4.js';
-import { covers } from '#policy/model/prefix-covers.js';
+import { covers, parseCidr } from '#policy/model/ipv4.js';
 
 /**
  * A special-purpose address block. `isAlwaysRemoved`: the rebinding protection removes addresses of this

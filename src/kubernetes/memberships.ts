@@ -10,7 +10,7 @@ import type {
 } from '#contracts/membership.js';
 import { NO_SELECTORS } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
-import { isSameResolution } from '#policy/model/same-resolution.js';
+import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import type { AddressFacts } from './claimable.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, sharedWarnings, warningsOf } from './membership-warnings.js';

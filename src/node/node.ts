@@ -23,7 +23,7 @@ import { LogRing } from '#observe/log-ring.js';
 import { Observer } from '#observe/observer.js';
 import { createWorkMetrics } from '#observe/work-metrics.js';
 import { createPolicyThread } from '#policies/thread/policy-thread.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { interceptCaOver } from '#service-plane/ca/intercept-ca-setting.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { ListeningSockets } from '#sockets/listening-sockets.js';

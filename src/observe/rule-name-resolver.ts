@@ -1,7 +1,7 @@
 import type { Decider, RuleNames } from '#contracts/rule-names.js';
 import { rankOf } from '#contracts/verdict-word.js';
 import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
-import { deciderAt } from '#policy/model/rule-names.js';
+import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { FindingIdentity } from './findings/finding.js';
 
 /**

@@ -3,9 +3,9 @@ import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js'
 import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Grants, Packet } from '#contracts/policy-model.js';
-import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
-import { MemberRecord } from '#policy/model/member-record.js';
-import { deciderKey } from '#policy/model/rule-names.js';
+import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection/connection-steps.js';
+import { deciderKey } from '#policy/model/rules/rule-names.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { readPolicy } from './policy-image.js';
 
 const GRANTS_MS = 1_000;

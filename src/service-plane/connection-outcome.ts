@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Decided } from '#policy/evaluate/connection-steps.js';
+import type { Decided } from '#policy/evaluate/connection/connection-steps.js';
 import type { HandshakeFault } from './handshake.js';
 import type { RefusedReason } from './refused-reason.js';
 

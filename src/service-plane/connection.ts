@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { itemAt } from '#arrays/read.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
-import { decideConnection, type Step } from '#policy/evaluate/connection-steps.js';
+import { decideConnection, type Step } from '#policy/evaluate/connection/connection-steps.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import type { TrustAnchors } from './certificate/trust-anchors.js';
 import { readCertificateFacts } from './certificate-facts.js';

@@ -6,7 +6,7 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { SeenConnections } from '#contracts/seen-connection.js';
 import type { SpliceOffload } from '#contracts/splice-offload.js';
-import { deciderKey } from '#policy/model/rule-names.js';
+import { deciderKey } from '#policy/model/rules/rule-names.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import { SourceCounts } from '#sockets/source-counts.js';

@@ -10,7 +10,7 @@ import type {
 import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { Selector } from '#contracts/policy-model.js';
 import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { INTEGRATION } from '#test/store/sample-integration.js';

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policy-json.js';
 import type { CommitInCluster, PolicyOutcome } from '#contracts/policy-write.js';
+import { readPolicy } from '#policy/check/read-policy.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
@@ -100,6 +101,16 @@ describe('singletonView', () => {
   test('does not change a policy that was written in singleton form', () => {
     const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
+  });
+
+  test('returns a text that the policy reader takes for the policy of the envelope', () => {
+    const policy = '{"source_groups":[{"id":"g","sources":{"ips":["10.0.0.1"]}}]}';
+    const parts = { integrations: undefined, dns: true, servicePlane: true, recordMode: 'audit' } as const;
+    const context = { ...parts, parseCertificate: () => undefined, fallback: 'deny' } as const;
+    const back = readPolicy(view(policy), { ...context, form: 'singleton' });
+    const origin = readPolicy(`{"mode":"audit","policy":${policy}}`, { ...context, form: 'envelope' });
+    expect(back.ok && back.policy).toEqual(origin.ok && origin.policy);
+    expect(origin.ok && origin.policy.groups.map(({ mode }) => mode)).toEqual(['audit']);
   });
 });
 

@@ -11,7 +11,7 @@ import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { mapsOf } from '#dataplane/object/loaded-object.js';
 import { compile } from '#policy/compile/compile.js';
-import { deciderAt, ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { deciderAt, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { withChangedGroup } from '#test/policy/changed-groups.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';

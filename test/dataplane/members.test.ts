@@ -11,7 +11,7 @@ import { MEMBER_LINE, MEMBER_LINES, MEMBER_PLACES, MEMBER_PROBES } from '#datapl
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
-import { MemberIndex } from '#policy/model/member-index.js';
+import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';

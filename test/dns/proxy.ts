@@ -5,7 +5,7 @@ import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import { socketsOf } from '#dns/dns-sockets.js';
 import { LocalDnsProxy } from '#dns/local-dns-proxy.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseHostname } from '#policy/model/hostname.js';
+import { parseHostname } from '#policy/model/names/hostname.js';
 import { ListeningSockets } from '#sockets/listening-sockets.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { FakeGrantReceiver } from './fake-grant-receiver.js';

@@ -6,7 +6,7 @@ import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
 import { compile } from '#policy/compile/compile.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { lookUp } from './client.js';
 import { FakeGrantReceiver } from './fake-grant-receiver.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { parseConfig } from '#config/load.js';
-import { validateEnvelope } from '#policy/check/validate.js';
+import { validateEnvelope } from '#policy/check/validation/validate.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { blockAt, blocksOf } from './blocks.js';

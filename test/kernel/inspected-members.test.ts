@@ -11,7 +11,7 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { compile } from '#policy/compile/compile.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';

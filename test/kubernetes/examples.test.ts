@@ -6,7 +6,7 @@ import { Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 import { ip, namespace, node, pod, scope } from './sample.js';
 
 const folder = new URL('../../examples/policies/kubernetes/', import.meta.url);

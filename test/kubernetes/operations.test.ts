@@ -7,7 +7,7 @@ import type { Warning } from '#contracts/policy-problem.js';
 import { stateOf } from '#kubernetes/operations/integration-status.js';
 import { integrationsOver } from '#kubernetes/operations/integrations.js';
 import { type KubernetesParts, kubernetesOperations } from '#kubernetes/operations/operations.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 import { type KubernetesEvent, type KubernetesInput, kubernetesChart } from '#statecharts/kubernetes.chart.js';
 import type { IntegrationRecord, IntegrationStore } from '#store/store-types.js';
 import { RECORD } from '#test/api/fake-management.js';

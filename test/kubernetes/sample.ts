@@ -3,7 +3,7 @@ import type { Selector } from '#contracts/policy-model.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/objects.js';
 import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 
 type Labels = Readonly<Record<string, string>>;
 

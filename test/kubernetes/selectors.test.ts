@@ -3,7 +3,7 @@ import type { LabelSelectorConfig, PodSelectorConfig } from '#contracts/policy-d
 import { SelectorIndex } from '#kubernetes/selector-index.js';
 import { isSelected, parseSelector } from '#kubernetes/selectors.js';
 import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector } from './random-cluster.js';
 import { namespace, node, nodeSelector, pod, podSelector } from './sample.js';

@@ -14,7 +14,7 @@ import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { podSelector } from './sample.js';
 import { lineOf, ScriptedServer, sendList } from './scripted-server.js';
 

@@ -4,8 +4,8 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { StoredObject } from '#contracts/kubernetes-source.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
-import { MemberRecord } from '#policy/model/member-record.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 
 /**
  * Measures the Kubernetes thread in a process of its own. Arguments: URL of the server, file of its CA,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { ip, podSelector } from './sample.js';

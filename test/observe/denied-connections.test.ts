@@ -6,7 +6,7 @@ import { DeniedConnections } from '#observe/denied-connections.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import { findingId } from '#observe/findings/finding-id.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
-import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { ownersSince, pod } from './owners.js';

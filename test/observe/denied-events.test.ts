@@ -8,7 +8,7 @@ import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { findingId } from '#observe/findings/finding-id.js';
 import { RuleNameResolver } from '#observe/rule-name-resolver.js';
-import { ruleNamesOf } from '#policy/model/rule-names.js';
+import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 import { ownersSince, pod } from './owners.js';

@@ -11,7 +11,7 @@ import { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import type { Frame } from '#observe/wiretap/frame.js';
 import { WiretapHub } from '#observe/wiretap/hub.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
-import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';

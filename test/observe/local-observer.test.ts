@@ -6,7 +6,7 @@ import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/finding-store.js';
 import { LocalObserver } from '#observe/local-observer.js';
-import { ruleNamesOf } from '#policy/model/rule-names.js';
+import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { StoreError } from '#store/store-error.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { seenConnection } from './connections.js';

@@ -9,7 +9,7 @@ import { classify } from '#policy/evaluate/classify.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { listing } from '#policy/explain/listing.js';
 import { CompileTooLarge } from '#policy/model/budget.js';
-import { outcomeAt, rankOwners } from '#policy/model/rank.js';
+import { outcomeAt, rankOwners } from '#policy/model/rules/rank.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';

@@ -5,7 +5,13 @@ import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
 import { compile } from '#policy/compile/compile.js';
-import { decideConnection, decideRequest, grantsOf, type Step, StepFinder } from '#policy/evaluate/connection-steps.js';
+import {
+  decideConnection,
+  decideRequest,
+  grantsOf,
+  type Step,
+  StepFinder,
+} from '#policy/evaluate/connection/connection-steps.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { normaliseTls } from '#policy/model/tls.js';
 import { Random, seedOf } from '#test/seed.js';

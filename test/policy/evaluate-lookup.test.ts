@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { HostnamePattern, Policy, Rule } from '#contracts/policy-model.js';
-import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
+import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { address, group, policy, rule } from './sample.js';
 
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { hostnameListTest, matchesHostname, parseHostname } from '#policy/model/hostname.js';
+import { hostnameListTest, matchesHostname, parseHostname } from '#policy/model/names/hostname.js';
 
 function patternOf(text: string) {
   const parsed = parseHostname(text);

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Headers, RequestFacts } from '#contracts/http-facts.js';
 import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
-import { decidingMatcher, matchRequest, violatedMatcher } from '#policy/evaluate/http-block.js';
-import { decodedPaths, normalPath } from '#policy/evaluate/http-path.js';
+import { decidingMatcher, matchRequest, violatedMatcher } from '#policy/evaluate/connection/http-block.js';
+import { decodedPaths, normalPath } from '#policy/evaluate/connection/http-path.js';
 import { PATHS, pathsOfContract } from './http-paths.js';
 import { plainPath, referenceMatch } from './http-reference.js';
 

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
 import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
-import { lint } from '#policy/check/lint.js';
-import { lintMembers } from '#policy/check/member-lint.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
-import { validatePolicy } from '#policy/check/validate.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { validatePolicy } from '#policy/check/validation/validate.js';
+import { lint } from '#policy/check/warnings/lint.js';
+import { lintMembers } from '#policy/check/warnings/selector-lint.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 
 const AT = '/source_groups/0/sources/kubernetes/0';
 

@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Warning } from '#contracts/policy-problem.js';
-import type { LintContext } from '#policy/check/group-lint.js';
-import { lint } from '#policy/check/lint.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
-import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warning-list.js';
+import type { LintContext } from '#policy/check/warnings/group-lint.js';
+import { lint } from '#policy/check/warnings/lint.js';
+import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warnings/warning-list.js';
 import { normalise } from '#test/policy/sample.js';
 
 const running: LintContext = { dns: true, servicePlane: true };

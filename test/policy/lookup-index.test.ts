@@ -6,11 +6,11 @@ import type { Decider } from '#contracts/rule-names.js';
 import { rankOf, verdictWord } from '#contracts/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
-import { evaluateLookup } from '#policy/evaluate/evaluate-lookup.js';
-import { LookupIndex } from '#policy/evaluate/lookup-index.js';
+import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
+import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { wordText } from '#policy/explain/listing.js';
-import { matchesHostname, parseHostname } from '#policy/model/hostname.js';
-import { deciderAt } from '#policy/model/rule-names.js';
+import { matchesHostname, parseHostname } from '#policy/model/names/hostname.js';
+import { deciderAt } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { wireName, wireNameOf } from '#test/policy/wire-name.js';
 

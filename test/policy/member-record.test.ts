@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { CLOSED_MEMBER } from '#contracts/membership.js';
-import { MemberRecord } from '#policy/model/member-record.js';
+import { MemberRecord } from '#policy/model/sources/member-record.js';
 
 const change = (members: readonly (readonly [address: number, set: number])[], added: readonly number[] = []) => ({
   added: added.map((number) => ({ number, keys: [`${number}`] })),

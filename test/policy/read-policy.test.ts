@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { type ReadContext, readPolicy } from '#policy/check/read-policy.js';
-import { singletonView } from '#policy/document/singleton-view.js';
 
 const context: ReadContext = {
   form: 'singleton',
@@ -107,31 +106,5 @@ describe('`readPolicy`', () => {
     if (read.ok) return;
     expect([read.code, read.problems.map((problem) => `${problem.code} ${problem.pointer}`)]).toEqual([code, expected]);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
-  });
-});
-
-describe('`singletonView`', () => {
-  const group = { id: 'g', sources: { ips: ['10.0.0.1'] } };
-
-  it('copies the mode of the envelope into each group', () => {
-    expect(singletonView({ default_policy: 'Deny', source_groups: [group] }, 'envelope', 'audit')).toEqual({
-      default_policy: 'Deny',
-      source_groups: [{ ...group, mode: 'audit' }],
-    });
-    expect(singletonView({}, 'envelope', 'audit')).toEqual({});
-  });
-
-  it('returns a policy in the singleton form unchanged', () => {
-    const config = { source_groups: [{ ...group, mode: 'enforce' as const }] };
-    expect(singletonView(config, 'singleton', 'audit')).toEqual(config);
-  });
-
-  it('returns a body that `readPolicy` reads as the same policy as the envelope', () => {
-    const shown = singletonView({ source_groups: [group] }, 'envelope', 'audit');
-    const [back, origin] = [
-      readPolicy(JSON.stringify(shown), context),
-      readPolicy(JSON.stringify({ mode: 'audit', policy: { source_groups: [group] } }), envelope),
-    ];
-    expect(back.ok && back.policy).toEqual(origin.ok && origin.policy);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { validatePolicy } from '#policy/check/validate.js';
+import { validatePolicy } from '#policy/check/validation/validate.js';
 import { LIMITS } from '#policy/document/limits.js';
-import { anchorsOf, compileRegex } from '#policy/model/regex.js';
+import { anchorsOf, compileRegex } from '#policy/model/names/regex.js';
 import { ProgressClock } from '#test/progress-clock.js';
 
 describe('`compileRegex` and `anchorsOf`', () => {

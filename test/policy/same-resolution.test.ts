@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { SelectorResolution } from '#contracts/membership.js';
-import { isSameResolution } from '#policy/model/same-resolution.js';
+import { isSameResolution } from '#policy/model/sources/same-sources.js';
 
 const A = { address: 1, length: 32 };
 const B = { address: 2, length: 32 };

@@ -1,7 +1,7 @@
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-document.js';
 import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 
 /** Converts an IPv4 address such as `10.0.0.1` to a 32-bit number. */
 export function address(text: string): number {

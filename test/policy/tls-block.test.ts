@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { TlsMatchConfig } from '#contracts/policy-document.js';
 import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#contracts/tls-facts.js';
-import { matchTlsBlock, type TlsBlockMatch } from '#policy/evaluate/tls-block.js';
+import { matchTlsBlock, type TlsBlockMatch } from '#policy/evaluate/connection/tls-block.js';
 import { normaliseTls } from '#policy/model/tls.js';
 
 const hello: ClientHello = { kind: 'hello', sni: 'api.example.com', ech: false, alpn: [], offersTls13: true };

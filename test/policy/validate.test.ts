@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Problem } from '#contracts/policy-problem.js';
-import { validateEnvelope, validatePolicy } from '#policy/check/validate.js';
-import type { ValidationContext } from '#policy/check/validation-context.js';
-import { MAX_PROBLEMS } from '#policy/document/problem-list.js';
+import { validateEnvelope, validatePolicy } from '#policy/check/validation/validate.js';
+import { MAX_PROBLEMS, type ValidationContext } from '#policy/check/validation/validation-context.js';
 
 const context: ValidationContext = {
   form: 'singleton',

@@ -6,8 +6,7 @@ import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
 import type { PolicyWrite } from '#contracts/policy-write.js';
 import { NONE, type Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
-import { namePool } from '#policy/compile/name-pool.js';
-import { nameTables } from '#policy/compile/name-tables.js';
+import { namePool, nameTables } from '#policy/compile/lookups/name-pool.js';
 
 const none = new Uint32Array(0);
 const zero = new Uint32Array(1);

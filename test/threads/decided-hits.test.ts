@@ -3,7 +3,7 @@ import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import type { HitsMessage } from '#contracts/grant-messages.js';
 import type { Decider } from '#contracts/rule-names.js';
-import { deciderKey } from '#policy/model/rule-names.js';
+import { deciderKey } from '#policy/model/rules/rule-names.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 
 const rule = (group: string, id: string): Decider => ({ kind: 'rule', group, rule: id });

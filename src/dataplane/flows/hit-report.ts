@@ -3,7 +3,7 @@ import { textFinder } from '#arrays/texts.js';
 import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
 import type { StagedRuleNames } from '#contracts/event-source.js';
 import type { RuleNames } from '#contracts/rule-names.js';
-import { deciderAt } from '#policy/model/rule-names.js';
+import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';
 

@@ -5,7 +5,7 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
 import { verdictOf } from '#contracts/verdict-word.js';
 import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
-import { deciderAt } from '#policy/model/rule-names.js';
+import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { Moment } from './moment.js';
 
 export type FlowSurroundings = {

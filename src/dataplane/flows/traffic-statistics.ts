@@ -20,7 +20,7 @@ import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { countEntries } from '#dataplane/loader/map-batches.js';
-import { identityOf } from '#policy/model/rule-names.js';
+import { identityOf } from '#policy/model/rules/rule-names.js';
 import { flowTest } from './flow-filter.js';
 import { FlowTable, type FoundFlows } from './flow-table.js';
 import { FlowTablePressure } from './flow-table-pressure.js';

@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import type { MemberTables } from '#contracts/member-tables.js';
 import { CLOSED_MEMBER, type MemberList, type MembershipChange, type SelectorSet } from '#contracts/membership.js';
-import { MemberIndex } from '#policy/model/member-index.js';
+import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { CLOSED_SET } from './member-layout.js';
 import { MemberSets } from './member-sets.js';
 import { MemberTable } from './member-table.js';

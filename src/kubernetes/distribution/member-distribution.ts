@@ -11,8 +11,8 @@ import {
   type SelectorResolution,
   type SharedAddress,
 } from '#contracts/membership.js';
-import type { MemberRecord } from '#policy/model/member-record.js';
-import { isSameResolution } from '#policy/model/same-resolution.js';
+import type { MemberRecord } from '#policy/model/sources/member-record.js';
+import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 import { ObjectWrites } from './object-writes.js';
 

@@ -1,5 +1,5 @@
 import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { MemberRecord } from '#policy/model/member-record.js';
+import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
 /**
  * A part of the node that decides by members, such as the DNS proxy. A call rejects while it does not run.

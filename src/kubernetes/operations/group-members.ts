@@ -5,7 +5,7 @@ import type { StoredPolicy } from '#contracts/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { reasonOf } from '#files/system-failure.js';
-import { selectorOf } from '#policy/model/selector.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 
 export type MembersQuery = {
   readonly policy: string;

@@ -4,7 +4,7 @@ import type { IntegrationFacts, KubernetesSource } from '#contracts/kubernetes-s
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { reasonOf } from '#files/system-failure.js';
-import { sourceOf } from '#policy/model/selector.js';
+import { sourceOf } from '#policy/model/sources/selector.js';
 import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 import type { IntegrationStore } from '#store/store-types.js';
 import type { Integrations } from './integrations.js';

@@ -7,7 +7,7 @@ import type { Program } from '#contracts/program.js';
 import type { ProofSample } from '#contracts/proof-types.js';
 import type { Prepared } from '#policies/thread/policy-work.js';
 import { compile } from '#policy/compile/compile.js';
-import { ruleNamesOfRecord } from '#policy/model/rule-names.js';
+import { ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { CompiledPolicy } from '#statecharts/write.chart.js';
 

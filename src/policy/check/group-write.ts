@@ -2,18 +2,17 @@ import type { SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
 import type { TextEdit } from '#contracts/policy-record.js';
+import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
+import { unknownIntegration } from '#policy/check/validation/kubernetes-validation.js';
+import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from '#policy/check/validation/regex-validation.js';
+import { validateSourceGroup } from '#policy/check/validation/validate.js';
+import { ProblemList, type ValidationContext } from '#policy/check/validation/validation-context.js';
+import type { LintContext } from '#policy/check/warnings/group-lint.js';
+import { lint } from '#policy/check/warnings/lint.js';
 import { parseStrictJson } from '#policy/document/json.js';
 import { LIMITS } from '#policy/document/limits.js';
 import { appendGroup, type Outline, type OutlineEdit, removeGroup, replaceGroup } from '#policy/document/outline.js';
-import { ProblemList } from '#policy/document/problem-list.js';
-import type { ContainingGroups } from './containing-groups.js';
-import type { LintContext } from './group-lint.js';
-import { unknownIntegration } from './kubernetes-validation.js';
-import { lint } from './lint.js';
 import { type GroupPart, groupPart, type PolicyParts, policyOf, renumbered } from './policy-parts.js';
-import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
-import { validateSourceGroup } from './validate.js';
-import type { ValidationContext } from './validation-context.js';
 
 /**
  * A policy in memory, with the positions of its groups in the JSON text. So a write of one group parses and

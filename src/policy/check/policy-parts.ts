@@ -1,7 +1,7 @@
 import type { ActionWord, EnvelopeMode, Form, PolicyConfig, SourceGroupConfig } from '#contracts/policy-document.js';
 import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
+import { type GroupWarnings, type LintContext, lintGroup } from '#policy/check/warnings/group-lint.js';
 import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
-import { type GroupWarnings, type LintContext, lintGroup } from './group-lint.js';
 import { instructionsOf } from './rule-expressions.js';
 
 /**

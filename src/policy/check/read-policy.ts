@@ -1,15 +1,15 @@
 import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from '#contracts/policy-document.js';
 import type { Action, Policy } from '#contracts/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy-problem.js';
+import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
+import { trimName, validateEnvelope, validatePolicy } from '#policy/check/validation/validate.js';
+import type { ValidationContext } from '#policy/check/validation/validation-context.js';
+import type { LintContext } from '#policy/check/warnings/group-lint.js';
+import { lint } from '#policy/check/warnings/lint.js';
 import { parseStrictJson } from '#policy/document/json.js';
 import { type Outline, outlineOf } from '#policy/document/outline.js';
-import type { ContainingGroups } from './containing-groups.js';
-import type { LintContext } from './group-lint.js';
 import type { ParsedPolicy } from './group-write.js';
-import { lint } from './lint.js';
 import { partsOf, policyOf } from './policy-parts.js';
-import { trimName, validateEnvelope, validatePolicy } from './validate.js';
-import type { ValidationContext } from './validation-context.js';
 
 export type ReadContext = ValidationContext &
   LintContext & {

@@ -1,8 +1,8 @@
 import { append } from '#arrays/append.js';
 import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
 import type { Rule } from '#contracts/policy-model.js';
+import { compileRegex } from '#policy/model/names/regex.js';
 import { escapeStep } from '#policy/model/pointer.js';
-import { compileRegex } from '#policy/model/regex.js';
 
 /**
  * A regular expression of a rule. `whole`: the expression is for a name, so the lint expects anchors at both

@@ -1,14 +1,14 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
 import type { RuleNames } from '#contracts/rule-names.js';
+import { LookupCompiler } from '#policy/compile/lookups/lookup-compiler.js';
+import type { RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
+import { type Populations, populations } from '#policy/compile/sources/source-populations.js';
 import { Budget, type Used } from '#policy/model/budget.js';
-import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rule-names.js';
-import { sameSources } from '#policy/model/same-sources.js';
-import { LookupCompiler } from './lookup-compiler.js';
+import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rules/rule-names.js';
+import { sameSources } from '#policy/model/sources/same-sources.js';
 import { ProgramTables } from './program-tables.js';
-import type { RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
-import { type Populations, populations } from './source-populations.js';
 
 /**
  * Caches results of earlier compilations for the next compilation: rule blocks, source intervals with their

@@ -4,18 +4,18 @@ import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js'
 import type { Action, Mode, Policy, Rule } from '#contracts/policy-model.js';
 import { NONE, type Program } from '#contracts/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
+import { RuleBlockCompiler } from '#policy/compile/rule-blocks/rule-block-compiler.js';
+import { Division } from '#policy/compile/rule-blocks/rule-block-division.js';
+import { type GroupViews, viewsOf } from '#policy/compile/sources/group-views.js';
+import { withMembers } from '#policy/compile/sources/member-populations.js';
+import { type Populations, sourceMap } from '#policy/compile/sources/source-populations.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
-import { selectorGroups } from '#policy/model/group-sets.js';
-import { outcome } from '#policy/model/rank.js';
+import { outcome } from '#policy/model/rules/rank.js';
+import { selectorGroups } from '#policy/model/sources/group-sets.js';
 import { CompileMemory } from './compile-memory.js';
-import { type GroupViews, viewsOf } from './group-views.js';
-import { withMembers } from './member-populations.js';
 import type { RuleWords } from './program-tables.js';
-import { RuleBlockCompiler } from './rule-block-compiler.js';
-import { Division } from './rule-block-division.js';
 import { Sequences } from './sequences.js';
-import { type Populations, sourceMap } from './source-populations.js';
 
 const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks: MAX_RANKS };
 

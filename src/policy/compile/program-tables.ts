@@ -3,9 +3,9 @@ import { itemAt, u32At } from '#arrays/read.js';
 import type { HostnamePattern } from '#contracts/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
+import { RULE_BLOCK, type RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
 import { Budget } from '#policy/model/budget.js';
 import { NameTable } from './name-table.js';
-import { RULE_BLOCK, type RuleBlock } from './rule-block.js';
 import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'sourcePortMaps' | 'names' | 'namePortMaps'>;

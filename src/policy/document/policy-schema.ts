@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { MAX_REGEX_BYTES } from '#policy/model/names/regex.js';
 import { MAX_PORT, PORT_PATTERN } from '#policy/model/parse-ports.js';
-import { MAX_REGEX_BYTES } from '#policy/model/regex.js';
 import { LIMITS } from './limits.js';
 
 /**

@@ -3,8 +3,8 @@ import type { IntervalPool } from '#contracts/interval-map.js';
 import { IPPROTO, type Packet } from '#contracts/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
 import { NO_MATCH } from '#contracts/verdict-word.js';
-import { valueAt } from '#policy/model/interval-search.js';
-import { populationOf } from '#policy/model/member-index.js';
+import { valueAt } from '#policy/model/intervals.js';
+import { populationOf } from '#policy/model/sources/member-index.js';
 
 const noNames: ReadonlySet<number> = new Set();
 

@@ -1,7 +1,7 @@
 import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
 import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
-import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rank.js';
-import { isInScope, ruleScopeOf } from '#policy/model/rule-scope.js';
+import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
+import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 import { mismatch } from './mismatch.js';
 
 /**

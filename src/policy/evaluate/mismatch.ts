@@ -1,5 +1,5 @@
 import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
-import { covers } from '#policy/model/prefix-covers.js';
+import { covers } from '#policy/model/ipv4.js';
 
 /**
  * The name of a matcher of a rule that does not match a packet. `mismatch` returns the first such matcher.

@@ -1,9 +1,9 @@
 import { itemAt } from '#arrays/read.js';
 import type { Group, Rule } from '#contracts/policy-model.js';
 import { outcomeBits } from '#contracts/verdict-word.js';
-import { outcomeOf } from '#policy/model/rank.js';
-import { isCatchAll } from '#policy/model/rule-coverage.js';
-import { type LookupFacts, lookupFacts } from './lookup-facts.js';
+import { type LookupFacts, lookupFacts } from '#policy/evaluate/lookup/lookup-facts.js';
+import { outcomeOf } from '#policy/model/rules/rank.js';
+import { isCatchAll } from '#policy/model/rules/rule-coverage.js';
 
 /**
  * Properties of the rules of a group. They are computed once for each list of rules, because many functions

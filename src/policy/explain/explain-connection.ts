@@ -12,9 +12,9 @@ import {
   decideRequest,
   type Step,
   StepFinder,
-} from '#policy/evaluate/connection-steps.js';
-import type { UndecidableCause } from '#policy/evaluate/tls-block.js';
-import { canonicalName } from '#policy/model/hostname.js';
+} from '#policy/evaluate/connection/connection-steps.js';
+import type { UndecidableCause } from '#policy/evaluate/connection/tls-block.js';
+import { canonicalName } from '#policy/model/names/hostname.js';
 
 /**
  * The properties of a connection that an explain request contains. For omitted properties, the evaluation

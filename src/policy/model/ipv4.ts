@@ -77,3 +77,7 @@ function decimal(text: string, start: number, end: number, highest: number): num
   }
   return value <= highest ? value : undefined;
 }
+
+export function covers(prefix: Prefix, address: number): boolean {
+  return mask(address, prefix.length) === prefix.address;
+}

@@ -1,13 +1,20 @@
 import { itemAt } from '#arrays/read.js';
 import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Action, Group, HostnamePattern, Mode, Prefix, Range, Rule } from '#contracts/policy-model.js';
-import { IPPROTO } from '#contracts/policy-model.js';
-import { parseAction } from './action.js';
-import { parseHostname } from './hostname.js';
+import {
+  type Action,
+  type Group,
+  type HostnamePattern,
+  IPPROTO,
+  type Mode,
+  type Prefix,
+  type Range,
+  type Rule,
+} from '#contracts/policy-model.js';
+import { parseHostname } from '#policy/model/names/hostname.js';
+import { selectorOf } from '#policy/model/sources/selector.js';
 import { parseAddress, parseCidr } from './ipv4.js';
+import { parseAction, parseProtocol } from './keywords.js';
 import { parsePorts } from './parse-ports.js';
-import { parseProtocol } from './protocol.js';
-import { selectorOf } from './selector.js';
 import { normaliseTls } from './tls.js';
 
 /** The default ICMP types of a rule with protocol icmp that lists neither types nor codes (D14). */

@@ -6,7 +6,7 @@ import type {
   TlsMatchConfig,
   TlsNameMatch,
 } from '#contracts/policy-document.js';
-import { canonicalName } from './hostname.js';
+import { canonicalName } from '#policy/model/names/hostname.js';
 
 /**
  * Normalises the TLS matchers of a rule. The result has explicit modes, HTTP methods in upper case, header

@@ -4,7 +4,7 @@ import type { ProofMismatch } from '#contracts/proof-types.js';
 import type { RuleNames } from '#contracts/rule-names.js';
 import { rankOf, verdictOf } from '#contracts/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { deciderAt } from '#policy/model/rule-names.js';
+import { deciderAt } from '#policy/model/rules/rule-names.js';
 
 /**
  * Returns the sentence for the operator about a failed proof. It contains the packet, the decision of the

@@ -1,11 +1,10 @@
 import { u32At } from '#arrays/read.js';
 import type { SelectorResolution } from '#contracts/membership.js';
 import type { Group, Policy } from '#contracts/policy-model.js';
-import { type GroupChange, groupChange, ranksOf } from '#policy/model/group-change.js';
-import { affectedSources } from '#policy/model/rule-scope.js';
-import { isSameResolution } from '#policy/model/same-resolution.js';
-import { sameSources } from '#policy/model/same-sources.js';
-import { SourceIndex } from '#policy/model/source-index.js';
+import { type GroupChange, groupChange, ranksOf } from '#policy/model/rules/group-change.js';
+import { affectedSources } from '#policy/model/sources/rule-scope.js';
+import { isSameResolution, sameSources } from '#policy/model/sources/same-sources.js';
+import { SourceIndex } from '#policy/model/sources/source-index.js';
 import { type Density, ProofCorners } from './proof-corners.js';
 import { type DecidedPackets, ProofPackets, type Renewal } from './proof-packets.js';
 import { ReferenceWalk } from './proof-walk.js';

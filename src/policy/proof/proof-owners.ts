@@ -3,8 +3,8 @@ import { EMPTY_SET } from '#contracts/member-tables.js';
 import type { ListedMembership } from '#contracts/membership.js';
 import type { Policy } from '#contracts/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/proof-types.js';
-import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/group-sets.js';
-import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
+import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/sources/group-sets.js';
+import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
 
 /** A source with an owner. `owner` is the last cell of its packets. */
 export type OwnedSource = { readonly source: number; readonly owner: number };

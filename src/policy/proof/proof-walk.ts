@@ -4,11 +4,11 @@ import type { SelectorResolution } from '#contracts/membership.js';
 import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
 import { verdictWord } from '#contracts/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { ranksOf } from '#policy/model/group-change.js';
 import { mask } from '#policy/model/ipv4.js';
-import { outcomeAt, type RankOwner } from '#policy/model/rank.js';
-import { isInScope, type RuleScope } from '#policy/model/rule-scope.js';
-import { NO_OWNER, type Owner, type SourceIndex } from '#policy/model/source-index.js';
+import { ranksOf } from '#policy/model/rules/group-change.js';
+import { outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
+import { isInScope, type RuleScope } from '#policy/model/sources/rule-scope.js';
+import { NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
 
 const ANY_PROTOCOL = 256;
 /**

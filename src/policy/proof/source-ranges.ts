@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix, Range } from '#contracts/policy-model.js';
+import { mergedRanges } from '#policy/model/intervals.js';
 import { lastAddress } from '#policy/model/ipv4.js';
-import { mergedRanges } from '#policy/model/ranges.js';
 
 /** A set of addresses, given by many prefixes. */
 export class SourceRanges {

@@ -1,4 +1,4 @@
-import type { Step } from '#policy/evaluate/connection-steps.js';
+import type { Step } from '#policy/evaluate/connection/connection-steps.js';
 
 const REASONS: Readonly<Record<number, string>> = {
   400: 'Bad Request',

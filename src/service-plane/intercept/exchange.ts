@@ -1,6 +1,6 @@
 import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
-import type { Decided, Step } from '#policy/evaluate/connection-steps.js';
-import { violatedMatcher } from '#policy/evaluate/http-block.js';
+import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
+import { violatedMatcher } from '#policy/evaluate/connection/http-block.js';
 import { FAULT_STATUS, type HttpFault } from '../http/fault.js';
 import type { Problem } from './answer.js';
 import type { SessionPorts } from './session-ports.js';

@@ -1,5 +1,5 @@
 import type { Header } from '#contracts/http-facts.js';
-import type { Step } from '#policy/evaluate/connection-steps.js';
+import type { Step } from '#policy/evaluate/connection/connection-steps.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { chunked, lastChunk } from '../http/chunks.js';
 import type { RequestHead } from '../http/request-head.js';

@@ -1,4 +1,4 @@
-import type { Decided } from '#policy/evaluate/connection-steps.js';
+import type { Decided } from '#policy/evaluate/connection/connection-steps.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import { isBroken } from '#sockets/tcp-endpoint.js';
 import { hostFault } from '../http/canonical.js';

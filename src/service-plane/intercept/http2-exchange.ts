@@ -7,7 +7,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Headers } from '#contracts/http-facts.js';
-import type { Decided, Step } from '#policy/evaluate/connection-steps.js';
+import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';
 import { type Http2Request, readHttp2Request } from '../http/http2-request.js';

@@ -3,7 +3,12 @@ import { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Packet } from '#contracts/policy-model.js';
 import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/tls-facts.js';
-import { type Decided, decideConnection, decideRequest, type Step } from '#policy/evaluate/connection-steps.js';
+import {
+  type Decided,
+  decideConnection,
+  decideRequest,
+  type Step,
+} from '#policy/evaluate/connection/connection-steps.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
 import { LeafContexts } from '#service-plane/ca/leaf-contexts.js';

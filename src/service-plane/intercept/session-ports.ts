@@ -1,6 +1,6 @@
 import type { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
-import type { Decided, Step } from '#policy/evaluate/connection-steps.js';
+import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
 import type { Connection } from '../http/canonical.js';
 import type { RefusedReason } from '../refused-reason.js';
 import type { ServerLink } from './server-link.js';

@@ -8,7 +8,7 @@ import {
 } from 'node:tls';
 import type { RequestFacts } from '#contracts/http-facts.js';
 import type { Rule } from '#contracts/policy-model.js';
-import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection-steps.js';
+import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection/connection-steps.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';

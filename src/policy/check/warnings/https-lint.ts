@@ -1,0 +1,87 @@
+import { itemAt } from '#arrays/read.js';
+import { type Grants, IPPROTO, noGrants, type Packet, type Policy, type Verdict } from '#contracts/policy-model.js';
+import { evaluate } from '#policy/evaluate/evaluate.js';
+import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { hasAnyDestination, hasDestinationPort, isContradictory } from '#policy/model/rules/rule-coverage.js';
+
+/**
+ * A warning. `pointer` is the JSON pointer of the TLS matchers of a deny rule. `packet` is the text of a QUIC
+ * packet that passes, although the rule covers TLS on the same port.
+ */
+export type UncoveredQuic = { readonly pointer: string; readonly packet: string };
+
+const COMPARISONS = 1_000_000;
+const HTTPS = 443;
+/** A destination that stands for all others, in a range that no network uses (RFC 5737). */
+const ANY_DESTINATION = 0xc633_64fe;
+
+/**
+ * Finds deny rules with TLS matchers on port 443 whose sources can use QUIC instead. The evidence is a packet
+ * that the policy allows, from a source whose TLS connections to the same place are inspected. The function
+ * tests one such source for each rule, and stops after `COMPARISONS` tests of rules and sources.
+ */
+export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
+  const { groups } = policy;
+  const found: UncoveredQuic[] = [];
+  const facts = factsOfGroups(groups);
+  if (!facts.some(({ hasTls }) => hasTls)) return found;
+  const testsOfPacket = groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
+  let comparisons = 0;
+  for (const [index, { sources, rules, pointer }] of groups.entries()) {
+    const [source] = sources;
+    if (source === undefined || facts[index]?.hasTls !== true) continue;
+    const allowed = new Map<number, boolean>();
+    for (const rule of rules) {
+      const isTlsDeny = rule.action === 'deny' && rule.tls !== undefined && rule.hostname === undefined;
+      if (!isTlsDeny || !hasDestinationPort(rule, HTTPS) || isContradictory(rule)) continue;
+      const destination = hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
+      const decides = (protocol: number, verdict: Verdict): boolean =>
+        evaluate(policy, packetOf(protocol, source.address, destination), noGrants).verdict === verdict;
+      if (!allowed.has(destination)) {
+        comparisons += 2 * testsOfPacket;
+        if (comparisons > COMPARISONS) return found;
+        allowed.set(destination, decides(IPPROTO.udp, 'allow') && decides(IPPROTO.tcp, 'redirect'));
+      }
+      if (allowed.get(destination) !== true) continue;
+      const text = `${formatAddress(source.address)} to ${formatAddress(destination)}`;
+      found.push({ pointer: `${pointer}${rule.pointer}/match/tls`, packet: text });
+    }
+  }
+  return found;
+}
+
+/**
+ * Returns the JSON pointers of the hostnames of allow rules on port 443 that pass a connection without
+ * reading its server name. Each is found by a packet to a granted address that the rule decides.
+ */
+export function namesWithoutSni(policy: Policy): string[] {
+  const { groups } = policy;
+  const found: string[] = [];
+  const facts = factsOfGroups(groups);
+  if (!facts.some(({ hasHostname }) => hasHostname)) return found;
+  const testsOfPacket = groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
+  let comparisons = 0;
+  for (const [index, { sources, rules, pointer }] of groups.entries()) {
+    const [source] = sources;
+    if (source === undefined || facts[index]?.hasHostname !== true) continue;
+    for (const [at, rule] of rules.entries()) {
+      const { action, hostname, tls, destinationPorts } = rule;
+      if (action !== 'allow' || hostname === undefined || hostname.kind === 'any' || tls !== undefined) continue;
+      if (destinationPorts.length === 0 || !hasDestinationPort(rule, HTTPS)) continue;
+      comparisons += testsOfPacket;
+      if (comparisons > COMPARISONS) return found;
+      const destination = hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
+      const grants: Grants = { has: ({ text }) => text === hostname.text };
+      const { place } = evaluate(policy, packetOf(IPPROTO.tcp, source.address, destination), grants);
+      if (place.kind !== 'rule' || place.group !== index || place.rule !== at) continue;
+      found.push(`${pointer}${rule.pointer}/match/dns_hostname`);
+    }
+  }
+  return found;
+}
+
+function packetOf(protocol: number, source: number, destination: number): Packet {
+  const ports = { sourcePort: 50_000, destinationPort: HTTPS };
+  return { source, destination, protocol, ...ports, icmpType: 0, icmpCode: 0 };
+}

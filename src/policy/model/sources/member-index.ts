@@ -1,0 +1,59 @@
+import { u32At } from '#arrays/read.js';
+import {
+  CLOSED_INDEX,
+  EMPTY_SET,
+  type MemberTables,
+  type MemberTrees,
+  type SelectorTables,
+} from '#contracts/member-tables.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
+import { valueAt } from '#policy/model/intervals.js';
+import { groupsOfSet, type SelectorGroups } from './group-sets.js';
+
+/** Returns the population of a source whose owner is selected by the set of groups with this index. */
+export function populationOf({ bases, trees }: MemberTrees, source: number, index: number): number {
+  const base = valueAt(bases, source);
+  return valueAt(trees, index, u32At(trees.offsets, base), u32At(trees.offsets, base + 1));
+}
+
+/** Finds the index of a set of groups in the member tables of a program. */
+export class GroupSetIndex {
+  readonly #selectors: SelectorGroups;
+  readonly #indexes: ReadonlyMap<string, number>;
+  readonly #known = new WeakMap<SelectorSet, number>();
+
+  constructor({ selectors, sets }: SelectorTables) {
+    this.#selectors = new Map(selectors.map(({ key, groups }) => [key, groups]));
+    this.#indexes = new Map(sets.map((groups, at) => [groups.join(' '), EMPTY_SET + at]));
+  }
+
+  /** Returns the index of the set of groups that a set of selectors selects. */
+  indexOf(set: SelectorSet): number {
+    const known = this.#known.get(set);
+    if (known !== undefined) return known;
+    const isClosed = set.number === CLOSED_MEMBER.number;
+    const groups = isClosed ? undefined : groupsOfSet(set, this.#selectors);
+    const index = groups === undefined ? CLOSED_INDEX : (this.#indexes.get(groups.join(' ')) ?? CLOSED_INDEX);
+    this.#known.set(set, index);
+    return index;
+  }
+}
+
+/** Finds sets of selectors and populations in the member tables of a program. */
+export class MemberIndex extends GroupSetIndex {
+  readonly #tables: Pick<MemberTables, 'bases' | 'pairs'>;
+
+  constructor(tables: MemberTables) {
+    super(tables);
+    this.#tables = tables;
+  }
+
+  /** Whether the program has the population of this source for the set of groups with this index. */
+  has(source: number, index: number): boolean {
+    const { bases, pairs } = this.#tables;
+    if (index <= EMPTY_SET) return index === EMPTY_SET;
+    const base = valueAt(bases, source);
+    const from = u32At(pairs.offsets, base);
+    return pairs.indexes.subarray(from, u32At(pairs.offsets, base + 1)).includes(index);
+  }
+}

@@ -1,0 +1,93 @@
+import { CLOSED_MEMBER, type Membership, type SelectorResolution } from '#contracts/membership.js';
+import type { Action, Group, Prefix, Selector } from '#contracts/policy-model.js';
+import { covers } from '#policy/model/ipv4.js';
+
+/** This file decides which rules of a source group apply to a source address. */
+
+/** The rules of a group that apply to a source: all rules, or only the deny rules. */
+export type RuleScope = 'all' | 'denies';
+
+type Sources = Pick<Group, 'sources' | 'selectors'>;
+
+/**
+ * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
+ * the group or a network of its selectors contains the source, or if a resolved selector of the group selects
+ * it. Otherwise the deny rules apply to every source while a selector of the group is not resolved (D19a), to
+ * each `CLOSED_MEMBER`, and to each source without an owner in a closed network (D38a).
+ */
+export function ruleScopeOf(
+  { sources, selectors }: Sources,
+  source: number,
+  { resolution, members }: Membership,
+): RuleScope | null {
+  if (staticSources({ sources, selectors }, resolution).some((prefix) => covers(prefix, source))) return 'all';
+  if (selectors.length === 0) return null;
+  const set = members.setOf(source);
+  if (selectors.some(({ key }) => resolution.resolved.has(key) && set?.keys.includes(key) === true)) return 'all';
+  if (!areResolved(selectors, resolution)) return 'denies';
+  const closes = set === undefined ? isClosed(resolution, source) : set.number === CLOSED_MEMBER.number;
+  return closes ? 'denies' : null;
+}
+
+/** Returns the first selector of a group that selects a source; undefined if none does. */
+export function selectorFor(
+  { selectors }: Pick<Group, 'selectors'>,
+  source: number,
+  { resolution, members }: Membership,
+): Selector | undefined {
+  const keys = members.setOf(source)?.keys ?? [];
+  return selectors.find(
+    ({ key }) =>
+      resolution.resolved.has(key) &&
+      (keys.includes(key) || resolution.networks.get(key)?.some((prefix) => covers(prefix, source)) === true),
+  );
+}
+
+/** Returns the prefixes whose addresses are in a group whatever the members are. */
+export function staticSources({ sources, selectors }: Sources, { networks }: SelectorResolution): readonly Prefix[] {
+  if (networks.size === 0 || selectors.length === 0) return sources;
+  const selected = selectors.flatMap(({ key }) => networks.get(key) ?? []);
+  return selected.length === 0 ? sources : [...sources, ...selected];
+}
+
+/** Whether all selectors of a group are resolved. True if the group has no selectors. */
+export function areResolved(selectors: Group['selectors'], { resolved }: SelectorResolution): boolean {
+  return selectors.every(({ key }) => resolved.has(key));
+}
+
+/** Whether a source is in a closed network, where an address without an owner gets no rights by selectors. */
+export function isClosed({ closed }: SelectorResolution, source: number): boolean {
+  return closed.some((prefix) => covers(prefix, source));
+}
+
+/** Whether at least one rule or the default of a group denies. */
+export function hasDenies({ rules, defaultAction }: Pick<Group, 'rules' | 'defaultAction'>): boolean {
+  if (defaultAction === 'deny') return true;
+  let found = denying.get(rules);
+  if (found === undefined) {
+    found = rules.some(({ action }) => action === 'deny');
+    denying.set(rules, found);
+  }
+  return found;
+}
+
+/** Caches for lists of rules whether one of them denies. */
+const denying = new WeakMap<Group['rules'], boolean>();
+
+/** Whether a rule or default with this action applies to a source with this rule scope. */
+export function isInScope(scope: RuleScope | null, action: Action): boolean {
+  return scope === 'all' || (scope === 'denies' && action === 'deny');
+}
+
+/**
+ * Returns the prefixes of all sources without an owner to which at least one rule of the group can apply. For
+ * a group with selectors, they include every address while a selector is not resolved, and else the closed
+ * networks.
+ */
+export function affectedSources({ sources, selectors }: Sources, resolution: SelectorResolution): readonly Prefix[] {
+  if (selectors.length === 0) return sources;
+  const further = areResolved(selectors, resolution) ? resolution.closed : [EVERY_SOURCE];
+  return [...staticSources({ sources, selectors }, resolution), ...further];
+}
+
+const EVERY_SOURCE: Prefix = { address: 0, length: 0 };

@@ -1,0 +1,102 @@
+import { CLOSED_MEMBER, type Membership, NO_MEMBERSHIP, type SelectorResolution } from '#contracts/membership.js';
+import type { Group } from '#contracts/policy-model.js';
+import { mask } from '#policy/model/ipv4.js';
+import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
+import { areResolved, hasDenies, isClosed, type RuleScope, staticSources } from './rule-scope.js';
+import { isSameResolution } from './same-sources.js';
+
+const KEPT_SOURCES = 4096;
+
+/** A group that applies to a source: its index in the policy, and which of its rules apply. */
+export type ScopedGroup = { readonly group: number; readonly scope: RuleScope };
+
+/**
+ * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
+ * the address. `CLOSED`: every deny rule of a group with selectors applies, and none of its allow rules.
+ */
+export type Owner = readonly number[] | typeof NO_OWNER | typeof CLOSED;
+export const NO_OWNER = 'no_owner';
+export const CLOSED = 'closed';
+
+/**
+ * Finds the groups that apply to a source. The reference evaluator uses this index and the compiler does not.
+ * So a proof, which compares both, also finds errors in the compiler's source tables.
+ */
+export class SourceIndex {
+  readonly #bySource = new Map<number, number[]>();
+  readonly #lengths: readonly number[];
+  /** The groups with selectors that deny something: only these can apply by deny rules alone. */
+  readonly #denying: readonly number[];
+  readonly #unresolved: readonly number[];
+  readonly #bySelector: SelectorGroups;
+  /** The groups that apply to recent sources without an owner. */
+  readonly #kept = new Map<number, readonly ScopedGroup[]>();
+
+  constructor(
+    groups: readonly Group[],
+    readonly resolution: SelectorResolution = NO_MEMBERSHIP.resolution,
+  ) {
+    const lengths = new Set<number>();
+    for (const [index, group] of groups.entries()) {
+      for (const { address, length } of staticSources(group, resolution)) {
+        lengths.add(length);
+        const key = sourceKey(address, length);
+        const known = this.#bySource.get(key);
+        if (known === undefined) this.#bySource.set(key, [index]);
+        else if (known.at(-1) !== index) known.push(index);
+      }
+    }
+    this.#lengths = [...lengths];
+    this.#denying = denyingGroups(groups);
+    this.#unresolved = this.#denying.filter((index) => !areResolved(groups[index]?.selectors ?? [], resolution));
+    this.#bySelector = selectorGroups(groups, resolution);
+  }
+
+  /** Whether the index is also valid for these groups, which must have the same sources. */
+  isFor(groups: readonly Group[], resolution: SelectorResolution): boolean {
+    const denying = denyingGroups(groups);
+    return (
+      isSameResolution(this.resolution, resolution) &&
+      denying.length === this.#denying.length &&
+      denying.every((group, at) => group === this.#denying[at])
+    );
+  }
+
+  /** Returns the groups that apply to a source, in the order of evaluation. */
+  groupsOf(source: number, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
+    const set = members.setOf(source);
+    if (set === undefined) return this.groupsOfOwner(source, NO_OWNER);
+    const isClosedMember = set.number === CLOSED_MEMBER.number;
+    return this.groupsOfOwner(source, isClosedMember ? CLOSED : groupsOfSet(set, this.#bySelector));
+  }
+
+  /** Returns the groups that apply to a source whose owner is known. */
+  groupsOfOwner(source: number, owner: Owner): readonly ScopedGroup[] {
+    const kept = owner === NO_OWNER ? this.#kept.get(source | 0) : undefined;
+    if (kept !== undefined) return kept;
+    const whole = new Set<number>();
+    for (const length of this.#lengths) {
+      for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) whole.add(group);
+    }
+    if (typeof owner !== 'string') for (const group of owner) whole.add(group);
+    const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.resolution, source));
+    const groups = [...new Set([...whole, ...(closes ? this.#denying : this.#unresolved)])]
+      .sort((left, right) => left - right)
+      .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));
+    if (owner !== NO_OWNER) return groups;
+    if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
+    this.#kept.set(source | 0, groups);
+    return groups;
+  }
+}
+
+function denyingGroups(groups: readonly Group[]): readonly number[] {
+  return [...groups.keys()].filter((index) => {
+    const group = groups[index];
+    return group !== undefined && group.selectors.length > 0 && hasDenies(group);
+  });
+}
+
+function sourceKey(address: number, length: number): number {
+  return address * 64 + length;
+}
