@@ -6,7 +6,10 @@ import { type ClusterEvent, clusterChart } from '#statecharts/cluster.chart.js';
 
 /** The pause before a lost connection to etcd is opened again. */
 const RECONNECT_MS = 200;
-/** How often etcd is compared again with a replica that it contradicts, or is asked for a new cluster. */
+/**
+ * The interval of two checks: whether etcd still contradicts the replica of this node, and whether etcd
+ * contains a new cluster.
+ */
 const RECHECK_MS = 5_000;
 const CREATION_MS = 1_000;
 

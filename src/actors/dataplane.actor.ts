@@ -26,11 +26,13 @@ export type DataplanePorts = {
   readonly interfaces: readonly string[];
   /** Called with the error after each failure to open the datapath. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
-  /** Receives each warning of a review of the interfaces that the review before did not contain. */
+  /**
+   * Called with each new warning of a review of the interfaces: one that the previous review did not contain.
+   */
   readonly warned?: ((warning: string) => void) | undefined;
   /**
-   * Closes the DNS proxy and the service plane. The actor calls `beforeClose` before it closes the datapath.
-   * So the datapath thread can still add the last decisions of proxy and plane to the hits.
+   * Closes the DNS proxy and the service plane. The actor calls it before it closes the datapath, so that the
+   * datapath thread can still count their last decisions as hits of the rules.
    */
   readonly beforeClose?: () => Promise<unknown>;
   /** Gives the members of selectors to a datapath that was opened; null on a node without Kubernetes. */
@@ -59,7 +61,7 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async ({ names, renamed }) => {
     const former = interfaces;
-    // A datapath that is not open has no review, and gets the names when it opens.
+    // The review fails if the datapath is not open. The datapath then gets the new names when it opens.
     const before = await datapath()
       .review()
       .catch(() => null);
@@ -67,7 +69,8 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     interfaces = names;
     if (attachments === null) return null;
     const attached = await reviewed(attachments).catch(() => null);
-    // The names are in force, also if the review fails. The chart then attaches and reviews again.
+    // The new names are in force even if this review fails. The event makes the chart attach and review
+    // again.
     if (attached === null) return { type: 'datapath.changed', change: { type: 'review_changed' } };
     const added = attached.faults.filter((fault) => before?.faults.includes(fault) === false);
     if (added.length > 0) {
@@ -136,9 +139,10 @@ const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']
 });
 
 /**
- * Returns the configured names that match no attached interface. `missing`: names of one interface.
- * `unmatched`: names with `*`, which need no interface, as on a node of Kubernetes without pods. `renamed`:
- * the attached interfaces that no configured name matches any more. Their former names are not in `missing`.
+ * Returns the configured names that match no attached interface. `missing`: names without `*`. `unmatched`:
+ * names with `*`, which may match no interface, for example on a Kubernetes node without pods. `renamed`:
+ * attached interfaces that no configured name matches since they were renamed. Their former names are not in
+ * `missing`.
  */
 export function withoutInterface(patterns: readonly string[], attachments: readonly Attachment[]) {
   const without = patterns.filter(

@@ -10,7 +10,9 @@ export type IntegrationsPorts = {
   readonly reflectors: Observable<ReflectorChange>;
 };
 
-/** Binds the chart of the integrations to their stored names and to the reflectors of the thread. */
+/**
+ * Binds the chart of the integrations to their stored names and to the reflectors of the Kubernetes thread.
+ */
 export function integrationsActor({ names, reflectors }: IntegrationsPorts) {
   const watch = fromEventObservable<KubernetesEvent, KubernetesInput>(({ input }) =>
     reflectors.pipe(

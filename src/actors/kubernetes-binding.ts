@@ -21,7 +21,9 @@ export type KubernetesBindingPorts = {
   readonly inCluster: string | null;
   readonly stored: () => Promise<readonly StoredObject[]>;
   readonly distribution: MemberDistribution;
-  /** Whether no policy is being prepared or put in force, so that only the one in force needs selectors. */
+  /**
+   * Whether no policy is being prepared or put in force. Then only the policy in force needs its selectors.
+   */
   readonly isAtRest: () => boolean;
   /** See `RELEASE_MS`. Tests shorten it. */
   readonly releaseMs?: number | undefined;
@@ -34,8 +36,8 @@ export type KubernetesBindingPorts = {
 const THREAD_WAIT_MS = 15_000;
 
 /**
- * How long the selectors of a dry run or of a refused write stay named. A dry run is often followed by the
- * write, which would have to wait for new lists otherwise.
+ * The time in milliseconds for which the Kubernetes thread still watches the selectors of a dry run or of a
+ * refused write. The write often follows its dry run, and then need not wait for new lists.
  */
 const RELEASE_MS = 60_000;
 
@@ -76,7 +78,7 @@ export class KubernetesBinding implements SupervisedPart {
   async begin(): Promise<void> {
     await this.#useIntegrations();
     this.#isBegun();
-    // The thread has ended, and the next thread has sent no members yet.
+    // The thread has ended, and its successor has not sent members yet.
     if (this.#threadFailure !== null) throw new Error(this.#threadFailure);
     this.#following ??= this.#ports.integrations.changed.pipe(concatMap(() => this.#followIntegrations())).subscribe();
   }
@@ -89,10 +91,10 @@ export class KubernetesBinding implements SupervisedPart {
   }
 
   /**
-   * Returns the resolution and the members of selectors for a compilation. Waits until all of them are
-   * resolved, at most `waitMs`. If the thread fails, returns the last members; before the first members, a
-   * list without resolved selectors. Without `mayWatch`, returns the last members at once, and the thread
-   * starts no watch for the selectors.
+   * Returns the resolution and the members of selectors for a compilation. Waits at most `waitMs`
+   * milliseconds until all selectors are resolved. If the thread fails, returns the last members, or no
+   * resolved selectors if there were no members yet. Without `mayWatch`, returns the last members at once,
+   * and starts no watch for the selectors.
    */
   async membership(selectors: readonly Selector[], { waitMs, mayWatch }: MemberOptions): Promise<ListedMembership> {
     if (!mayWatch) return this.#ports.distribution.listed();
@@ -106,7 +108,8 @@ export class KubernetesBinding implements SupervisedPart {
       const { former: _, ...others } = all;
       return others;
     } catch (failure) {
-      // The last members stay in force (D19a). Without a compilation, no rule is in force after a start.
+      // Report the failure and compile with the last members, which stay in force (D19a). Without a
+      // compilation, no rule would be in force after a start.
       this.#report(failure instanceof Error ? failure.message : String(failure));
       return this.#ports.distribution.listed();
     }
@@ -124,8 +127,8 @@ export class KubernetesBinding implements SupervisedPart {
   }
 
   /**
-   * Releases the selectors of proposed policies some time after the last call of `membership`. Waits as long
-   * as a policy is prepared or put in force.
+   * Releases the selectors of proposed policies `RELEASE_MS` after the last call of `membership`, but not
+   * while a policy is being prepared or put in force.
    */
   #releaseLater(): void {
     clearTimeout(this.#releasing);
@@ -136,7 +139,7 @@ export class KubernetesBinding implements SupervisedPart {
     this.#releasing = setTimeout(release, this.#ports.releaseMs ?? RELEASE_MS).unref();
   }
 
-  /** Reports a failure. The next call of `begin` uses the changed integrations again. */
+  /** Applies changed integrations. Reports a failure; the next call of `begin` tries again. */
   async #followIntegrations(): Promise<void> {
     try {
       await this.#useIntegrations();
@@ -154,7 +157,8 @@ export class KubernetesBinding implements SupervisedPart {
         access: { by: 'token', url, caPem, token },
       }),
     );
-    // An integration whose record cannot be read stays: without its members, a deny rule would be open.
+    // Keep an integration whose record cannot be read: without its members, packets would pass that a deny
+    // rule must drop.
     for (const name of integrations.unreadable) {
       const known = this.#used.get(name);
       if (known !== undefined) all.push(known);

@@ -3,10 +3,10 @@ import type { DnsStats } from '#contracts/dns-stats.js';
 import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
 import type { CheckName } from '#statecharts/readiness.js';
 
-/** Checks that do not depend on the policy of the node alone. */
+/** Checks that can fail although the policy of the node is right. */
 const NOT_FROM_POLICY: readonly CheckName[] = ['cluster', 'policy_replication', 'draining'];
 
-/** Names the failed checks that the policy of a node can cause. */
+/** Returns the names of the failed checks whose cause can be the policy of the node. */
 export function failedChecks(checks: readonly { readonly name: CheckName; readonly ok: boolean }[]): string[] {
   return checks.filter(({ name, ok }) => !ok && !NOT_FROM_POLICY.includes(name)).map(({ name }) => name);
 }

@@ -19,7 +19,7 @@ import type { SettingsStore } from '#store/store-types.js';
  */
 export type Operations = {
   readonly policies: PolicyOperations;
-  /** The policy write that goes back by itself. */
+  /** The pending change: a policy write that is reverted unless an operator confirms it. */
   readonly pendingChange: PendingChanges;
   readonly performanceMode: {
     /** Where a written performance mode is stored. */
@@ -47,8 +47,9 @@ export type Operations = {
    */
   inForceSince(): string | null;
   /**
-   * Returns the generation that the kernel enforces although the data folder contains no generation as new:
-   * the folder is an older or another one, and its active policy is not in force. Null otherwise.
+   * Returns the generation that the kernel enforces if it is newer than every generation in the data folder,
+   * because the folder was restored or replaced. The active policy of the folder is then not in force.
+   * Otherwise returns null.
    */
   enforcedInstead(): Promise<number | null>;
   /** The recorded state transitions of all actors. The record contains no secrets. */

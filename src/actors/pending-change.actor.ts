@@ -12,7 +12,7 @@ import type { PolicyStore } from '#store/store-types.js';
 export type PendingChangePorts = {
   readonly policies: PolicyStore;
   readonly cluster: Cluster | null;
-  /** The health of this node, which a roll-out depends on. */
+  /** The health of this node, on which a roll-out depends. */
   readonly health: Pick<CanaryHealth, 'observe'>;
   readonly now: () => Date;
 };

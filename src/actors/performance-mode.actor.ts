@@ -32,8 +32,8 @@ export function performanceModeActor(bus: Bus<Message>, { settings, events, now 
     actions: { publish: (_, { message }) => bus.publish(message) },
     actors: {
       read: fromPromise(async () => {
-        // Enable events before the store returns the setting: until then, the default of performance mode
-        // applies, which is enabled.
+        // Enable events before the setting is read: until then, the default applies, and performance mode is
+        // enabled by default.
         await events.setEnabled(true);
         const setting = await settings.get(SETTING);
         if (setting === null) return null;

@@ -62,8 +62,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     }
   };
   /**
-   * Stages a program. If it is too large, compiles the policy without rules for former members: they only
-   * spare a later compilation, so they must not refuse a policy.
+   * Stages a program. If the program is too large, compiles the policy again without the rules for former
+   * members. These rules only save a later compilation, so the policy must not be refused because of them.
    */
   const stage = async <A extends CompiledPolicy>(compiled: A, signal: AbortSignal) => {
     const request = async <B extends CompiledPolicy>(of: B) => {
@@ -75,7 +75,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
       return await request(compiled);
     } catch (failure) {
       const isTooLarge = failure instanceof Refused && failure.refusal.code === 'capacity_exceeded';
-      // The dataplane actor has told `MemberDistribution`, so this compilation gets no former members.
+      // The dataplane actor has reported the full map to `MemberDistribution`, so this compilation omits the
+      // former members.
       const smaller =
         compiled.hasFormer && isTooLarge
           ? await compileFromCache(ports, { ...compiled.inForce, everActivated: true }, { signal })
@@ -96,7 +97,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     actors: {
       prepare: fromPromise<Awaited<ReturnType<typeof prepareWrite>>, { write: PolicyWrite }>(
         async ({ input: { write }, signal }) => {
-          // Other nodes may have changed the policies meanwhile. A write without a refusal notices it later.
+          // Other nodes may have changed the stored policies in the meantime. An accepted write finds out at
+          // its commit.
           const confirm = async (): Promise<void> => {
             if (!write.dryRun) await cluster?.confirmWriteLock();
           };

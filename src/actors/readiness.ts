@@ -115,7 +115,7 @@ const SUPERVISED = [
   { name: 'kubernetesThread', check: 'policy_ready', what: 'the thread that watches Kubernetes' },
 ] as const satisfies readonly { name: Part; check: CheckName; what: string }[];
 
-/** The state of a supervised part. The node stays ready while a part is down. */
+/** The state of a supervised part. A part that is down does not make the node unready. */
 type PartState = {
   readonly name: (typeof SUPERVISED)[number]['name'];
   readonly check: CheckName;
@@ -134,7 +134,7 @@ export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
   });
 }
 
-/** A Kubernetes API server that does not deliver. The members that it delivered last stay in force (D19a). */
+/** An integration whose Kubernetes API server sends no data now. The last members stay in force (D19a). */
 export type StaleIntegration = { readonly name: string; readonly since: string; readonly reason: string };
 
 export function staleIntegrationsOf({ snapshots: { integrations } }: NodeView): StaleIntegration[] {

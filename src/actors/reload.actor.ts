@@ -13,7 +13,7 @@ import type {
 import type { RenamedPolicing } from '#contracts/renamed-interface.js';
 import { reloadChart } from '#statecharts/reload.chart.js';
 
-/** The time within which a part answers a change of its settings. */
+/** The time in milliseconds within which a part must respond to a change of its settings. */
 const CHANGE_TIMEOUT_MS = 20_000;
 
 /** The settings of the parts that are actors. Null: the node does not have the part. */

@@ -7,8 +7,9 @@ import { refusal } from '#contracts/refusal.js';
 type Change = 'interfaces.change' | 'dns.change' | 'service_plane.change';
 
 /**
- * Returns the actor `settings` of a part: it calls `change` with the settings of each request and answers the
- * request. After a success, it sends the event that `change` returns to its parent.
+ * Returns the actor that applies new settings to a part. For each request, it calls `change` with the
+ * settings and publishes the response. After a success, it sends the event that `change` returns to its
+ * parent.
  */
 export function settingsActor<C extends Change>(
   bus: Bus<Message>,

@@ -25,7 +25,10 @@ import type { ServicePlanePorts } from './service-plane.actor.js';
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
   readonly accessWarnings: IntegrationsPorts['accessWarnings'];
-  /** The members of the node. DNS proxy and service plane read it when their threads start. */
+  /**
+   * The members of selectors on this node. The threads of the DNS proxy and of the service plane read them
+   * when they start.
+   */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
   /** The time before the selectors of a dry run are released, see `KubernetesBinding`. Tests shorten it. */
@@ -70,8 +73,8 @@ export type SystemPorts = {
   /** The cluster; null if the configuration has no `cluster` section. */
   readonly cluster?: Cluster | null;
   /**
-   * `observer`: the observer thread. `policyFile`: the part that applies `policy.file` and its changes. The
-   * node actor starts these parts. Null or omitted: the node does not have the part.
+   * Parts that the node actor starts. `observer`: the observer thread. `policyFile`: the part that applies
+   * `policy.file` and its changes. Null or omitted: the node does not have the part.
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;

@@ -44,11 +44,11 @@ import type { System, SystemPorts } from './system-contract.js';
 import { createWarmStart } from './warm-start.js';
 
 /**
- * The time for which a policy write waits for its response, in addition to the activation timeout. A commit
- * may wait for the disk, and the dataplane may be opened again afterwards.
+ * The time in milliseconds for which a policy write waits for its response, in addition to the activation
+ * timeout. Within it, the commit waits for the disk, and the dataplane may be opened again.
  */
 const WRITE_TIMEOUT_MS = 30_000;
-/** How often a read with a minimum generation compares the generation in force. */
+/** The interval at which a request with a minimum generation polls the generation in force. */
 const GENERATION_POLL_MS = 10;
 const SETTING_TIMEOUT_MS = 10_000;
 /** The time for which a reload waits, in addition to the activation timeout of a policy file. */
@@ -180,7 +180,7 @@ export function createSystem(ports: SystemPorts): System {
     times.note([...conditionsOf(seen), ...supervisedPartsOf(seen)]);
   };
   let isToNote = false;
-  // One message changes the snapshots of several actors, so the states are read once after all of them.
+  // One message changes the snapshots of several actors. Read the states once, after all of these changes.
   const noteTimesSoon = (): void => {
     if (isToNote) return;
     isToNote = true;
@@ -275,7 +275,10 @@ export function createSystem(ports: SystemPorts): System {
   };
   const enforcedInstead = async (): Promise<number | null> =>
     adoptedGeneration > (await store.policies.reservedGeneration()) ? adoptedGeneration : null;
-  /** If the store cannot be read, the deadline of the start applies. */
+  /**
+   * Ends the wait of the start if the stored policy is not put in force. If the store cannot be read, the
+   * start waits until its deadline.
+   */
   const noteIfWithheld = async (): Promise<void> => {
     if ((await enforcedInstead().catch(() => null)) !== null) noteWithheld();
   };
@@ -287,7 +290,10 @@ export function createSystem(ports: SystemPorts): System {
       kubernetes?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED
     );
   };
-  /** Whether a write that may name another integration is being put in force. */
+  /**
+   * Whether a policy write is being put in force. The new policy may name other integrations than the policy
+   * in force.
+   */
   const isWriting = (): boolean => {
     const context = snapshotOf('policy')?.context as PolicyContext | undefined;
     const isStored = context?.current?.write.dryRun === false;

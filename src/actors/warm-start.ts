@@ -4,10 +4,10 @@ import type { UnsampledPolicy } from '#policies/write/compiled-policy.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 
 /**
- * Returns a function that starts the service plane before the datapath is open. It must be called with the
- * stored policy at the start. If the kernel enforces a policy of the same generation and image, the service
- * plane decides by the stored one from then on. `found` is the policy that the kernel enforces. Later calls
- * do nothing: the kernel may enforce another policy then.
+ * Returns a function that gives the stored policy to the service plane before the datapath is open. It does
+ * so only if the kernel enforces the same policy, with the same generation and image. `found` is the policy
+ * that the kernel enforces when the process starts. Only the first call has an effect, because the kernel may
+ * enforce another policy later.
  */
 export function createWarmStart(
   plane: Pick<ServicePlane, 'accept'>,
@@ -18,7 +18,8 @@ export function createWarmStart(
     if (!isFirst) return;
     isFirst = false;
     const inForce = await found;
-    // The generation is not enough: another data folder or setting can give it to another policy.
+    // Compare the image too: with another data folder or other settings, the same generation can denote
+    // another policy.
     if (inForce?.generation !== generation || inForce.imageSha256 !== imageSha256(program)) return;
     plane.accept(inspection);
   };

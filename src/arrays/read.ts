@@ -1,7 +1,7 @@
 /**
  * Functions that read an array element and throw a RangeError if the index is outside of the array, where a
- * plain read returns undefined. Each type of array has its own function. A function that reads several types
- * is slow, because V8 then looks up the type on each call.
+ * plain read returns undefined. Each type of array has its own function, because V8 would look up the type on
+ * each call of a function that reads several types.
  */
 
 export function u8At(array: Uint8Array, index: number): number {

@@ -19,8 +19,8 @@ export function textsOf(list: readonly string[]): Texts {
     ends[index] = units;
   }
   const joined = encoder.encode(list.join(''));
-  // If the lengths are equal, all texts are ASCII, as ids usually are. Then the lengths in `ends`, which
-  // count UTF-16 units, are also byte offsets.
+  // `ends` counts UTF-16 code units. If their number equals the number of bytes, all texts are ASCII, and
+  // `ends` also contains the byte offsets.
   if (joined.length === units) return { bytes: shared(joined), ends };
   const bytes = new Uint8Array(3 * units);
   let end = 0;

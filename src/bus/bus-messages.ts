@@ -55,8 +55,8 @@ export type Exchanges = {
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**
-   * The dataplane puts the staged program in force, and then sends the response. If the datapath fails
-   * meanwhile, the dataplane opens the datapath again first, and then puts the program in force.
+   * The dataplane puts the staged program in force, and then sends the response. If the datapath fails during
+   * this, the dataplane first opens the datapath again.
    */
   'program.flip': {
     readonly parameters: { readonly generation: number };
@@ -67,16 +67,17 @@ export type Exchanges = {
     readonly outcome: { readonly kind: 'unstaged' };
   };
   /**
-   * Reads the configuration file again, and puts the changes in force that need no restart. `until`: the time
-   * until which the requester waits, by `performance.now()`. A reload that has not begun then never begins.
+   * Reads the configuration file again, and puts the changes in force that need no restart. `until`: the
+   * value of `performance.now()` until which the requester waits. A reload that has not begun by then is
+   * dropped.
    */
   'config.reload': {
     readonly parameters: { readonly request: ReloadRequest; readonly until: number };
     readonly outcome: ReloadReport;
   };
   /**
-   * New settings for a running part, by the reload. The part has either all new settings or, after a
-   * refusal, its former settings.
+   * A reload gives new settings to a running part. The part applies either all of them, or refuses and keeps
+   * its former settings.
    */
   'interfaces.change': {
     readonly parameters: { readonly settings: InterfaceSettings };
@@ -105,8 +106,8 @@ export type AnswerMessage<E extends Exchange = Exchange> = {
 }[E];
 
 /**
- * A source group in the text of a policy: the bytes from offset `from` to offset `to`, which is excluded.
- * Both are equal if the write removes the group.
+ * A source group in the text of a policy: the bytes from offset `from` to offset `to`, which is excluded. The
+ * two offsets are equal if the write removes the group.
  */
 export type GroupOfText = { readonly id: string; readonly from: number; readonly to: number };
 
@@ -122,7 +123,10 @@ export type PolicyProposal = {
   readonly record: PolicyRecord | null;
   /** The hash of the list of parts of the policy; empty without a record. */
   readonly bodySha256: string;
-  /** The only group that the write changes. A node that has compiled the policy before compiles it alone. */
+  /**
+   * The group that the write changes, if it changes only one. A node that has compiled the policy before
+   * compiles only this group.
+   */
   readonly group?: GroupOfText;
   /** The new lists and parts of a small policy in base64, by their store key. Nodes need not read them. */
   readonly bodies?: Readonly<Record<string, string>>;
@@ -142,7 +146,7 @@ export type Fact =
       readonly lookups: Lookups;
       readonly inspection: InspectionImage;
     }
-  /** The members of selectors have changed in a way that the policy in force must be compiled again. */
+  /** The members of selectors have changed so that the policy in force must be compiled again. */
   | { readonly type: 'membership.changed' }
   /**
    * The dataplane must enforce this program from now on. The dataplane actor accepts this message in each of
@@ -176,7 +180,7 @@ export type Fact =
    * cluster, or when a pending change goes back.
    */
   | { readonly type: 'policy.committed'; readonly generation: number }
-  /** This node has ended a pending change, because its time has elapsed or a node failed. */
+  /** This node has ended a pending change, because the time of the change has elapsed or a node failed. */
   | {
       readonly type: 'policy.change_ended';
       readonly generation: number;
@@ -189,7 +193,7 @@ export type Fact =
   | { readonly type: 'policy.proposal_ended'; readonly id: string }
   /** An operator has recovered the cluster from a contradiction. */
   | { readonly type: 'cluster.recovered' }
-  /** A reload of the configuration has ended, which was no dry run. */
+  /** A reload of the configuration has ended that was not a dry run. */
   | {
       readonly type: 'config.reloaded';
       readonly by: string;
@@ -201,10 +205,7 @@ export type Fact =
     }
   | { readonly type: 'performance_mode.changed'; readonly mode: PerformanceMode }
   | { readonly type: 'node.draining' }
-  /**
-   * The policy actor accepts no more writes, because the node shuts down, and its last policy write has
-   * finished.
-   */
+  /** The node shuts down: the policy actor accepts no more writes, and its last write has finished. */
   | { readonly type: 'policy.drained' }
   | { readonly type: 'dataplane.release_requested' };
 

@@ -41,8 +41,8 @@ export class ChartRecorder implements Statecharts {
     const actor = inspected.actorRef as Inspected;
     switch (inspected.type) {
       case '@xstate.event': {
-        // Record the actor at its first event. At the earlier event `@xstate.actor`, the actor has no state
-        // yet.
+        // Record the actor at its first event, because it has no state yet at the earlier event
+        // `@xstate.actor`.
         this.#meet(actor, inspected.rootId);
         const { event, sourceRef, rootId } = inspected;
         this.#noteDeath(sourceRef as Inspected | undefined, event);

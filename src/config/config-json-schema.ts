@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { configSchema } from './config-schema.js';
 
-/** Keywords of `meta` that only `docs/configuration.md` uses. */
+/** Keywords of `meta` that the JSON Schema omits, because only `docs/configuration.md` uses them. */
 const OF_PAGE = ['form', 'shown'];
 
 /**
@@ -15,9 +15,10 @@ export function configJsonSchema(): object {
     ...z.toJSONSchema(configSchema, {
       io: 'input',
       override: ({ jsonSchema }) => {
-        // `shown` replaces a default that depends on the machine, or that JSON cannot write as the page does.
+        // Omit the default of a key with `shown`: it depends on the machine, or JSON has no equal form of it.
         if (jsonSchema.shown !== undefined) delete jsonSchema.default;
-        // zod names a format for `startsWith`; JSON Schema has no such format, and the pattern says the same.
+        // zod adds the format `starts_with`, which JSON Schema does not define. The pattern has the same
+        // effect.
         if (jsonSchema.format === 'starts_with') delete jsonSchema.format;
         for (const keyword of OF_PAGE) delete jsonSchema[keyword];
       },

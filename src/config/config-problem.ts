@@ -16,9 +16,9 @@ export type ConfigProblem = {
 };
 
 /**
- * Thrown for an invalid configuration. The error contains all problems. `isInText`: whether one of them is in
- * the text of the configuration, so that each later start with this text fails too. Otherwise all problems
- * are missing variables, other files or mounts, which can appear while nobody changes the configuration.
+ * Thrown for an invalid configuration. The error contains all problems. `isInText`: whether the text of the
+ * configuration causes a problem, so that each later start with this text fails too. Otherwise only a
+ * variable, another file or a mount is missing, which can appear without a change of the configuration.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';

@@ -68,7 +68,10 @@ function formOf(schema: z.core.$ZodType): string {
   return members(schema).length > 0 ? 'section' : String(metaOf(schema).form);
 }
 
-/** A key whose change needs a restart of the node. A section has no answer of its own. */
+/**
+ * Returns `restart` if a change of the key needs a restart of the node. Returns an empty list for a section,
+ * because its keys differ.
+ */
 function restartOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
   return members(schema).length === 0 && reloadedBy(keys.join('.')) === 'restart' ? ['restart'] : [];
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { flag, ipv4Prefix, oneOf, text } from './value.js';
 
-/** The longest list of pod networks. An address is compared with each of them. */
+/** The maximum number of pod networks. It is limited because each address is compared with all of them. */
 const MAX_POD_NETWORKS = 64;
 const INTEGRATION_NAME = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 

@@ -2,9 +2,9 @@ import { isIP, SocketAddress } from 'node:net';
 import type { ListenAddress } from './value.js';
 
 /**
- * Returns whether only one of two TCP sockets can listen. With port 0, the kernel chooses a free port. A
- * socket that listens on `::` also receives IPv4. A host name other than `localhost` counts as an IPv4
- * address.
+ * Returns whether two TCP sockets cannot listen at the same time. Port 0 never conflicts, because the kernel
+ * chooses a free port. A socket on `::` also receives IPv4. A host name other than `localhost` is treated as
+ * an IPv4 address.
  */
 export function cannotBothListen(one: ListenAddress, other: ListenAddress): boolean {
   if (one.port !== other.port || one.port === 0) return false;
@@ -18,7 +18,10 @@ function addressesOf(host: string): readonly string[] {
   return [isIP(host) === 6 ? canonicalIpv6(host) : host];
 }
 
-/** Returns the shortest form of the address; an IPv4 address for one such as `::ffff:192.0.2.1`. */
+/**
+ * Returns the shortest form of an IPv6 address. An IPv4-mapped address such as `::ffff:192.0.2.1` becomes an
+ * IPv4 address.
+ */
 function canonicalIpv6(text: string): string {
   const [address = '', zone] = text.split('%');
   const plain = new SocketAddress({ family: 'ipv6', address }).address.replace(/^::ffff:(?=.*\.)/, '');

@@ -70,7 +70,10 @@ export function parseConfig(yaml: string, name: string, environment: Environment
   return { config, disclosed: disclose(source, parsed.data), parsed: parsed.data };
 }
 
-/** A variable that is not set can also be the reason of a key that is missing. */
+/**
+ * Returns whether the text itself causes a problem. A missing key does not count, because a variable that is
+ * not set can be the reason.
+ */
 const areInText = (problems: readonly ConfigProblem[]): boolean =>
   problems.some(({ code }) => code !== 'unset_variable' && code !== 'missing_key');
 

@@ -1,7 +1,7 @@
 /**
  * All configuration keys. The value is the part of the node that takes a changed value while it runs, or
- * `restart` if the value is read only at the start of the node. A key of an optional section needs a restart
- * too if the section is added or removed.
+ * `restart` if the value is read only at the start of the node. Adding or removing an optional section always
+ * needs a restart.
  */
 export const RELOADED_BY = {
   version: 'restart',

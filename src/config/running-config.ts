@@ -35,8 +35,8 @@ function differenceOf(running: ParsedConfig, next: ParsedConfig): Difference {
 }
 
 /**
- * The configuration that is in force. A field that needs a restart keeps its value until then, so that each
- * reload reports the field again.
+ * The configuration that is in force. A field that needs a restart keeps its old value until the restart, so
+ * that each reload reports the field again.
  */
 export class RunningConfig {
   #running: ReadConfig;

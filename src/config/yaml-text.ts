@@ -17,8 +17,8 @@ const TOO_DEEP = `lists and maps are nested deeper than ${MAX_DEPTH}`;
 type Options = ParseOptions & DocumentOptions & SchemaOptions;
 
 /**
- * Parses a YAML text. Returns an empty document with one error if the nesting is deeper than `MAX_DEPTH`: the
- * package `yaml` calls itself for each level, and throws a RangeError if the stack overflows.
+ * Parses a YAML text. Returns an empty document with one error if the nesting is deeper than `MAX_DEPTH`,
+ * because the recursive parser of the package `yaml` would overflow the stack.
  */
 export function parseYaml(text: string, options: Options = {}): Document.Parsed<ParsedNode> {
   const deep = tooDeepAt(text);
@@ -31,7 +31,9 @@ export function parseYaml(text: string, options: Options = {}): Document.Parsed<
   return document;
 }
 
-/** Returns the offset at which the nesting of a text exceeds `MAX_DEPTH`; undefined if it does nowhere. */
+/**
+ * Returns the offset at which the nesting of a text first exceeds `MAX_DEPTH`, or undefined if it never does.
+ */
 function tooDeepAt(text: string): number | undefined {
   const parser = new Parser();
   for (const lexeme of new Lexer().lex(text)) {
@@ -41,7 +43,7 @@ function tooDeepAt(text: string): number | undefined {
   return undefined;
 }
 
-/** Returns the fault of a JSON value that is nested deeper than `MAX_DEPTH`; undefined if it is not. */
+/** Returns an error text if a JSON value is nested deeper than `MAX_DEPTH`, otherwise undefined. */
 export function nestingFault(value: unknown): string | undefined {
   return isDeeper(value, MAX_DEPTH) ? TOO_DEEP : undefined;
 }

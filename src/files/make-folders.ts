@@ -3,9 +3,9 @@ import { dirname } from 'node:path';
 
 /**
  * Makes a folder with the given mode, and the folders above it that do not exist. Returns the topmost folder
- * that it made, undefined if all exist. Throws the system error of `mkdir`. `mkdir` of Node with `recursive`
- * never returns below a folder that takes no new folders and answers ENOENT, such as `/proc`. The kernel
- * resolves each `..`, because `..` after a symbolic link is the folder above the target of the link.
+ * that it made, undefined if all exist. Throws the system error of `mkdir`. `mkdir` of Node.js with
+ * `recursive` never returns for a path below `/proc`, where `mkdir` fails with ENOENT. Leaves each `..` to
+ * the kernel: after a symbolic link, `..` is the folder above the target of the link.
  */
 export function makeFolders(path: string, mode = 0o777): string | undefined {
   const missing: string[] = [];
@@ -18,7 +18,7 @@ export function makeFolders(path: string, mode = 0o777): string | undefined {
   return missing[0];
 }
 
-/** Makes one folder, unless another process has made it since. */
+/** Makes one folder. Does nothing if another process has made it in the meantime. */
 function makeFolder(path: string, mode: number): void {
   try {
     mkdirSync(path, { mode });

@@ -18,8 +18,8 @@ type Owner = { readonly mode: number; readonly uid?: number; readonly gid?: numb
 
 /**
  * Replaces a file by rename, and waits until the disk has stored it. A crash leaves the old or the new
- * content. The folder may belong to another user: a symbolic link at `path` is replaced, and one at the path
- * of the draft does not lead to another file.
+ * content. Is safe in a folder of another user: replaces a symbolic link at `path`, and does not write
+ * through a symbolic link at the path of the temporary file.
  */
 export function replaceDurably(path: string, text: string, { mode, uid, gid }: Owner): void {
   const draft = `${path}.new`;

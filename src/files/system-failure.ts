@@ -18,7 +18,7 @@ export function withPath(path: string, failure: unknown): unknown {
   return failure;
 }
 
-/** The errors of HTTP connections of Node that have no number of the system. */
+/** Texts for error codes of HTTP connections that Node.js defines itself, without an errno of the system. */
 const CLOSED: Readonly<Record<string, string>> = {
   aborted: 'the server closed the connection within a response',
   'socket hang up': 'the server closed the connection without a response',

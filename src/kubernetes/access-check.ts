@@ -5,10 +5,13 @@ import { ApiSession, type Credentials } from './api-session.js';
 import type { ResourceName } from './objects.js';
 import { pathOf } from './watch-scopes.js';
 
-/** The time for all requests of a check: the writer of an integration waits for it. */
+/**
+ * The time limit in milliseconds for all requests of a check. The client that writes an integration waits for
+ * the check.
+ */
 const WITHIN_MS = 5_000;
 
-/** The selectors that need the list of a resource. */
+/** For each resource, a sentence for the warning: which selectors need the list of this resource. */
 const NEEDED_BY: Readonly<Record<ResourceName, string>> = {
   pods: 'A pod_selector without a namespace needs it; with a namespace, a Role in this namespace is enough',
   nodes: 'A node_selector needs it, and without kubernetes.pod_cidrs new pods are not closed',
@@ -16,8 +19,8 @@ const NEEDED_BY: Readonly<Record<ResourceName, string>> = {
 };
 
 /**
- * Tries to list the objects that an integration can need, as the watches do. Returns a warning for each
- * fault, and none if the integration works. Never throws.
+ * Sends the same list requests as the watches of an integration. Returns a warning for each fault, and an
+ * empty list if the integration works. A failure of a request does not throw.
  */
 export async function accessWarnings(
   url: string,
@@ -39,7 +42,7 @@ export async function accessWarnings(
       const fault = await faultOfList(opened, path);
       if (fault === null) continue;
       warnings.push(warningOf(fault, resource, `GET ${path}: ${fault.message}`));
-      // The other requests would fail for the same reason.
+      // Stop after a fault that also affects the other requests.
       if (fault.kind !== 'forbidden') break;
     }
   } catch (failure) {

@@ -4,10 +4,10 @@ import { reasonOf } from '#files/system-failure.js';
  * The kinds of failure of a request.
  * - `untrusted`: the CA of the integration did not sign the certificate of the server for this host.
  * - `unauthorized`, `forbidden`: the server refused the token (401), or the access (403).
- * - `silent`: the server sent no response until a deadline.
- * - `quiet`: a watch sent nothing for too long. The server may have failed, or there may be no change.
- * - `expired`: the version or the `continue` token is too old (410), or the watch cannot be trusted. Only a
- *   new list helps.
+ * - `silent`: the server did not respond within the time limit.
+ * - `quiet`: a watch received nothing for too long. The server may have failed, or there was no change.
+ * - `expired`: the resource version or the `continue` token is too old (410), or the watch may have missed
+ *   changes. The client must list all objects again.
  * - `too_large`: the response exceeds its bound.
  * - `failed`: any other failure, for example a refused connection, 429 or 500.
  */
@@ -39,7 +39,7 @@ const MAX_RETRY_AFTER_MS = 300_000;
 
 export function faultOf(failure: unknown): ApiFault {
   if (failure instanceof ApiFault) return failure;
-  // Node reports one error for each address of a host name.
+  // An AggregateError contains one error for each address of a host name. Report the first one.
   const first: unknown = failure instanceof AggregateError ? failure.errors[0] : failure;
   return new ApiFault('failed', reasonOf(first));
 }
@@ -54,8 +54,8 @@ export function faultOfStatus(code: number, message: string, retryAfter?: string
 }
 
 /**
- * Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. Bounds it, so that a wrong date does not stop
- * Weir.
+ * Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. Limits the time, so that a wrong date does not
+ * stop Weir.
  */
 function millisecondsOf(retryAfter: string | undefined): number {
   if (retryAfter === undefined) return 0;

@@ -1,6 +1,8 @@
 import { ApiFault, faultOfStatus } from './api-fault.js';
 
-/** An object of the Kubernetes API. Only its metadata are checked. `version`: its resource version. */
+/**
+ * An object of the Kubernetes API, of which only the metadata are validated. `version`: its resource version.
+ */
 type ApiObject = { readonly uid: string; readonly version: number; readonly value: unknown };
 
 /** One page of a list. `next` is the `continue` token of the next page; empty on the last page. */
@@ -22,14 +24,15 @@ export function listPageOf(value: unknown): ListPage {
 }
 
 /**
- * Reads a line of a watch. Throws an `ApiFault` if the line is wrong, or if the event is an error of the
- * server.
+ * Parses a line of a watch. Throws an `ApiFault` if the line is not a valid event, or if the server reports
+ * an error.
  */
 export function watchEventOf(line: string): WatchEvent {
   const { type, object: value } = membersOf(jsonOf(line));
   if (type === 'ERROR') {
     const { code, message } = membersOf(value);
-    // After an error of the server, changes can be missing. So each error has the effect of 410.
+    // Changes can be missing after any error of the server. So treat each error like 410: list all objects
+    // again.
     throw new ApiFault('expired', faultOfStatus(Number(code), String(message)).message);
   }
   if (type === 'BOOKMARK') {
@@ -42,8 +45,8 @@ export function watchEventOf(line: string): WatchEvent {
 }
 
 /**
- * Returns a resource version as a number: it only grows (KEP-5504). Undefined if it is not a decimal number
- * below 2^53.
+ * Returns a resource version as a number, because later versions are greater (KEP-5504). Returns undefined if
+ * it is not a decimal number below 2^53.
  */
 export function parseVersion(value: unknown): number | undefined {
   if (typeof value !== 'string' || !/^[0-9]{1,16}$/.test(value)) return undefined;

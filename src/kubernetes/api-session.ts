@@ -12,36 +12,39 @@ export type Credentials = { readonly caPem: string; readonly token: string };
 export type ApiServer = { readonly url: string; readonly credentials: () => Promise<Credentials> };
 
 export type Deadlines = {
-  /** How long the headers of a response may take, the connection included. */
+  /** The time limit in milliseconds from the start of the connection to the headers of the response. */
   readonly headersMs: number;
-  /** How long a whole response may take, except of a watch. */
+  /** The time limit in milliseconds for a whole response. It does not apply to a watch. */
   readonly bodyMs: number;
-  /** How long a watch may send nothing. */
+  /** The time in milliseconds after which a watch that sends nothing fails. */
   readonly silenceMs: number;
 };
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
-/** The bound on a list without pages: some 30,000 pods. */
+/** The maximum size in bytes of a list that is not split into pages: about 30,000 pods. */
 const MAX_WHOLE_BYTES = 256 * 1024 * 1024;
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 const MAX_STATUS_BYTES = 64 * 1024;
 const KEEP_ALIVE_MS = 10_000;
 /**
- * The time between two reads of a watch. A change that comes alone is read at once; changes of a busy cluster
- * are read together, which takes less processor time. The kernel buffers them meanwhile.
+ * The pause in milliseconds after each read of a watch. A single change is read at once. Several changes of a
+ * busy cluster wait in the socket during the pause and are read together, which takes less CPU time.
  */
 const BETWEEN_READS_MS = 34;
 /**
- * After a read of so many characters, the watch reads on for `BETWEEN_READS_MS`: the buffer of the kernel may
- * have been full, so that the server waits.
+ * After a read of at least this many characters, the watch reads without a pause for `BETWEEN_READS_MS`,
+ * because the socket buffer may be full and may block the server.
  */
 const MANY_CHARACTERS = 32 * 1024;
-/** The bytes that a response buffers. A response with a full buffer would leave records in the socket. */
+/**
+ * The size in bytes of the read buffer of a response. With a full buffer, Node.js would leave data in the
+ * socket.
+ */
 const BUFFERED_BYTES = 1024 * 1024;
 
 /**
- * One connection to an API server: the requests of a session follow each other. The client uses no proxy of
- * the environment, and follows no redirect.
+ * One connection to an API server, which sends one request after the other. It ignores proxy variables of the
+ * environment, and follows no redirect.
  */
 export class ApiSession {
   readonly #url: URL;
@@ -57,13 +60,15 @@ export class ApiSession {
     readonly deadlines: Deadlines,
     readonly signal: AbortSignal,
   ) {
-    // Node uses the public certificate authorities in place of an empty one.
+    // Refuse a CA without a certificate, because Node.js would trust the public certificate authorities
+    // instead.
     if (!caPem.includes('-----BEGIN CERTIFICATE-----')) throw new Error('the CA of the API server has no certificate');
     this.#url = new URL(server.url);
     this.#token = token;
     const options = {
       ca: caPem,
-      // The environment variable NODE_TLS_REJECT_UNAUTHORIZED changes only the default.
+      // Set this explicitly, because the environment variable NODE_TLS_REJECT_UNAUTHORIZED changes the
+      // default.
       rejectUnauthorized: true,
       minVersion: 'TLSv1.2' as const,
       keepAlive: true,
@@ -77,7 +82,7 @@ export class ApiSession {
   static async open(server: ApiServer, deadlines: Deadlines, signal: AbortSignal): Promise<ApiSession> {
     const late = new ApiFault('failed', `the credentials were not read in ${seconds(deadlines.headersMs)}`);
     let deadline: NodeJS.Timeout | undefined;
-    // A file can lie on a network file system that does not respond.
+    // Limit the time to read the credentials: a file can be on a network file system that does not respond.
     const isLate = new Promise<never>((_, reject) => {
       deadline = setTimeout(() => reject(late), deadlines.headersMs);
     });
@@ -94,7 +99,7 @@ export class ApiSession {
     this.#agent.destroy();
   }
 
-  /** Closes the connection. The request under way, and each later one, throws `fault`. */
+  /** Closes the connection. The current request and all later requests throw `fault`. */
   end(fault: ApiFault): void {
     this.#ended = fault;
     this.#agent.destroy();
@@ -105,7 +110,7 @@ export class ApiSession {
     return this.#read(path, MAX_BODY_BYTES);
   }
 
-  /** Returns the JSON value of a response that may be as long as a list without pages. */
+  /** Like `get`, for a response of up to `MAX_WHOLE_BYTES` bytes, such as a list without pages. */
   async getWhole(path: string): Promise<unknown> {
     return this.#read(path, MAX_WHOLE_BYTES);
   }
@@ -127,8 +132,9 @@ export class ApiSession {
   }
 
   /**
-   * Opens a watch. Each element of the result holds the whole lines that the server sent together. The result
-   * ends if the server ends the response, and throws an `ApiFault` if the connection breaks or is silent.
+   * Opens a watch. Each element of the result contains the complete lines of one read. The result ends if the
+   * server ends the response. It throws an `ApiFault` if the connection breaks or sends nothing for
+   * `silenceMs`.
    */
   async watch(path: string): Promise<AsyncGenerator<readonly string[], void>> {
     try {
@@ -145,7 +151,8 @@ export class ApiSession {
     const { socket } = response;
     let [rest, readsOnUntil] = ['', 0];
     const linesOf = (text: string): readonly string[] => {
-      // Without the search, a long line of many chunks would be copied for each of them.
+      // Search the new chunk only, because splitting the whole text would copy a long line once for each of
+      // its chunks.
       const end = text.lastIndexOf('\n');
       const before = rest;
       rest = end === -1 ? before + text : text.slice(end + 1);
@@ -153,17 +160,18 @@ export class ApiSession {
     };
     try {
       for await (const first of response.setEncoding('utf8') as AsyncIterable<string>) {
-        // Node delivers the records of one read of the socket one by one. Without the wait, all but the first
-        // one would come `BETWEEN_READS_MS` later.
+        // Node.js emits the TLS records of one socket read one after the other. Wait until it has emitted all
+        // of them, or the others would wait for `BETWEEN_READS_MS`.
         await turn();
         const text = first + ((response.read() as string | null) ?? '');
         const lines = linesOf(text);
-        // Bytes without a line end are no event: a proxy can hold the rest of the line back.
+        // Only a complete line proves that the watch works, because a proxy can withhold the rest of a line.
         if (lines.length > 0) deadline.refresh();
         yield lines;
         if (rest.length > MAX_LINE_LENGTH) throw new ApiFault('expired', 'the server sent a line of more than 16 MiB');
         if (text.length >= MANY_CHARACTERS) readsOnUntil = performance.now() + BETWEEN_READS_MS;
-        // The agent can give the socket of a complete response to another request.
+        // Do not pause the socket of a complete response, because the HTTP agent may already use it for
+        // another request.
         if (rest !== '' || response.complete || performance.now() < readsOnUntil) continue;
         socket.pause();
         await pause(BETWEEN_READS_MS);
@@ -171,7 +179,7 @@ export class ApiSession {
       }
       if (rest !== '') throw new ApiFault('failed', 'the server ended the watch within a line');
     } catch (failure) {
-      // The events that arrived during the last pause, before the connection broke.
+      // Return the events that arrived during the last pause, before the connection broke.
       const unread: unknown = response.read();
       if (typeof unread === 'string' && this.#ended === undefined) yield linesOf(unread);
       throw this.#ended ?? faultOf(failure);
@@ -242,7 +250,10 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Returns the message of a `Status` object; else the first bytes of the body. */
+/**
+ * Returns the message of the `Status` object in the body. If the body is not a `Status` object, returns the
+ * first bytes of the body.
+ */
 async function messageOf(response: IncomingMessage, withinMs: number): Promise<string> {
   const deadline = setTimeout(() => response.destroy(), withinMs);
   try {

@@ -3,9 +3,10 @@ import { containsPrefix, parseCidr } from '#policy/model/ipv4.js';
 import type { KubernetesObject } from './objects.js';
 
 /**
- * The facts about the addresses of a node. `podNetworks`: the configured networks of pods. No pod owns an
- * address outside of them; undefined or empty if the networks are not known. `own`: the addresses of this
- * node. `nodeName`: its name in Kubernetes: the object of this node may own the addresses of the node.
+ * The facts that decide which addresses an object may own. `podNetworks`: the configured networks of pods;
+ * pods own only addresses in them; undefined or empty if they are not known. `own`: the addresses of this
+ * node. `nodeName`: the name of this node in Kubernetes; only the Node object with this name may own the
+ * addresses of this node.
  */
 export type AddressFacts = {
   readonly podNetworks?: readonly Prefix[] | undefined;
@@ -13,14 +14,17 @@ export type AddressFacts = {
   readonly nodeName?: string | undefined;
 };
 
-/** Unspecified, loopback, multicast and broadcast addresses: no pod and no node sends from them. */
+/**
+ * Unspecified, loopback, multicast and broadcast addresses, which are never the source of a packet of a pod
+ * or node.
+ */
 const UNUSABLE = ['0.0.0.0/8', '127.0.0.0/8', '224.0.0.0/4', '255.255.255.255/32'].flatMap(
   (text) => parseCidr(text)?.prefix ?? [],
 );
 
 /**
- * Whether an object may own an address that it claims. An account that may write the status of pods could
- * otherwise impose the rules of a pod on any address.
+ * Whether an object may own an address that it claims. Without this test, an account that may write the
+ * status of pods could apply the rules of a pod to any address.
  */
 export function mayClaim(object: KubernetesObject, address: number, facts: AddressFacts): boolean {
   const isIn = (prefix: Prefix) => containsPrefix(prefix, { address, length: 32 });

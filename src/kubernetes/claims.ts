@@ -2,14 +2,14 @@ import type { KubernetesObject } from './objects.js';
 
 /**
  * The claim of an object to an address. The object claimed the address at a resource version from `earliest`
- * to `latest`. An event gives the exact version; a list gives bounds.
+ * to `latest`: an event of a watch gives the exact version, a list only these bounds.
  */
 type Claim = { object: KubernetesObject; earliest: number; latest: number };
 
-/** The versions of at least this number of ended claims are kept, and of at most twice this number. */
+/** The number of ended claims whose versions are kept: at least this number, at most twice this number. */
 const KEPT_ENDED = 8192;
 
-/** The version of a claim that is older than each claim of a server. */
+/** A version lower than all versions of a server. */
 const BEFORE_ALL = -1;
 
 /** The bounds of the resource version at which an object claimed its new addresses. */
@@ -19,19 +19,21 @@ export type ClaimTime = { readonly earliest: number; readonly latest: number };
 export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
 
 /**
- * Decides which object owns an address in one integration: the last object that claimed it. An older claim of
- * an object that still runs comes back when the owner goes. Any other older claim does not: an object that
- * ends keeps its address in the API for some time. The caller calls `settle` after each message.
+ * Decides which object owns an address in one integration: the object that claimed the address last. When the
+ * owner goes, the address returns to an older claim only if the object of that claim still runs, because an
+ * ended object keeps its address in the API for some time. Call `settle` after each message.
  */
 export class Claims {
   readonly #owners = new Map<number, Claim>();
-  /** For each address, the claims in force besides the claim of the owner. */
+  /** For each address, the claims of objects other than the owner. */
   readonly #others = new Map<number, Claim[]>();
-  /** Addresses without an owner, of which a claim may be that of the next owner. */
+  /**
+   * Addresses that have lost their owner since the last call of `settle`, and that other objects may claim.
+   */
   readonly #vacant = new Set<number>();
   /**
-   * For addresses without an owner: the version at which their last owner had claimed them. When the map is
-   * full, it becomes `#endedBefore`. To delete the oldest entry of a Map one at a time is slow in V8.
+   * For addresses without an owner: the version at which the last owner claimed the address. When the map is
+   * full, it replaces `#endedBefore`, because removing single oldest entries of a Map is slow in V8.
    */
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();
@@ -39,9 +41,9 @@ export class Claims {
   readonly #mayClaim: (object: KubernetesObject, address: number) => boolean;
 
   /**
-   * Calls `changed` for each address whose owner becomes another object, or whose owner object has new
-   * content. `object`: an object that has lost the address to a later claim, or that has it again. A claim
-   * for which `mayClaim` is false has no effect.
+   * Calls `changed` for each address whose owner changes to another object, or whose owner has new content.
+   * `object`: the object that lost the address to a later claim, or that owns it again. A claim for which
+   * `mayClaim` returns false has no effect.
    */
   constructor(
     changed: (address: number, object?: KubernetesObject) => void,
@@ -64,8 +66,8 @@ export class Claims {
   }
 
   /**
-   * Ends the claims of an object to addresses that `after` does not claim any more, and updates the others.
-   * `after` is undefined if the object is deleted.
+   * Ends the claims of an object to addresses that `after` no longer claims, and updates its other claims.
+   * `after` is undefined if the object was deleted.
    */
   releaseLost(before: KubernetesObject, after: KubernetesObject | undefined): void {
     const kept = after === undefined ? [] : claimedAddresses(after);
@@ -82,7 +84,7 @@ export class Claims {
     }
   }
 
-  /** Claims the addresses that `object` has, and that `before` had not. */
+  /** Makes a claim for each address that `object` has and that `before` did not have. */
   claim(before: KubernetesObject | undefined, object: KubernetesObject, time: ClaimTime): void {
     const old = before === undefined ? [] : claimedAddresses(before);
     for (const address of claimedAddresses(object)) {
@@ -100,7 +102,7 @@ export class Claims {
     }
   }
 
-  /** Gives each address without an owner to its last claim that may have it. */
+  /** Gives each address that has lost its owner to the latest claim that may own it. */
   settle(): void {
     for (const address of this.#vacant) {
       if (this.#owners.has(address)) continue;
@@ -118,7 +120,7 @@ export class Claims {
     this.#vacant.clear();
   }
 
-  /** Returns the claims of an object that are in force. */
+  /** Returns the addresses that the object owns, with the bounds of the versions of its claims. */
   of(object: KubernetesObject): readonly OwnedAddress[] {
     return claimedAddresses(object).flatMap((address): OwnedAddress[] => {
       const claim = this.#owners.get(address);
@@ -127,8 +129,8 @@ export class Claims {
   }
 
   /**
-   * Makes the claims of an object as `of` has returned them in an earlier process. Its other claims are older
-   * than each claim in force.
+   * Restores the claims of an object that `of` returned in an earlier process. Claims of the object to other
+   * addresses get a version that is older than every restored claim.
    */
   restore(object: KubernetesObject, owned: readonly OwnedAddress[]): void {
     for (const [address, earliest, latest] of owned) {
@@ -143,8 +145,8 @@ export class Claims {
   }
 
   /**
-   * Forgets the versions of all claims, because the versions of another server follow. Until the next events,
-   * the start times of objects decide.
+   * Removes the versions of all claims, because another server follows whose versions are not comparable.
+   * Until the next events, the start times of the objects decide which claim is later.
    */
   forgetVersions(): void {
     this.#ended.clear();
@@ -175,7 +177,10 @@ export class Claims {
     this.#vacant.add(address);
   }
 
-  /** Updates the claim of an object that is not the owner. `after`: undefined if the claim has ended. */
+  /**
+   * Updates the claim of an object that does not own the address. `after`: the new content of the object;
+   * undefined if the claim has ended.
+   */
   #updateOther(address: number, uid: string, after: KubernetesObject | undefined): void {
     const others = this.#others.get(address) ?? [];
     const at = others.findIndex(({ object }) => object.uid === uid);
@@ -188,7 +193,10 @@ export class Claims {
   }
 }
 
-/** Whether claim `a` is later than claim `b`. If the bounds of the versions overlap, the later start wins. */
+/**
+ * Whether claim `a` is later than claim `b`. If the bounds of the versions overlap, the object that started
+ * later has the later claim.
+ */
 function isLater(a: Claim, b: Claim): boolean {
   if (a.earliest > b.latest) return true;
   if (a.latest < b.earliest) return false;

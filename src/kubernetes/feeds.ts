@@ -4,9 +4,10 @@ import type { KubernetesObject, ObjectMessage } from './objects.js';
 import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 
 /**
- * The events of a feed: the lists and watches of some scopes of one server. `begun`: its lists start; the
- * scopes in `kept` go on without another list, and `of` is the number of the feed that has them. `objects`:
- * one of its scopes delivers objects. Only the versions of feeds with the same `cluster` can be compared.
+ * The events of a feed, which is the lists and watches of some scopes of one server. `begun`: the feed starts
+ * its lists. It takes the scopes in `kept` from an earlier feed, with the number `of`, without a new list.
+ * `objects`: a scope of the feed has received objects. Versions are comparable only between feeds with the
+ * same `cluster`.
  */
 export type FeedEvent =
   | {
@@ -21,7 +22,7 @@ export type FeedEvent =
 /** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
 type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
-/** `waiting`: the scopes that the feed in effect does not have. */
+/** `waiting`: the scopes of this feed that the feed in effect does not contain. */
 type NextFeed = {
   readonly feed: number;
   readonly cluster: string;
@@ -31,7 +32,7 @@ type NextFeed = {
 
 /**
  * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
- * has a list. Until then the feed before stays in effect and goes on, so two feeds are in memory.
+ * has a list. Until then, the previous feed continues and stays in effect, so two feeds are in memory.
  */
 export class Feeds {
   readonly #integration: string;
@@ -49,7 +50,10 @@ export class Feeds {
     return this.#current?.cluster;
   }
 
-  /** Restores the objects that an earlier process has stored, as those of a complete feed. Call it first. */
+  /**
+   * Restores the objects that an earlier process stored, as the objects of a complete feed. Call this method
+   * before all others.
+   */
   restore(cluster: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#memberships.restore(this.#integration, objects, complete);
     this.#current = { feed: 0, cluster, scopes: complete.map(({ scope }) => scope) };
@@ -63,7 +67,7 @@ export class Feeds {
       const waiting = scopes.flatMap((scope): readonly WaitingScope[] => {
         const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
         if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
-        // The memberships have the objects of the feed in effect.
+        // `#memberships` already contains the objects of the feed in effect.
         if (of === this.#current?.feed) return [];
         return this.#next?.waiting.filter((candidate) => isSameWatchScope(candidate.scope, scope)) ?? [];
       });
@@ -94,7 +98,8 @@ export class Feeds {
     }
     const { feed, cluster, scopes } = next;
     const before = this.#current?.cluster === cluster ? this.#current.scopes : [];
-    // Another cluster numbers its versions anew, so no object and no claim of the cluster before is compared.
+    // Remove the objects and claims of the previous cluster, because versions of different clusters are not
+    // comparable.
     if (this.#current !== undefined && this.#current.cluster !== cluster) this.#memberships.clear(this.#integration);
     for (const { scope, version, objects } of lists) {
       this.#memberships.receive(this.#integration, scope, { type: 'listed', objects, version });
@@ -107,7 +112,7 @@ export class Feeds {
   }
 }
 
-/** Applies a message to the objects of a scope that waits for its feed. */
+/** Applies a message to the objects of a scope whose feed is not complete. */
 function applyToWaiting(waiting: WaitingScope, message: ObjectMessage): void {
   if (message.type === 'listed') {
     waiting.version = message.version;

@@ -3,16 +3,16 @@ import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
 import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName } from './objects.js';
 import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 
-/** The functions that are called after a change. They must not call back. */
+/** The functions that `IntegrationObjects` calls after a change. They must not call its methods. */
 export type ObjectListener = {
-  /** The owner of an address is another object, or the owner has changed. */
+  /** The address has another owner, or the owner object has new content. */
   readonly addressChanged: (address: number) => void;
   /** An object or its claims have changed, or the object was removed. */
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** A namespace was added or removed, or its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
   /**
-   * The selector resolution may be another one: a watch scope is complete or has ended, or nodes, their
+   * The selector resolution must be computed again: a watch scope is complete or has ended, or nodes, their
    * labels or their pod networks have changed.
    */
   readonly resolutionOutdated: () => void;
@@ -22,7 +22,7 @@ export type ObjectListener = {
 type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
-/** An object, and its claims that are in force. */
+/** An object, and the addresses that it owns. */
 export type OwningObject = { readonly object: KubernetesObject; readonly owned: readonly OwnedAddress[] };
 
 /**
@@ -59,7 +59,7 @@ export class IntegrationObjects {
     this.#maxObjects = maxObjects;
   }
 
-  /** The scopes whose objects are known. */
+  /** The watch scopes with a complete list. */
   get scopes(): readonly WatchScope[] {
     return this.#complete.map(({ scope }) => scope);
   }
@@ -136,7 +136,9 @@ export class IntegrationObjects {
     this.#listener.resolutionOutdated();
   }
 
-  /** The version before a first list is 0: its claims can have any age. */
+  /**
+   * Adds a scope. Its version is 0 until the first list, because the claims in that list can have any age.
+   */
   #begin(scope: WatchScope): ScopeState {
     const complete = { scope, version: 0 };
     this.#complete = [...this.#complete, complete];
@@ -144,9 +146,10 @@ export class IntegrationObjects {
   }
 
   /**
-   * Replaces the objects of a scope by a list, except those that are the same. Ends claims before it
-   * makes claims, so that an address can go from one object to another. If the version has gone back, the
-   * server was restored or is another server: versions cannot be compared with earlier versions.
+   * Replaces the objects of a scope by a list; keeps objects that are unchanged. Ends claims before it makes
+   * claims, so that an address can move from one object to another. If the version of the list is lower than
+   * the last version, the server was restored or replaced. Then removes the versions of all claims, because
+   * they are not comparable.
    */
   #list(complete: ScopeState, objects: readonly KubernetesObject[], version: number): void {
     const { scope, version: before } = complete;
@@ -179,7 +182,7 @@ export class IntegrationObjects {
     const { resource } = complete.scope;
     const uid = message.type === 'changed' ? message.object.uid : message.uid;
     const before = this.#objects[resource].get(uid);
-    // While two scopes contain an object, one of them may deliver an older state of the object.
+    // Two scopes can contain the same object. Ignore the older state if one of them is late.
     if (before !== undefined && version < before.version) return;
     if (message.type === 'deleted') {
       if (before !== undefined) this.#remove(before);
@@ -207,7 +210,7 @@ export class IntegrationObjects {
     this.#notify(object, undefined);
   }
 
-  /** Notifies the listener of a changed object. The claims notify it of addresses. */
+  /** Notifies the listener of a changed object. `claims` notifies the listener of changed addresses. */
   #notify(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
     const object = after ?? before;
     if (object !== undefined) this.#listener.objectChanged(object.resource, object.uid);
@@ -234,7 +237,7 @@ function contains({ resource, namespace, node }: WatchScope, object: KubernetesO
   return (namespace === null || namespace === object.namespace) && (node === null || node === object.nodeName);
 }
 
-/** Whether two records have the same parts. Otherwise a list would write all objects to the store again. */
+/** Whether two records are equal. Equal records are not stored again after a list. */
 function isSameRecord(a: KubernetesObject, b: KubernetesObject): boolean {
   return a.version === b.version && JSON.stringify(a) === JSON.stringify(b);
 }

@@ -14,8 +14,8 @@ import { nameOf, type WantedObjects, type WatchScope, watchScopesOf } from './wa
 /** This file watches the objects of one integration, and starts and ends the reflectors that it needs. */
 
 /**
- * An API server and the objects that are needed of it. Equal `serverKey`: the same server and credentials.
- * Equal `cluster`: the same cluster, so that versions can be compared.
+ * An API server and the objects that are needed of it. Targets with an equal `serverKey` have the same server
+ * and credentials. Targets with an equal `cluster` have comparable versions.
  */
 export type IntegrationTarget = {
   readonly server: ApiServer;
@@ -27,13 +27,17 @@ export type IntegrationTarget = {
 /** Returns the parts of an object that Weir needs; undefined to ignore the object. Must not throw. */
 export type KeepOf<Kept> = (resource: WatchScope['resource']) => ReflectorOptions<Kept>['keep'];
 
-/** `of`: the number of the feed that has the reflector: the feed in force, or else the one that ends. */
+/**
+ * `of`: the number of the feed from which the reflector is taken: the feed in force, or the incomplete feed
+ * that the new feed replaces.
+ */
 type KeptScope = { readonly scope: WatchScope; readonly of: number };
 
 export type IntegrationEvent<Kept> =
   /**
-   * A feed begins: the reflectors of `scopes`. The feed before stays in force until each scope has a list. A
-   * feed that was not complete ends. `kept`: the scopes whose reflectors go on without another list.
+   * A new feed begins, with a reflector for each of `scopes`. The feed in force stays in force until each
+   * scope has a list. An incomplete feed ends. `kept`: the scopes whose reflectors continue without a new
+   * list.
    */
   | {
       readonly type: 'begun';
@@ -42,7 +46,10 @@ export type IntegrationEvent<Kept> =
       readonly scopes: readonly WatchScope[];
       readonly kept: readonly KeptScope[];
     }
-  /** A reflector of the feed in force, or else of the next feed, gives objects. */
+  /**
+   * A reflector has received objects. `feed`: the feed in force if it contains the reflector, otherwise the
+   * next feed.
+   */
   | {
       readonly type: 'objects';
       readonly feed: number;
@@ -50,7 +57,8 @@ export type IntegrationEvent<Kept> =
       readonly message: ObjectMessage<Kept>;
     }
   /**
-   * A reflector of the newest feed entered a phase; null if the newest feed does not have it. `at`: ISO 8601.
+   * A reflector of the newest feed entered a phase. `phase`: null if the newest feed no longer contains the
+   * reflector. `at`: ISO 8601.
    */
   | {
       readonly type: 'reflector.changed';
@@ -62,9 +70,9 @@ export type IntegrationEvent<Kept> =
 
 /**
  * Watches the objects of an integration, with one reflector for each scope. A target with other scopes or
- * another server begins a new feed. It keeps the reflectors of the scopes that it shares with the feeds
- * before, if the server is the same. The feed before ends when each scope of the new feed has a list, so that
- * no object is missing in between. An error of the result is a bug.
+ * another server begins a new feed. If the server is the same, the new feed keeps the running reflectors of
+ * its scopes. The previous feed ends when each scope of the new feed has a list, so that no object is missing
+ * in between. The observable fails only because of a bug.
  */
 export function watchIntegration<Kept>(
   targets: Observable<IntegrationTarget>,
@@ -83,7 +91,7 @@ export function watchIntegration<Kept>(
   });
 }
 
-/** A reflector that runs, for one or two feeds. */
+/** A running reflector, which belongs to one or two feeds. */
 type RunningReflector = {
   readonly name: string;
   readonly scope: WatchScope;
@@ -178,7 +186,10 @@ class IntegrationWatch<Kept> {
     this.#completeNext(this.#running());
   }
 
-  /** `before`: the reflectors that run. Ends those that no feed has. */
+  /**
+   * Puts the next feed in force if it is complete. Ends the reflectors in `before` that belong to no feed any
+   * more.
+   */
   #completeNext(before: ReadonlySet<RunningReflector>): void {
     if (this.#next !== null && [...this.#next.reflectors.values()].every(({ isListed }) => isListed)) {
       this.#current = this.#next;
@@ -196,7 +207,10 @@ class IntegrationWatch<Kept> {
     return new Set([this.#current, this.#next].flatMap((feed) => [...(feed?.reflectors.values() ?? [])]));
   }
 
-  /** Reports the reflectors that only one of two feeds has, as the newest feed becomes another one. */
+  /**
+   * Reports the reflectors that only one of two feeds contains, when the newest feed changes from `from` to
+   * `to`.
+   */
   #reportMoved(from: Feed | null, to: Feed): void {
     for (const [name, reflector] of from?.reflectors ?? [])
       if (to.reflectors.get(name) !== reflector) this.#report(name, null);

@@ -8,15 +8,15 @@ import type { SelectorIndex } from './selector-index.js';
 import { unknownNodesOf } from './selector-resolution.js';
 
 /**
- * - `host_network_skipped`: a selector selects pods in the network of their node. They give it no address,
- *   because all processes of the node have that address. `first`: the name of one of them.
- * - `pods_not_closed`: new pods have no selector until their status arrives. Nothing denies them meanwhile,
- *   because their networks or the pods of all namespaces are not known.
- * - `node_unknown`: only the pods of the node `node` are watched, but the cluster has no such node. No
- *   selector of pods is resolved.
- * - `objects_undecided`: no selector can be decided for pods or nodes, because they exceed a bound or have
- *   the wrong shape. Their addresses are closed. `first`: the name of one of them.
- * - `objects_skipped`: the integration has too many objects. `count`: how often an object was left out.
+ * - `host_network_skipped`: a selector selects pods that use the network of their node. Their address is
+ *   ignored, because all processes of the node have that address. `first`: the name of one of these pods.
+ * - `pods_not_closed`: no selector selects a new pod until its status arrives. Until then its packets are not
+ *   denied, because the pod networks, or the pods of all namespaces, are not known.
+ * - `node_unknown`: only the pods of the node `node` are watched, but the cluster has no such node. Selectors
+ *   of pods are then never resolved.
+ * - `objects_undecided`: selectors cannot be evaluated for some pods or nodes, which exceed a limit or have
+ *   the wrong shape. Their addresses are closed. `first`: the name of one of these objects.
+ * - `objects_skipped`: the integration has too many objects. `count`: how many times an object was omitted.
  * - `claims_refused`: objects claim addresses that they may not own (`mayClaim`). `first`: one of the objects
  *   with the address.
  * - `address_shared`: another object owns an address in the integration `other`. The address is closed.
@@ -53,12 +53,12 @@ export type MembershipWarning =
       readonly examples: readonly { readonly address: number; readonly own: string; readonly foreign: string }[];
     };
 
-/** The most addresses that a warning names. */
+/** The maximum number of addresses in a warning. */
 const MAX_EXAMPLES = 8;
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
-/** Returns the warnings about an integration. The cost is one pass over all objects. */
+/** Returns the warnings about an integration. Visits all objects of the integration. */
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,

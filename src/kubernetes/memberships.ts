@@ -24,16 +24,25 @@ import type { WatchScope } from './watch-scopes.js';
 
 /** This file computes which selectors select each address, from the objects of all integrations. */
 
-/** The bound on pods, on nodes and on namespaces of one integration. Kubernetes supports 150,000 pods. */
+/**
+ * The maximum number of pods, of nodes and of namespaces in one integration. Kubernetes supports 150,000
+ * pods.
+ */
 const MAX_OBJECTS = 200_000;
-/** The bound on sets without addresses that a program has rules for. Each can need a rule list of its own. */
+/**
+ * The maximum number of unused sets of selectors for which a program has rules. Each set can need a separate
+ * rule list.
+ */
 const MAX_FORMER = 256;
 
 /** `podNetworks` replaces the `podCIDRs` of the nodes. */
 export type MembershipOptions = AddressFacts & {
   readonly maxObjects?: number | undefined;
   readonly maxUnusedSets?: number | undefined;
-  /** Called for each object that has changed, also if only its claims have changed. Must not call back. */
+  /**
+   * Called for each object that has changed, even if only its claims have changed. Must not call methods of
+   * `Memberships`.
+   */
   readonly objectChanged?: ((integration: string, resource: ResourceName, uid: string) => void) | undefined;
 };
 
@@ -44,14 +53,14 @@ type Integration = {
 };
 
 /**
- * Computes the members of selectors. Its input is the objects of integrations and the selectors that policies
- * name; its output is changes of members. It has no clock and does no I/O: the caller calls `drainChanges`.
+ * Computes the members of selectors. Input: the objects of integrations, and the selectors of policies.
+ * Output: the changes of members that `drainChanges` returns. Uses no clock and no I/O.
  */
 export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of each address that has an owner, as of the last call of `drainChanges`. */
+  /** The set of selectors of each address that has an owner, as of the last call of `drainChanges`. */
   readonly #members = new Map<number, CountedSet>();
   /** The addresses whose sets or owners may have changed. */
   readonly #changed = new Set<number>();
@@ -66,8 +75,8 @@ export class Memberships implements Members {
   /** Whether `#resolution` must be computed again. */
   #isResolutionOutdated = false;
   /**
-   * Whether the selectors changed since the last call of `drainChanges`. The sets that addresses lose then
-   * cannot occur again, so `former` does not have them.
+   * Whether the selectors changed since the last call of `drainChanges`. Sets that addresses lose because of
+   * this cannot occur again, so `former` does not return them.
    */
   #haveSelectorsChanged = false;
 
@@ -76,7 +85,7 @@ export class Memberships implements Members {
     this.#sets = new SelectorSets(options.maxUnusedSets);
   }
 
-  /** Sets the selectors that policies name: those of the policy in force, and of a proposed policy. */
+  /** Sets the selectors that must be computed: those of the policy in force and of a proposed policy. */
   setSelectors(selectors: Iterable<Selector>): void {
     const byKey = new Map<string, Selector>();
     for (const selector of selectors) byKey.set(selector.key, selector);
@@ -98,7 +107,7 @@ export class Memberships implements Members {
     if (hadNamespaces !== hasNamespaces(integration)) this.#markAddresses(integration);
   }
 
-  /** Ends a watch scope: its objects are not needed any more. */
+  /** Ends a watch scope, whose objects are no longer needed. */
   endScope(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
@@ -112,8 +121,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Removes the objects of an integration. Before the next call of `drainChanges`, those of another cluster
-   * follow.
+   * Removes the objects of an integration. Before the next call of `drainChanges`, the caller must add the
+   * objects of another cluster.
    */
   clear(name: string): void {
     this.#integrations.get(name)?.objects.clear();
@@ -129,8 +138,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns the changes after the last call: at most one that takes selectors or owners from addresses, and
-   * then at most one that only adds. Afterwards `resolution` and `owners` are those of the same time.
+   * Returns the changes since the last call: at most one that removes selectors or owners from addresses, and
+   * then at most one that only adds. After the call, `resolution` and `owners` match these changes.
    */
   drainChanges(): readonly MembershipChange[] {
     const removals = new ChangeLists();
@@ -174,7 +183,7 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns all members as of the last call of `drainChanges`, and all sets that a later change may name
+   * Returns all members as of the last call of `drainChanges`, and all sets to which a later change may refer
    * without adding them.
    */
   list(): MemberList {
@@ -187,7 +196,7 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns the last member of each set that no address has now: of the sets that became unused last. See
+   * Returns the sets that became unused last, at most `MAX_FORMER`, with the last member of each. See
    * `ListedMembership`.
    */
   former(): Required<ListedMembership>['former'] {
@@ -199,9 +208,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * The selector resolution at the time of the last call of `drainChanges`. It is the same object as long as
-   * its contents are the same. A resolution with more resolved selectors takes effect after the changes of
-   * `drainChanges`.
+   * The selector resolution as of the last call of `drainChanges`. It is the same object while its contents
+   * are unchanged. Apply the changes of `drainChanges` before a resolution with more resolved selectors.
    */
   get resolution(): SelectorResolution {
     return this.#resolution;
@@ -213,8 +221,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Whether all objects are known on which these selectors depend, also before the next call of
-   * `drainChanges`.
+   * Whether all objects are known on which these selectors depend. Also considers messages since the last
+   * call of `drainChanges`.
    */
   areResolvable(selectors: Iterable<Selector>): boolean {
     return [...selectors].every((selector) => {
@@ -272,7 +280,10 @@ export class Memberships implements Members {
     return found;
   }
 
-  /** Returns at most `most` addresses that became shared after the last call. Forgets the others. */
+  /**
+   * Returns at most `most` of the addresses that became shared after the last call. The other addresses are
+   * not returned later.
+   */
   drainShared(most: number): readonly SharedAddress[] {
     const drained = [...this.#newlyShared].slice(0, most).map((address) => this.#sharedAddress(address));
     this.#newlyShared.clear();
@@ -328,7 +339,7 @@ export class Memberships implements Members {
     return integration;
   }
 
-  /** Sets the selectors of an integration. Marks all its addresses if the selectors are others. */
+  /** Sets the selectors of an integration. Marks all its addresses if the selectors have changed. */
   #setSelectorsOf(name: string, integration: Integration): void {
     const selectors = this.#selectors.filter(({ integration: of }) => of === name);
     const before = new Set(integration.selectors.map(({ key }) => key));
@@ -368,8 +379,9 @@ export class Memberships implements Members {
   }
 
   /**
-   * The set that an address has now; undefined if no object owns it. `owners`: the same object, as each
-   * integration has it. If it is undecided in one of them, the address is closed.
+   * Returns the set of selectors of an address; undefined if no object owns the address. `owners`: the owner
+   * object in each integration that contains it. If the object is undecided in one integration, the address
+   * is closed.
    */
   #computeSet(address: number, owners: readonly AddressOwner[]): CountedSet | undefined {
     const keys: string[] = [];
@@ -397,7 +409,7 @@ function isOfUnknownNamespace(of: Integration, owner: KubernetesObject, labels: 
   return of.selectors.some((selector) => mayBeSelected(selector, owner));
 }
 
-/** Whether all namespaces are known. Otherwise selectors by labels of namespaces are not resolved. */
+/** Whether all namespaces are known. If not, selectors by labels of namespaces are not resolved. */
 function hasNamespaces({ objects }: Integration): boolean {
   return objects.scopes.some(({ resource }) => resource === 'namespaces');
 }

@@ -4,7 +4,10 @@ import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
 import { parseVersion } from './api-objects.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
-/** Bounds on what the reader keeps of one object. An object beyond them is undecided. */
+/**
+ * Limits for the data of one object. Selectors are not evaluated for an object that exceeds a limit (it is
+ * undecided).
+ */
 const MAX_NAME = 253;
 const MAX_ADDRESSES = 16;
 const MAX_LABEL_CHARACTERS = 32_768;
@@ -16,11 +19,11 @@ const NO_LABELS: Labels = [];
 const NONE: readonly never[] = [];
 
 /**
- * Reads objects of the Kubernetes API. It keeps only what decides membership: some hundred bytes of a pod of
- * 7 kB.
+ * Reads objects of the Kubernetes API. It keeps only the data that selectors use: a few hundred bytes of a
+ * pod of 7 kB.
  */
 export class ObjectReader {
-  /** How often an object had the wrong shape or exceeded a bound. */
+  /** The number of times that an object had the wrong shape or exceeded a limit. */
   damaged = 0;
   readonly #labels = new Array<Labels | undefined>(LABEL_CACHE);
   readonly #strings = new Map<string, string>();

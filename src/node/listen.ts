@@ -17,8 +17,8 @@ export type Listening = {
 };
 
 /**
- * Makes a server listen. Waits while the node does not have the address, or while another process uses it:
- * any local user can take a port of 1024 or above, and must not stop the node by that.
+ * Makes a server listen. Waits while the node does not have the address, or while another process uses it. An
+ * error would end the node, and any local user can occupy a port of 1024 or above.
  */
 export function listen({ name, server, at, sockets }: Listening, log: Logger, signal: AbortSignal): Promise<void> {
   const { host, port } = at;
@@ -28,9 +28,9 @@ export function listen({ name, server, at, sockets }: Listening, log: Logger, si
     () => {
       if (sockets === null || kept === null) return server.listen({ host, port });
       const { descriptors } = sockets.open('api', [kept]);
-      // Node closes the descriptor together with the server, and listens on it whatever the host is. Without
-      // a host, Fastify resolves `localhost`, and listens on the descriptor once more for each further
-      // address.
+      // Pass a duplicate, because Node.js closes the descriptor together with the server. Node.js ignores
+      // `host` if a descriptor is given, but Fastify needs it: without a host, Fastify would resolve
+      // `localhost` and listen on the descriptor once for each address.
       const fd = duplicateSocket(descriptorIn(descriptors, 'api', kept));
       return server.listen({ fd, host } as object);
     },
@@ -52,7 +52,9 @@ export function listen({ name, server, at, sockets }: Listening, log: Logger, si
   );
 }
 
-/** Null for an address that `ListeningSockets` does not open, or with a port that the kernel chooses. */
+/**
+ * Returns null for an IPv6 address or a host name, which `ListeningSockets` does not open, and for port 0.
+ */
 function keptSocket({ host, port }: ListenAddress): ListeningSocket | null {
   if (!isIPv4(host) || port === 0) return null;
   const address = Buffer.from(host.split('.').map(Number)).readUInt32BE();

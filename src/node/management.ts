@@ -141,8 +141,8 @@ async function clusterStats({ cluster }: System): Promise<NodeStats['cluster']> 
 }
 
 /**
- * Maps the name of a job of the policy thread, or of a request on the bus, to a phase. Metrics report the
- * duration by phase.
+ * The phase of a policy write to which a job of the policy thread or a request on the bus belongs. Metrics
+ * report the duration of each phase.
  */
 const PHASE_OF: Readonly<Record<string, PolicyPhase>> = {
   prepare: 'compile',

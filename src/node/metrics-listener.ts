@@ -11,15 +11,15 @@ import { listen } from './listen.js';
 
 /**
  * The maximum number of connections from the node itself, such as probes of its kubelet, and from remote
- * clients. Neither kind takes connections of the other.
+ * clients. The two limits are independent.
  */
 const CONNECTIONS = { own: 500, remote: 128 } as const;
 const CONNECTIONS_OF_A_REMOTE_SOURCE = 32;
 const REQUESTS_PER_SECOND = 20;
 
 /**
- * Makes the metrics listener, and lets it listen as soon as its address is free. Returns null if it cannot be
- * made. A failure is logged, and stops no other part of the node.
+ * Makes the metrics listener, which listens as soon as its address is free. Logs a failure and returns null;
+ * the node then runs without this listener.
  */
 export async function openMetricsListener(
   management: Management,
@@ -49,7 +49,10 @@ export async function openMetricsListener(
   }
 }
 
-/** Returns a function that returns whether the metrics listener must close a new connection at once. */
+/**
+ * Returns a function that tells whether the metrics listener must close a new connection at once, because its
+ * limit is reached.
+ */
 export function limitConnections(): (connection: Socket) => boolean {
   const open = { own: 0, remote: 0 };
   const refuses = {

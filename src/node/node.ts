@@ -41,7 +41,10 @@ import { openingStore, reportStart } from './start.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
 
-/** Runs a node as `run` of `main.ts` does. `datapath` was begun before; null without a dataplane. */
+/**
+ * Runs a node as `run` in `main.ts` describes. `datapath` is already being opened; it is null if the
+ * configuration has no `dataplane` section.
+ */
 export async function runNode(
   read: ReadConfig,
   reread: (() => ReadConfig) | null,
@@ -58,7 +61,7 @@ export async function runNode(
     if (reread === null) process.once('SIGHUP', () => resolve('SIGHUP'));
     giveUp = resolve;
   });
-  // A SIGHUP that arrives during the start is served after it.
+  // A SIGHUP that arrives during the start of the node reloads the configuration after the start.
   let isUp: (system: System) => void = () => {};
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
@@ -67,7 +70,8 @@ export async function runNode(
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });
-  // The thread loads its code while the store is opened. A failure is repeated by the first task.
+  // The thread loads its code while the store is opened. A failure is ignored here, because the first task
+  // reports it again.
   const writing = createThread();
   writing.begin().catch(() => {});
   const openCluster = await clusterOpener(config, version, log);
@@ -184,8 +188,8 @@ export async function runNode(
       createThread,
       writing,
     });
-    // To load the API blocks this thread for some 100 ms, and the observer's thread needs a processor for as
-    // long. Connections and lookups may wait meanwhile.
+    // Start the API and the observer only after the policy is in force. Each needs a CPU for about 100 ms,
+    // which would delay the policy, and with it waiting connections and DNS lookups.
     void Promise.race([system.started, pause(SETTLES_WITHIN_MS, undefined, { ref: false }), stopped]).then(isSettled);
     logFacts(system, log);
     observe(system, observer);
@@ -227,12 +231,12 @@ export async function runNode(
           log,
           stopping.signal,
         );
-        // The API listens first. A failure is thrown by the later `await`.
+        // Do not wait here: the API listens first. The later `await` throws a failure of this promise.
         peersListen.catch(() => {});
       }
-      // Loads the routes, so that clients can connect as soon as the start has ended. Not after the API
-      // listens: its address can be one that the node gets later, and systemd ends a unit that is not
-      // ready in time.
+      // Loads the routes, so that clients can connect as soon as the start has ended. Does not wait until the
+      // API listens, because the node can get the address of the API later, and systemd ends a unit that is
+      // not ready in time.
       await api.ready();
       void reportStart(system, manager, log, { isInCluster: cluster !== null });
       const kept = manager === null ? null : sockets;
@@ -241,7 +245,7 @@ export async function runNode(
         log,
         stopping.signal,
       );
-      // A failure is thrown by the later `await`.
+      // The later `await` throws a failure of this promise.
       apiListens.catch(() => {});
       const { listen: at, tls } = config.metrics;
       if (at !== null) {
@@ -293,9 +297,10 @@ async function closed(api: Api): Promise<void> {
 const GOODBYE_MS = 5_000;
 
 /**
- * Releases the memory of the start, whose garbage is as large as the memory that the node keeps. V8 shrinks
- * the young generation only if the thread has allocated less than 1,000 bytes a millisecond since the last
- * collection and for five seconds. So the first release collects the garbage, and the second one shrinks it.
+ * Returns the memory that only the start needed to the system. It is as much as the node needs afterwards. V8
+ * shrinks the young generation only if the thread has allocated less than 1,000 bytes a millisecond since the
+ * last collection and for five seconds. So the first call collects the garbage, and the second call shrinks
+ * the young generation.
  */
 async function releaseAfterStart(): Promise<void> {
   for (let release = 0; release < 2; release++) {

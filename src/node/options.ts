@@ -127,8 +127,8 @@ function clusterOptions(
 type TlsFiles = { readonly ca: string; readonly cert: string; readonly key: string };
 
 /**
- * Reads the certificate from files, and again after a file was changed. If the changed files cannot be used,
- * keeps the present certificate and calls `failed` once for each reason.
+ * Reads the certificate from files, and reads them again after a file was changed. If the changed files are
+ * not usable, keeps the present certificate and calls `failed` once for each reason.
  */
 function fileIdentity(tls: TlsFiles, failed: (reason: string) => void): ClusterOptions['identity'] {
   let reported = '';

@@ -10,9 +10,9 @@ import { writeDurably } from '#store/durable-file.js';
 const LIFETIME_MS = 24 * 3_600_000;
 
 /**
- * A key and a self-signed certificate of a node towards other nodes, and new ones each day. They are kept in
- * a file: while etcd is away, the other nodes know a node that was started anew only by its former
- * certificate.
+ * The key and the self-signed certificate with which a node authenticates to the other nodes. They are
+ * replaced each day. A file keeps them over a restart: while etcd is not reachable, other nodes accept only
+ * the certificate that they know.
  */
 export class OwnIdentity {
   readonly #id: string;
@@ -28,14 +28,17 @@ export class OwnIdentity {
     this.#madeMs = kept?.madeMs ?? Date.now();
   }
 
-  /** Returns the kept identity at the start. Later it returns `present`, or after a day a new identity. */
+  /**
+   * Returns the identity to use. If `present` is null, returns the stored identity, or a new one if there is
+   * none. Otherwise returns `present`, or a new identity if `present` is older than a day.
+   */
   readonly next: NextIdentity = (present) => {
     if (present === null && this.#kept !== null) return this.#kept;
     if (present !== null && Date.now() - this.#madeMs < LIFETIME_MS) return present;
     return { ...selfSigned(this.#id), ca: null };
   };
 
-  /** Keeps an identity that the node uses from now on. Rejects if the disk refuses it. */
+  /** Stores the identity that the node uses from now on. Rejects if it cannot be written to the disk. */
   async keep(identity: PeerIdentity): Promise<void> {
     if (identity === this.#kept) return;
     this.#madeMs = Date.now();
@@ -43,7 +46,10 @@ export class OwnIdentity {
   }
 }
 
-/** Returns the kept identity and the time when it was made; null if the file does not have a usable one. */
+/**
+ * Returns the stored identity and the time when it was made, or null if the file does not contain a usable
+ * identity.
+ */
 function read(file: string): { readonly identity: PeerIdentity; readonly madeMs: number } | null {
   try {
     const pem = readBoundedSync(file, MAX_BYTES.secret);

@@ -8,7 +8,7 @@ import type { Config } from '#config/config.js';
 
 type Peer = NonNullable<Config['cluster']>['peer'];
 
-/** Makes the peer listener, with which other nodes of the cluster reach this node. It does not listen yet. */
+/** Makes the peer listener, to which the other nodes of the cluster connect. It does not listen yet. */
 export async function createPeerListener(
   management: Management,
   certificate: PeerCertificate,

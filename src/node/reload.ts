@@ -62,7 +62,10 @@ export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets):
   };
 }
 
-/** Reloads the configuration. Logs a refusal only if the reload did not begin: others are logged already. */
+/**
+ * Reloads the configuration. Logs a refusal only if the reload did not begin. A reload that began logs its
+ * own failure.
+ */
 export async function reloadBySighup({ configuration }: Pick<System, 'configuration'>, log: Logger): Promise<void> {
   const before = configuration.lastReload();
   const outcome = await configuration.reload({ dryRun: false, allowUnpoliced: false, author: 'SIGHUP' });
@@ -71,8 +74,8 @@ export async function reloadBySighup({ configuration }: Pick<System, 'configurat
 }
 
 /**
- * Throws a `Refused` if an interface that exists is policed by `running`, also by its former name, and would
- * not be by `next`.
+ * Throws a `Refused` error if Weir enforces the policy on an existing interface by `running`, and would not
+ * by `next`. This includes an interface that was renamed.
  */
 function refuseToUnpolice({ dataplane: running }: Config, { dataplane: next }: Config): void {
   if (running === null) return;
@@ -88,7 +91,10 @@ function refuseToUnpolice({ dataplane: running }: Config, { dataplane: next }: C
   throw new Refused({ kind: 'refused', code: 'would_unpolice', detail });
 }
 
-/** `releases`: the reload releases renamed interfaces, also if no name in the file has changed. */
+/**
+ * `releases`: the reload detaches from renamed interfaces, even if the list of interfaces in the file is
+ * unchanged.
+ */
 function planOf(running: RunningConfig, releases: boolean): ReloadPlan {
   try {
     const { changed, unchanged } = running.read();

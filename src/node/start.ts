@@ -5,8 +5,9 @@ import type { System } from '#actors/system-contract.js';
 import type { ServiceManager } from '#sockets/service-manager.js';
 
 /**
- * Logs begin and end of the opening of the store with its size in bytes, and tells it to the service manager.
- * A store that was just restored is not in the page cache, so its size explains a slow start.
+ * Logs when the opening of the store begins and ends, with the size of the store in bytes, and reports both
+ * to the service manager. The size explains a slow start: a store that was just restored is not in the page
+ * cache.
  */
 export async function openingStore<Store>(
   dataDir: string,
@@ -39,9 +40,10 @@ async function bytesIn(folder: string): Promise<number> {
 }
 
 /**
- * Tells the service manager when the start has ended. If the kernel enforces a newer policy than the data
- * folder has, for example after a restore, logs it, and the status of the unit names it until a policy is
- * activated. A node of a cluster does not report this: it gets the newer policy from etcd.
+ * Tells the service manager that the start has ended. The kernel can enforce a newer policy than the data
+ * folder contains, for example after a restore. A node without a cluster then logs a warning, and shows it in
+ * the status of the systemd unit until a policy is activated. A node of a cluster gets the newer policy from
+ * etcd.
  */
 export async function reportStart(
   system: System,

@@ -154,8 +154,8 @@ function ofMachine(): Collector[] {
 }
 
 /**
- * Returns the result of a request to a part of the node. Throws if the part refused the request, for example
- * because it does not run. The manifest of the dump then contains the error.
+ * Returns the result of a request to a part of the node. Throws an error if the part refused the request, for
+ * example because it does not run. The manifest of the dump then contains this error.
  */
 async function resultOf<T>(asked: Promise<T | Refusal>): Promise<T> {
   const answer = await asked;

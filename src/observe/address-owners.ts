@@ -4,9 +4,9 @@ import type { OwnerChanges, OwnerName } from '#contracts/address-owner.js';
 type Term = { readonly owner: OwnerName; readonly sinceMs: number; readonly untilMs: number };
 
 /**
- * The owners of IPv4 addresses at each time, so that an event has the name of the pod that had the address
- * then. Above `capacity` addresses, further ones have no owner. The last `formerEach` former owners of the
- * `formerAddresses` addresses whose owners changed last are kept.
+ * The owners of IPv4 addresses over time, so that an event gets the name of the pod that had the address at
+ * the time of the event. Above `capacity` addresses, further addresses have no owner. Former owners are kept
+ * for the `formerAddresses` addresses that changed last, at most `formerEach` for each address.
  */
 export class AddressOwners {
   readonly #current = new Map<number, Term>();
@@ -18,7 +18,7 @@ export class AddressOwners {
     readonly formerEach = 4,
   ) {}
 
-  /** Whether no address had an owner at any time. */
+  /** Whether no address ever had an owner. */
   get isEmpty(): boolean {
     return this.#current.size === 0 && this.#former.size === 0;
   }
@@ -71,7 +71,10 @@ function isSame(one: OwnerName, other: OwnerName): boolean {
   );
 }
 
-/** Returns a text that differs for different owners of the two ends of an event; empty if no end has one. */
+/**
+ * Returns a part of a key that distinguishes the owners of the source and of the destination; empty if
+ * neither has an owner.
+ */
 export function ownersKey(source: OwnerName | null, destination: OwnerName | null): string {
   return source === null && destination === null ? '' : ` ${JSON.stringify([source, destination])}`;
 }

@@ -11,8 +11,9 @@ const PRIORITIES: readonly (readonly [level: number, priority: number])[] = [
 const DEBUG = 7;
 
 /**
- * Returns whether the journal of systemd reads the descriptor. JOURNAL_STREAM alone does not tell it, because
- * a child process whose output is redirected inherits this variable: see systemd.exec(5).
+ * Returns whether output to the descriptor goes to the journal of systemd. The variable JOURNAL_STREAM must
+ * match the descriptor, because a child process with redirected output inherits the variable: see
+ * systemd.exec(5).
  */
 export function isJournal(descriptor: number, { JOURNAL_STREAM: stream }: NodeJS.ProcessEnv): boolean {
   if (stream === undefined) return false;
@@ -27,7 +28,7 @@ export function isJournal(descriptor: number, { JOURNAL_STREAM: stream }: NodeJS
 /**
  * Converts a line of Pino to text for the journal: the message, then the fields as `name=value`, then the
  * stack of an error. Omits the time and the node, because the journal has its own time and host. Each line
- * begins with its priority, such as `<4>`, see sd-daemon(3): the journal makes an entry of each line.
+ * begins with its priority, such as `<4>`, because the journal makes an entry of each line, see sd-daemon(3).
  */
 export function journalText(line: string): string {
   const { level, time: _, node: __, msg = '', ...fields } = recordOf(line);
@@ -44,14 +45,15 @@ export function journalText(line: string): string {
     return `${name}=${wordOf(message)}${rest}`;
   });
   const text = [[String(msg), ...words].filter((word) => word !== '').join(' '), ...stacks].join('\n');
-  // The journal ends a line at a NUL byte too, and shows control characters to terminals.
+  // Replace control characters: the journal also ends a line at a NUL byte, and passes control characters to
+  // terminals.
   const lines = text.replace(/(?!\n)\p{Cc}/gu, '\ufffd').split('\n');
   return `${lines.map((each) => `<${priority}>${each}`).join('\n')}\n`;
 }
 
 type Record = Readonly<{ [name: string]: unknown }>;
 
-/** The removal of a secret can cut the end of a line, which is then no JSON. */
+/** A line may not be valid JSON, because the removal of a secret can truncate the line. */
 function recordOf(line: string): Record {
   try {
     return JSON.parse(line) as Record;

@@ -28,8 +28,8 @@ export type FindingKeeper = { readonly count: number; merge(deltas: readonly Fin
 export type ObserverOutput = HubOutput & {
   wanted(wanted: Wanted): void;
   /**
-   * `trouble` is called when the store fails to merge findings; the same failure is reported only once until
-   * a merge succeeds. `relief` is called at the first successful merge after a failure.
+   * Called when the store fails to merge findings. The same failure is reported only once until a merge
+   * succeeds. `relief` is called at the first successful merge after a failure.
    */
   trouble(failure: unknown): void;
   relief(code: string, message: string): void;
@@ -42,9 +42,9 @@ const MERGE_MS = 1_000;
  */
 const MERGE_SHARE = 0.2;
 /**
- * A new process first finds the program of the previous process in force (the adopted program), and does not
- * know its rule names yet. Findings from the datapath and the service plane wait for these names, but only
- * during the first `NAMELESS_MS` milliseconds of the observer.
+ * After a start, the kernel still enforces the program of the previous process, and this process must read
+ * the rule names of that program first. During the first `NAMELESS_MS` milliseconds of the observer, findings
+ * from the datapath and the service plane wait for these names.
  */
 const NAMELESS_MS = 5_000;
 
@@ -99,8 +99,8 @@ export class LocalObserver {
   }
 
   see(seen: SeenLookups): void {
-    // Read the rule names that have arrived. Without this call they are read only with kernel events, and
-    // this DNS lookup may refer to a policy that has caused no kernel event yet.
+    // Read the rule names that have arrived. They are otherwise read only with kernel events, and this DNS
+    // lookup may refer to a policy that has caused no kernel event yet.
     this.#eventConsumer?.learn();
     for (const { address, hostname } of seen.named) this.#names.add(address, hostname);
     for (const delta of findingsOfLookups(seen.lookups, this.#ruleNameResolver, this.#owners)) this.#waiting.add(delta);

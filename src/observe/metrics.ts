@@ -48,7 +48,8 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((of) => `weir_nodejs_a
  */
 export function createMetrics(sources: MetricSources, work = createWorkMetrics()): Metrics {
   const { registry, ...done } = work;
-  // By default, the measurement of the event loop wakes the main thread 100 times a second.
+  // With the default precision, the measurement of the event loop delay would wake the main thread 100 times
+  // a second.
   collectDefaultMetrics({ register: registry, prefix: 'weir_', eventLoopMonitoringPrecision: EVENT_LOOP_MS });
   // Remove three gauges of `prom-client` whose names end in `_total`, because Prometheus reserves this suffix
   // for counters. The gauges without the suffix, which have a label `type`, remain.

@@ -28,7 +28,7 @@ export type ObserverEvents = {
   /**
    * Called each time `begin` has started a new observer thread. The owner of the observer must then call
    * `readEvents` with a new event source, and `see` with the hostnames of all granted addresses. The new
-   * thread has neither.
+   * thread has no event source and no hostnames yet.
    */
   begun(): void;
 };
@@ -57,7 +57,9 @@ export class Observer {
    * observer thread.
    */
   readonly #undelivered = new PendingFindings('observer');
-  /** The reports of `see` and `seeConnections` before the first `begin`, which sends them to the thread. */
+  /**
+   * Messages of `see` and `seeConnections` before the first call of `begin`, which sends them to the thread.
+   */
   #early: ToObserver[] | null = [];
   #isClosed = false;
 
@@ -78,7 +80,7 @@ export class Observer {
     if (this.#isClosed) return;
     if (this.#thread === null) {
       this.#thread = this.#start();
-      // The owners come first, so that the events after them have names.
+      // Send the owners before any event, so that events get the names of owners.
       this.seeOwners(this.#events.owners());
       for (const delta of this.#undelivered.drain()) this.#send({ kind: 'record', delta });
       for (const message of this.#early ?? []) this.#send(message);
@@ -108,7 +110,7 @@ export class Observer {
     this.#tell({ kind: 'see', seen });
   }
 
-  /** Passes changes of owners to the observer thread. A thread that begins later gets all owners. */
+  /** Passes changes of owners to the observer thread. A thread that is started later gets all owners. */
   seeOwners(changes: OwnerChanges): void {
     if (changes.changes.length > 0 || changes.sinceMs > 0) this.#send({ kind: 'see_owners', changes });
   }
@@ -152,7 +154,7 @@ export class Observer {
 
   /**
    * Disconnects the wiretap readers, stores all findings and ends the observer thread. Waits at most
-   * `CLOSE_MS` for the store. Reports a failure of the store to `trouble`, and resolves nevertheless.
+   * `CLOSE_MS` for the store. Resolves even if the store fails; `trouble` then receives the failure.
    */
   async close(): Promise<void> {
     this.#readers.stop();

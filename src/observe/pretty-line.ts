@@ -1,8 +1,9 @@
 const CONTROL = /[\p{Cc}\u2028\u2029]/u;
 
 /**
- * Makes the control characters in the texts of a JSON line visible, as `\u001b`: a formatter writes the texts
- * to a terminal as they are. Line feeds and tabs of a text stay, because the stack of an error has them.
+ * Replaces the control characters in the texts of a JSON line by visible escapes such as `\u001b`, because a
+ * formatter writes the texts unchanged to a terminal. Keeps line feeds and tabs, which are in the stack of an
+ * error.
  */
 export function withoutControls(line: string): string {
   const raw = line.replace(/(?!\n)[\p{Cc}\u2028\u2029]/gu, (found) => `\\\\u${hex(found)}`);

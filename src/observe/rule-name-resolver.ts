@@ -26,8 +26,8 @@ export class RuleNameResolver {
   }
 
   /**
-   * Returns the names of the rule that counts at index `hit` of the BPF map `hits`. `check` is a part of the
-   * rule's identity. If the rule at this index now has another identity, all names are null.
+   * Returns the names of the rule whose hits are counted at index `hit` of the BPF map `hits`. `check` is a
+   * part of the rule's identity. If another rule now uses this index, all names are null.
    */
   ofHit(hit: number, check: number): NamedDecider {
     const epoch = this.#ruleNameHistory.inForce?.epoch;
@@ -44,8 +44,8 @@ export class RuleNameResolver {
   }
 
   /**
-   * Returns the names of the rule or default that decided. The verdict word contains its rank in the program
-   * of `generation`.
+   * Returns the names of the rule or default that decided. The verdict word `word` contains the rank of this
+   * rule or default in the program of `generation`.
    */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);

@@ -1,7 +1,9 @@
 import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath.js';
 import type { Families } from './families.js';
 
-/** Creates the metrics by source group. They have no samples while the traffic is unknown. */
+/**
+ * Creates the metrics by source group. They have no samples while the traffic of the groups cannot be read.
+ */
 export function sourceGroupMetrics({ gauge, counter }: Families) {
   const unlisted = gauge(
     'weir_source_group_unlisted',

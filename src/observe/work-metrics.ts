@@ -3,9 +3,9 @@ import { RELOAD_RESULTS } from '#contracts/config-reload.js';
 import { familiesOf } from './families.js';
 
 /**
- * The phases of work on policies whose durations are measured. `write` is a whole policy write, as its
- * requester waits for it; `compile`, `stage` and `flip` are parts of it. `locate` (reads one source group)
- * and `explain` belong to other requests.
+ * The phases of work on policies whose durations are measured. `write` is the whole time for which the
+ * requester of a policy write waits; `compile`, `stage` and `flip` are parts of this time. `locate` (reads
+ * one source group) and `explain` belong to other requests.
  */
 const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
 export type PolicyPhase = (typeof PHASES)[number];
@@ -13,8 +13,8 @@ export type PolicyPhase = (typeof PHASES)[number];
 type ServedRequest = {
   readonly method: string;
   /**
-   * The pattern of the route, such as `/api/v1/policies/:id`. With the requested path instead, each new path
-   * would add a label value, without limit.
+   * The pattern of the route, such as `/api/v1/policies/:id`. It is not the requested path, because the
+   * number of label values would then be unlimited.
    */
   readonly route: string;
   readonly status: number;
@@ -45,8 +45,8 @@ export type WorkMetrics = {
   /** Counts the end of a pending policy change that this node decided by itself. */
   changeEnded(outcome: 'complete' | 'revert'): void;
   /**
-   * Notes a reload of the configuration. `needsRestart`: the number of changed fields that wait for a restart
-   * of the node.
+   * Counts a reload of the configuration. `needsRestart`: the number of changed fields that take effect only
+   * after a restart of the node.
    */
   reloaded(result: string, needsRestart: number): void;
   /** Counts a store write. `outcome` is `written`, or the error code of the failure. */

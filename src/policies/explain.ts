@@ -102,7 +102,8 @@ export async function explainPolicy(
       const explained = await explain(asks);
       if ('kind' in explained) return explained;
       const opener = 'packet' in asks && isDeniedByPolicy(explained) ? openerOf(asks) : null;
-      // The answer about the packet is complete also if the time is too short for the one about its flow.
+      // The explanation of the packet is complete. The explanation of its flow is optional, so a timeout
+      // omits it.
       const opened =
         opener === null
           ? null

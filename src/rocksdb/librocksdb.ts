@@ -162,8 +162,8 @@ type Loaded = { readonly calls: LibRocksDb; readonly threads: Threads; readonly 
 let loaded: Loaded | undefined;
 
 /**
- * Returns the functions of the RocksDB library that is installed on this machine. Throws
- * `LibraryMissing` if there is no usable library.
+ * Returns the functions of the RocksDB library that is installed on this machine. Throws `LibraryMissing` if
+ * no library is usable.
  */
 export function librocksdb(): LibRocksDb {
   loaded ??= load(FOLDERS);
@@ -171,8 +171,7 @@ export function librocksdb(): LibRocksDb {
 }
 
 /**
- * Loads the newest usable RocksDB library in these folders. Throws `LibraryMissing` if there is no usable
- * library.
+ * Loads the newest usable RocksDB library in these folders. Throws `LibraryMissing` if no library is usable.
  */
 export function load(folders: readonly string[]): Loaded {
   const wanted = `RocksDB ${OLDEST.join('.')} or later`;
@@ -200,7 +199,7 @@ function bind(path: string): Loaded {
   // replace the symbols of the library, and RocksDB would abort the process.
   const calls = bindLibrary<LibRocksDb>(path, LIBROCKSDB, { deep: true });
   const threads = bindLibrary<Threads>(null, THREADS);
-  // Keep the library loaded with RTLD_NODELETE: it has threads that outlive the Node thread which loaded it.
+  // RTLD_NODELETE keeps the library loaded: its threads outlive the Node.js thread that loaded it.
   const library = threads.dlopen(path, RTLD_NOW | RTLD_NODELETE);
   return { calls, threads, closeAddress: threads.dlsym(library, 'rocksdb_close') };
 }
@@ -244,8 +243,8 @@ export function closeWithThread(database: Address): () => void {
 
 /**
  * The limit of simultaneous native calls; further calls wait in `queued`. koffi throws at 256 asynchronous
- * calls, and each call has its own stack. More calls would gain no speed: the libuv thread pool has four
- * threads.
+ * calls, and each call has its own stack. A higher limit would not be faster, because the libuv thread pool
+ * has four threads.
  */
 const MAX_CALLS = 8;
 let calls = 0;

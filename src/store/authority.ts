@@ -15,7 +15,7 @@ const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';
 const AUDIENCE = 'weir-api';
 const FIRST_TOKEN = 'admin-file-';
-/** How often revocations that the disk refused are written again. */
+/** The time in milliseconds after which revocations are written again if the disk failed to store them. */
 const RETRY_MS = 5_000;
 
 /** The identity of an API client: the id, subject and role of its token. */
@@ -79,7 +79,7 @@ export async function createAuthority(
   const kid = await calculateJwkThumbprint(jwk);
   const shared = cluster?.tokens ?? null;
   const revocations = revocationFile(join(dataDir, 'token.revocations'));
-  /** The revocations in the file. `revoked` also has those that the disk has refused. */
+  /** The revocations in the file. `revoked` also contains those that the disk failed to store. */
   let stored: ReadonlySet<string> = new Set(await revocations.read());
   const revoked = new Set(stored);
   const records = new Map((await store.list()).map((record) => [record.id, record]));
@@ -93,7 +93,7 @@ export async function createAuthority(
     records.get(id)?.revoked_at != null ||
     shared?.records.get(id)?.revoked_at != null ||
     shared?.isDamaged(id) === true;
-  /** A token without a key id comes from an older build of this node. */
+  /** A token without a key id was issued by an older build on this node. */
   const keyOf = ({ kid: id }: JWTHeaderParameters): KeyObject => {
     const key = id === undefined || id === kid ? publicKey : shared?.key(id);
     if (key === undefined) throw new errors.JWSSignatureVerificationFailed('no node has this key');
@@ -158,7 +158,7 @@ export async function createAuthority(
         if (own?.revoked_at === null) await keep({ ...own, revoked_at: revokedAt(own) });
       }
     } catch (failure) {
-      // After `close`, the file belongs to the next process.
+      // After `close`, this process must not write the file, because the next process uses it.
       if (!subscription.closed) retry = setTimeout(storeRevokedLater, RETRY_MS).unref();
       throw failure;
     }
@@ -168,8 +168,8 @@ export async function createAuthority(
   };
 
   /**
-   * Revokes a token. Adds the id of the token to `revoked` before the disk writes. So the node rejects the
-   * token even if the disk fails to store the revocation, and so do the other nodes.
+   * Revokes a token. Adds the id of the token to `revoked` before it writes to the disk. So all nodes reject
+   * the token even if the disk fails to store the revocation.
    */
   const revoke = async (id: string): Promise<boolean> => {
     if (recordOf(id) === undefined) return false;
@@ -185,13 +185,13 @@ export async function createAuthority(
   const revokedAt = ({ id, revoked_at }: TokenRecord): string | null =>
     revoked_at ?? shared?.records.get(id)?.revoked_at ?? (revoked.has(id) ? now().toISOString() : null);
 
-  /** Keeps the revocations of other nodes on this node, in case that etcd loses them. */
+  /** Stores the revocations of other nodes on this node, in case etcd loses them. */
   const keepRevocations = (): void => {
     for (const { id, revoked_at } of shared?.records.values() ?? []) if (revoked_at !== null) revoked.add(id);
     storeRevokedLater();
   };
 
-  /** Writes to the cluster what it lacks: the key and the records of this node, and revocations. */
+  /** Writes to the cluster the key, the records and the revocations of this node that the cluster lacks. */
   const share = async (): Promise<void> => {
     if (shared === null || cluster === null) return;
     if (shared.lacksKey(kid)) await shared.putKey(kid, { jwk, node: cluster.node });
@@ -203,7 +203,7 @@ export async function createAuthority(
         await shared.putRecord(merged);
     }
   };
-  /** Shares without waiting. After a failure, tries again later. */
+  /** Starts `share` and does not wait for it. After a failure, tries again later. */
   const push = (): void => {
     clearTimeout(shareRetry);
     void runShareExclusive(share).catch((failure: unknown) => {

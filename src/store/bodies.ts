@@ -17,25 +17,32 @@ const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gu
 const PART_BYTES = 128 * 1024;
 
 /**
- * How much gzip compresses the parts of a whole body, and those of an edit. An edit has few parts, which go
- * to all nodes of a cluster: 128 KiB of rules become 16 KiB instead of 21 KiB.
+ * The gzip levels for the parts of a whole body and for the parts of an edit. An edit has few parts, which
+ * are sent to all nodes of a cluster, so it uses the slower level: it compresses 128 KiB of rules to 16 KiB
+ * instead of 21 KiB.
  */
 const OF_WHOLE = constants.Z_BEST_SPEED;
 const OF_EDIT = constants.Z_DEFAULT_COMPRESSION;
 
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
-/** A value up to this size is decompressed at once: the way to another thread and back takes longer. */
+/**
+ * A value up to this size is decompressed on the calling thread, because the use of another thread would take
+ * longer.
+ */
 const SMALL_BYTES = 4 * 1024;
 
 export const listKey = (sha256: string) => `parts/${sha256}`;
 export const partKey = (sha256: string) => `part/${sha256}`;
 
-/** Returns the hashes of the parts in a list of parts. Throws `store_damaged` if it is no such list. */
+/**
+ * Returns the hashes of the parts in a list of parts. Throws `store_damaged` if the value is not a list of
+ * parts.
+ */
 export function partsIn(list: Uint8Array): readonly string[] {
   return RECORDS.parts.read('parts/', list).map(({ sha256 }) => sha256);
 }
 
-/** Whether `value` is the list or the part that the hash in `key` names. */
+/** Whether `value` is the list of parts, or the part, whose hash is in `key`. */
 export async function isBodyValue(key: string, value: Uint8Array): Promise<boolean> {
   try {
     const text = key.startsWith('parts/') ? value : await inflated(value);

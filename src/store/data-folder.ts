@@ -18,7 +18,7 @@ const HARM = 'could replace the keys and policies of this node';
  * could replace its content, such as token keys and policies.
  * - The folder, its content and all folders above must belong to root or to the user of this process.
  * - No such path may be writable by every user, except a folder above that has the sticky bit, such as /tmp.
- * - If the user group of such a path can write to it, `onFinding` receives a finding.
+ * - If the group of such a path has write permission, `onFinding` receives a finding.
  */
 export async function makeDataFolder(dataDir: string, onFinding: FindingListener): Promise<void> {
   await attempt(`make the data folder ${dataDir}`, async () => makeFolders(dataDir, 0o700));

@@ -59,7 +59,7 @@ type OnDamaged = (error: StoreError, key: string) => void;
 
 /**
  * Iterates over the records of a kind in ascending order, without those whose value is damaged or does not
- * fit; `onDamaged` receives an error for each of these.
+ * match its schema; `onDamaged` receives an error for each of these.
  */
 export async function* intactRecords<T>(
   kv: Pick<KvStore, 'iterate'>,
@@ -72,7 +72,10 @@ export async function* intactRecords<T>(
   }
 }
 
-/** Returns a record, or null if there is none, or if its value is damaged or does not fit. */
+/**
+ * Returns a record. Returns null if there is no record, or if its value is damaged or does not match its
+ * schema.
+ */
 export async function intactRecord<T>(
   kv: KvReads,
   kind: RecordKind<T>,
@@ -92,7 +95,7 @@ function fitting<T>(kind: RecordKind<T>, key: string, value: Uint8Array, onDamag
   }
 }
 
-/** Returns the failure if it is the damage of a single value, and throws it otherwise. */
+/** Returns the failure if only a single value is damaged. Rethrows every other failure. */
 function damagedValue(failure: unknown): StoreError & { readonly key: string } {
   if (!(failure instanceof StoreError) || failure.code !== 'store_damaged' || failure.key === undefined) throw failure;
   return failure as StoreError & { readonly key: string };

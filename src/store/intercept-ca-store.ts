@@ -31,7 +31,7 @@ export function createInterceptCaStore(
     const bytes = await kv.get(KEY);
     return bytes === null ? { revision: 0 } : RECORDS.interceptCa.read(KEY, bytes);
   };
-  /** A write replaces a damaged record. */
+  /** Reads the stored CA before a write. A damaged record counts as absent, because the write replaces it. */
   const readToWrite = async (): Promise<StoredCa> =>
     (await intactRecord(kv, RECORDS.interceptCa, KEY)) ?? { revision: 0 };
   const recordOf = (stored: StoredCa): InterceptCaRecord | null => ('sealed_key' in stored ? stored : null);

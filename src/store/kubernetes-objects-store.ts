@@ -5,13 +5,16 @@ import type { KvOperation, KvStore } from './store-types.js';
 /** The objects of Kubernetes integrations. A later process uses them until the API server sends its lists. */
 export type KubernetesObjectsStore = {
   read(): Promise<readonly StoredObject[]>;
-  /** Writes without a flush to the disk: after a power failure, the kernel has no members either. */
+  /**
+   * Writes the objects without a flush to the disk. After a power failure the maps of the kernel are empty
+   * too, so the objects are not needed.
+   */
   write(objects: readonly StoredObject[]): Promise<void>;
 };
 
 const PREFIX = 'kubernetes/';
 
-/** The objects are of this node alone, also in a cluster. */
+/** Stores the objects on this node only, even in a cluster. */
 export function createKubernetesObjectsStore(kv: KvStore): KubernetesObjectsStore {
   const decoder = new TextDecoder();
   const encoder = new TextEncoder();

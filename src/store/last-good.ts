@@ -31,7 +31,7 @@ type LastGoodWrite = {
 };
 
 /**
- * An edit that turns the policy in the last-good copy into the active policy. `of` is the body hash of the
+ * An edit that changes the policy in the last-good copy to the active policy. `of` is the body hash of the
  * policy before the edit.
  */
 type LastGoodEdit = {

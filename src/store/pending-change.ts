@@ -6,9 +6,9 @@ export type Enforced = { readonly row: PolicyRow | null; readonly generation: nu
 
 /**
  * Returns the policy that the node `node` must enforce. This is the active policy, except
- * - on a node that a roll-out has not reached yet: the policy before;
- * - at a node that reverted the change `revertedHere` by itself: the policy before, with the generation that
- *   the change reserves for it.
+ * - on a node that does not take part in a roll-out yet: the policy before the change;
+ * - on a node that reverted the change `revertedHere` by itself: the policy before the change, with the
+ *   generation that the change reserves for it.
  */
 export function enforcedAt({ head, rows }: PolicyState, node: string, revertedHere: string | null): Enforced {
   const { pending, active, generation } = head;
@@ -19,16 +19,18 @@ export function enforcedAt({ head, rows }: PolicyState, node: string, revertedHe
 }
 
 /**
- * Returns the highest generation that the head has or reserves. A pending change reserves two: the first for
- * the policy before it, if the change goes back, and the second for the change, if it is complete.
+ * Returns the highest generation that the head has or reserves. A pending change reserves two generations:
+ * the first for the former policy, if the change is reverted, and the second for the new policy, if the
+ * change is completed.
  */
 export function reservedGeneration({ generation, pending }: PolicyHead): number {
   return pending === undefined ? generation : generation + 2;
 }
 
 /**
- * Returns the pending change after a write. A write that changes what is in force ends the present change. If
- * the write must be confirmed as well, it goes back to the last confirmed policy.
+ * Returns the pending change after a write; undefined if there is none. A write that changes the policy in
+ * force ends the present pending change. If the write itself is a pending change, its revert restores the
+ * last confirmed policy.
  */
 export function pendingAfter(
   { head, rows }: PolicyState,
@@ -42,15 +44,15 @@ export function pendingAfter(
   return { id: next.commit, generation: next.generation, before, ...write };
 }
 
-/** The head after the end of a pending change, and the record to write for it; null if none. */
+/** The head after the end of a pending change, and the policy record to write; null if no record changes. */
 export type Settled = { readonly head: PolicyHead; readonly row: PolicyRow | null };
 
-/** Returns the records after the end of a pending change. Generations only rise. */
+/** Returns the head and the policy record after the end of a pending change, with a higher generation. */
 export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: StoredChange): Settled {
   const { pending: _, reverted: __, ...kept } = head;
   const commit = { sequence: (head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
   if (end.outcome === 'complete') {
-    // A node that enforces the policy before by itself has the generation in between.
+    // The generation in between is used by nodes that reverted the change by themselves.
     return { head: { ...kept, ...commit, generation: head.generation + 2 }, row: null };
   }
   const { row } = pending.before;
@@ -62,7 +64,7 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
   return { head: back, row: next };
 }
 
-/** Returns the record of the policy before the change as a new revision; null if the record is unchanged. */
+/** Returns the former policy record as a new revision, or null if the record is unchanged. */
 function restored(row: PolicyRow, rows: PolicyState['rows'], { at, by }: ChangeEnd): PolicyRow | null {
   const present = rows.get(row.id);
   if (present?.revision === row.revision) return null;

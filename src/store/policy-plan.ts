@@ -15,11 +15,14 @@ export const historyKey = (id: string, revision: number) => `history/${id}/${Str
 
 /** `body`: the write of the policy's body; undefined if the commit writes no policy. */
 export type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
-/** The state that a plan is made for. `headRevision`: see `PolicyPlan`. */
+/** The state to which a plan applies. `headRevision`: see `PolicyPlan`. */
 type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision'>;
 type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
 
-/** Returns the operations of a commit; `bodyOf` returns those of a body. Throws like `PolicyStore.commit`. */
+/**
+ * Returns the store operations of a commit. `bodyOf` returns the operations for a policy body. Throws the
+ * errors of `PolicyStore.commit`.
+ */
 export async function planOf(
   change: PolicyCommit,
   { headRevision, ...state }: PlannedOn,

@@ -24,7 +24,10 @@ export type PolicyHead = {
   readonly reverted?: RevertedChange;
 };
 
-/** A pending change with the policy that comes in force when it goes back. `row`: null if none was active. */
+/**
+ * A pending change with the policy that comes in force when the change is reverted. `row`: null if no policy
+ * was active before the change.
+ */
 export type StoredChange = PendingChange & {
   readonly before: { readonly generation: number; readonly row: PolicyRow | null };
 };

@@ -31,7 +31,9 @@ type Written = {
   readonly body?: BodyWrite | WholeBodyWrite | undefined;
 };
 
-/** The commits of a cluster, which go to the shared store and come back to every node. */
+/**
+ * The commits of a cluster: a node writes them to the shared store, and every node applies them from there.
+ */
 export type SharedCommits = Pick<SharedStore, 'applied'> & {
   /** The id of this node. */
   readonly node: string;
@@ -73,7 +75,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #onFinding: FindingListener;
   readonly #shared: SharedCommits | null;
   readonly #runExclusive = createMutex();
-  /** The plans of changes that were planned before their commit. */
+  /** The plan of each change for which `plan` was called before `commit`. */
   readonly #plans = new WeakMap<PolicyCommit, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
@@ -208,7 +210,7 @@ class KvPolicyStore implements PolicyStore {
   async toEnforce(): Promise<PolicyToEnforce> {
     const { row, generation } = this.#enforced;
     const { active, ever_activated: everActivated } = this.#state.head;
-    // A damaged record is not in the rows: `get` then throws.
+    // The rows do not contain a damaged record; `get` then throws an error.
     const stored = row === null ? null : await this.#stored(row, true);
     if (row === null && active !== null && generation === this.#state.head.generation) await this.get(active);
     return { stored, generation, everActivated };
@@ -309,7 +311,8 @@ class KvPolicyStore implements PolicyStore {
     if (plan.head.sequence !== (this.#state.head.sequence ?? 0) + 1)
       throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
     this.#written = { put, before, body: plan.body };
-    // `#follow` writes the last-good copy after the response: etcd has the policy as well.
+    // `#follow` writes the last-good copy later. The response need not wait for it, because etcd also stores
+    // the policy.
     if (this.#shared !== null) return this.#shared.commit(plan);
     await this.#store(plan);
     this.#adopt(plan.operations);
@@ -317,9 +320,9 @@ class KvPolicyStore implements PolicyStore {
   }
 
   /**
-   * Writes the batch of a commit. RocksDB can have a failed batch in its log, and the next start would apply
-   * it. So after a failure, reads whether the store contains the commit. Throws `outcome_unknown` if this
-   * fails as well.
+   * Writes the batch of a commit. A failed batch can be in the log of RocksDB, and then the next start
+   * applies it. So after a failure, this method reads whether the store contains the commit. Throws
+   * `outcome_unknown` if that read fails too.
    */
   async #store(plan: PolicyPlan): Promise<void> {
     try {
@@ -335,7 +338,10 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Reads the outcome of the last commit again until it is known, so that reads of policies show it. */
+  /**
+   * Checks at intervals whether the store contains the last commit, until this is known, so that reads of
+   * policies return the right state.
+   */
   #settleLater(): void {
     const settle = (): void => {
       void this.#runExclusive(() => this.#settleUnknown()).catch((failure: unknown) => {
@@ -347,7 +353,9 @@ class KvPolicyStore implements PolicyStore {
     this.#settling = setTimeout(settle, SETTLE_MS).unref();
   }
 
-  /** Takes over the last commit if its outcome is unknown, and the store contains it. */
+  /**
+   * Updates the state in memory from the last commit if its outcome was unknown and the store contains it.
+   */
   async #settleUnknown(): Promise<void> {
     const plan = this.#unknown;
     if (plan === null) return;
@@ -390,7 +398,7 @@ class KvPolicyStore implements PolicyStore {
     return planned;
   }
 
-  /** Takes over a batch of the cluster, or the end of a pending change. */
+  /** Updates the state in memory after a batch of the cluster, or after the end of a pending change. */
   #follow(operations: readonly KvOperation[]): void {
     this.#adopt(operations);
     if (operations.some(({ key }) => key === HEAD)) this.#followed.next(this.#enforced.generation);
@@ -401,7 +409,7 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Takes over the head and the records of a batch that is stored. */
+  /** Updates the head and the records in memory from a stored batch. */
   #adopt(operations: readonly KvOperation[]): void {
     const { head: before, rows: rowsBefore } = this.#state;
     let head = before;
@@ -418,7 +426,8 @@ class KvPolicyStore implements PolicyStore {
       if (row === undefined && operation.type === 'put') this.#damaged.add(id);
     }
     const active = head.active ?? '';
-    // Without its record the active policy is damaged, and not absent: the fallback must not replace it.
+    // Without its record, treat the active policy as damaged and not as absent, because the fallback must not
+    // replace it.
     if (head.active !== null && !rows.has(active)) this.#damaged.add(active);
     this.#present.next({ head, rows });
     this.#copyIsOld ||=
@@ -456,7 +465,7 @@ class KvPolicyStore implements PolicyStore {
   async #copyActive(): Promise<void> {
     const { head, rows } = this.#state;
     const row = head.active === null ? undefined : rows.get(head.active);
-    // The copy of the active policy stays while the record of the policy cannot be read.
+    // Keep the last-good copy while the record of the active policy cannot be read.
     if (head.active !== null && row === undefined) return;
     this.#copyIsOld = false;
     const { put, before, body } = this.#written;
@@ -466,7 +475,7 @@ class KvPolicyStore implements PolicyStore {
         await this.#lastGood.write({ head, active: null });
         return;
       }
-      // The put of a commit that failed can have the revision of a later record.
+      // Compare the body and not the revision: a failed commit and a later record can have the same revision.
       const isPut = put?.record.id === row.id && body?.sha256 === row.body_sha256;
       if (isPut && 'edit' in put && before !== undefined) {
         const { edit } = put;
@@ -507,7 +516,10 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Removes the pending change from a head if the policy before it is lost: it cannot go back then. */
+  /**
+   * Removes the pending change from a head if its former policy is lost, because the change can then not be
+   * reverted.
+   */
   async #withoutLostChange(head: PolicyHead): Promise<PolicyHead> {
     const { pending, ...others } = head;
     const row = pending?.before.row ?? null;

@@ -3,8 +3,8 @@ import type { StoreError } from './store-error.js';
 import type { StoreFinding } from './store-finding.js';
 
 /**
- * Renames the folder of a damaged store. So its files are kept, and a new store can be created in a folder
- * with the old name. Returns a finding that names the new path of the damaged store.
+ * Renames the folder of a damaged store. The files are kept, and a new store can be created under the old
+ * name. Returns a finding that names the new path of the damaged store.
  */
 export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
   const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;

@@ -8,24 +8,24 @@ type Shape<T> = {
 };
 type ShapeError = { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] };
 
-/** A value that was read, or the reason why it does not fit, as a part of a sentence. */
+/** A decoded value, or the reason why the value does not match its schema, as a part of a sentence. */
 type Reading<T> =
   | { readonly value: T; readonly reason?: undefined }
   | { readonly value?: undefined; readonly reason: string };
 
-/** A longer value does not fit. The longest records are lists of parts, with some 500 KiB. */
+/** The maximum length of a value in bytes. The longest records are lists of parts, of about 500 KiB. */
 const MAX_BYTES = 4 * 1024 * 1024;
 
 /**
  * A kind of JSON records in the store or in etcd: the prefix of their keys, and the shape of their values.
- * Records are read in no other way. A value can be of an older or newer build, damaged, or written by hand.
- * Additional fields fit, and are kept.
+ * All records are read through this class, because a value can come from an older or newer build, be damaged,
+ * or be written by hand. Additional fields are permitted and kept.
  */
 export class RecordKind<T> {
   readonly #shape: Shape<T>;
   readonly #idOf: ((value: never) => string) | undefined;
 
-  /** `idOf` returns the id in a value. It must be the rest of the key. */
+  /** `idOf` returns the id that a value contains. The key must be the prefix followed by this id. */
   constructor(
     readonly prefix: string,
     shape: Shape<T>,
@@ -42,7 +42,7 @@ export class RecordKind<T> {
     try {
       json = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
     } catch {
-      // The message of the parser contains bytes of the value, which can be secret.
+      // Do not show the message of the parser: it quotes the value, which can be secret.
       return { reason: 'it is not JSON' };
     }
     const parsed = this.#shape.safeParse(json);
@@ -61,7 +61,7 @@ export class RecordKind<T> {
   }
 }
 
-/** Returns a shape of a test. `what` completes the sentence "it is not …". */
+/** Makes a shape from a test function. `what` completes the sentence "it is not …" in error texts. */
 export function shaped<T>(fits: (value: unknown) => boolean, what: string): Shape<T> {
   const error = { issues: [{ path: [], message: `it is not ${what}` }] };
   return { safeParse: (value) => (fits(value) ? { success: true, data: value as T } : { success: false, error }) };

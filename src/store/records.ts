@@ -90,7 +90,7 @@ export type RemovedNode = {
   readonly id: string;
   readonly by: string;
   readonly at: string;
-  /** The ids of its signing keys. No node accepts a token that they have signed. */
+  /** The ids of the keys with which the node signed tokens. No node accepts these tokens any more. */
   readonly tokenKeys: readonly string[];
 };
 
@@ -106,7 +106,7 @@ export type PerformanceSetting = {
 /** A part of a policy body. */
 export type Part = { readonly sha256: string; readonly bytes: number };
 
-/** The JSON records of the store. The keys of a kind without an id are its prefix alone. */
+/** The JSON records of the store. A kind without ids has one key, which is its prefix. */
 export const RECORDS = {
   head: new RecordKind<PolicyHead>('head', policyHead),
   policy: new RecordKind<PolicyRow>('policy/', policyRow, (row) => row.id),

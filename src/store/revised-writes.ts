@@ -9,14 +9,14 @@ type Writes = Pick<KvStore, 'put' | 'delete'>;
 /**
  * Runs `write`, which reads the value under `key` and then puts or deletes it once. Calls run one after the
  * other. If another node changes the key between the read and the write, the write throws
- * `revision_conflict`. `expected` is the revision that the client expects. If it is undefined, a conflict
- * makes `write` run once more, on the value of the other node.
+ * `revision_conflict`. `expected` is the revision that the client expects. If `expected` is undefined,
+ * `write` runs once more after a conflict, with the value of the other node.
  */
 type RevisedWrite = <T>(key: string, expected: number | undefined, write: (kv: Writes) => Promise<T>) => Promise<T>;
 
 /**
- * The time in milliseconds to wait for the change of another node that was in conflict with a write. A
- * connected replica receives such a change within milliseconds.
+ * The time in milliseconds to wait for the conflicting change of another node. A connected replica receives
+ * such a change within milliseconds.
  */
 const CHANGE_WAIT_MS = 1_000;
 

@@ -131,8 +131,8 @@ class RocksDbStore implements KvStore {
   }
 
   /**
-   * Opens the database for writing. After a failed write, RocksDB refuses all writes until then. If this
-   * fails, for example on a full disk, opens the database read-only, and returns the failure.
+   * Opens the database again for writing: after a failed write, RocksDB refuses all writes until it is opened
+   * again. If this fails, for example on a full disk, opens the database read-only, and returns the failure.
    */
   #reopen(): Promise<StoreError | null> {
     const before = [...this.#underWay];
@@ -188,7 +188,8 @@ function failure(doing: string, cause: unknown): StoreError {
 function codeOf(text: string): StoreErrorCode {
   if (/lock hold by current process|While lock file/i.test(text)) return 'store_locked';
   if (/No space left|ENOSPC/i.test(text)) return 'store_no_space';
-  // A file that exists and cannot be opened, for example without permission or descriptors, can be intact.
+  // Do not report damage if a file exists and cannot be opened, for example without permission or without a
+  // free file descriptor.
   if (/IO error: (?!No such file or directory)/.test(text)) return 'store_unavailable';
   if (/^Corruption|^Invalid argument|opening a file for sequentially reading/i.test(text)) return 'store_damaged';
   return 'store_unavailable';

@@ -9,7 +9,7 @@ import type { KvStore, SettingsStore, SharedStore } from './store-types.js';
 
 /**
  * `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. A setting whose
- * value is damaged or does not fit is reported to `onFinding`, and counts as absent.
+ * value is damaged or does not match its schema counts as absent, and `onFinding` receives a finding.
  */
 export function createSettingsStore(
   kv: KvStore,

@@ -1,7 +1,10 @@
 import { concatMap, from, type Observable } from 'rxjs';
 import type { KvOperation, SharedStore } from './store-types.js';
 
-/** Emits the operations on keys that `concerns` accepts, in the order in which the replica stored them. */
+/**
+ * Emits the operations on the keys for which `concerns` returns true, in the order in which the replica
+ * stored them.
+ */
 export function changesOf(
   shared: Pick<SharedStore, 'applied'>,
   concerns: (key: string) => boolean,

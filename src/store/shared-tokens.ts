@@ -12,7 +12,7 @@ const KEY = RECORDS.tokenKey.prefix;
 const REMOVED_NODE = RECORDS.removedNode.prefix;
 const PREFIXES = [RECORD, KEY, REMOVED_NODE] as const;
 
-/** The token records and public keys of all nodes of a cluster, as the replica of this node has them. */
+/** The token records and public keys of all nodes of a cluster, read from the replica of this node. */
 export class SharedTokens {
   readonly #store: SharedStore;
   readonly #records = new Map<string, TokenRecord>();
@@ -60,8 +60,8 @@ export class SharedTokens {
   }
 
   /**
-   * Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has it, or
-   * if it is unknown whether its node was removed.
+   * Returns the public key with an id (RFC 7638 thumbprint); undefined if no node of the cluster has this
+   * key, or if it is unknown whether the node of the key was removed.
    */
   key(id: string): KeyObject | undefined {
     if ([...this.#damaged].some((key) => key.startsWith(REMOVED_NODE))) return undefined;

@@ -74,26 +74,33 @@ export type PolicyStore = {
   /** Returns the records sorted by name; policies without a name come last. */
   list(): Promise<PolicyRecord[]>;
   get(id: string): Promise<StoredPolicy | null>;
-  /** Finds the policy with this name. Ignores letter case, and white space at both ends of the name (D5). */
+  /**
+   * Returns the policy with this name. Ignores letter case, and white space at both ends of the name (D5).
+   */
   findByName(name: string): Promise<PolicyRecord | null>;
   active(): Promise<StoredPolicy | null>;
   /**
-   * Returns the policy that this node must enforce. It is not the active policy while a roll-out has not
-   * reached this node, and after this node reverted a pending change by itself.
+   * Returns the policy that this node must enforce. This is not the active policy while this node does not
+   * take part in a roll-out yet, and after this node reverted a pending change by itself.
    */
   toEnforce(): Promise<PolicyToEnforce>;
-  /** Returns `toEnforce` without the text of the policy. `record`: null also if the policy is damaged. */
+  /**
+   * Returns the same as `toEnforce` without the text of the policy. `record` is null if no policy is active,
+   * or if the policy is damaged.
+   */
   enforced(): Promise<EnforcedRecord>;
-  /** Emits the generation that this node must enforce, after a change that no write of this node made. */
+  /**
+   * Emits the generation that this node must enforce, after each change that was not written by this node.
+   */
   readonly followed: Observable<number>;
   /** Emits the present pending change, or null, and then each new one. */
   readonly pending: Observable<PendingChange | null>;
-  /** The last pending change that went back; null after a later write that changed what is in force. */
+  /** The last pending change that was reverted; null after a later write has changed the policy in force. */
   readonly reverted: RevertedChange | null;
   /**
-   * Ends a pending change. The change is complete, or the policy before it becomes the active policy with a
-   * new revision and a new generation. Throws `revision_conflict` if the change is not pending, or if the
-   * condition of the end is not met.
+   * Ends a pending change: completes it, or makes the former policy active again with a new revision and a
+   * new generation. Throws `revision_conflict` if the change is not pending, or if the condition of the end
+   * is not met.
    */
   settle(end: ChangeEnd): Promise<void>;
   /** Makes this node alone enforce the policy before a pending change, while the change is pending. */
@@ -165,8 +172,8 @@ export type PolicyCommit = {
   /** Makes the commit a pending change, if it changes the policy in force. */
   readonly pending?: PendingWrite;
   /**
-   * The id of the last commit when the change was prepared, see `headCommit`. The end of a pending change can
-   * come between.
+   * The id of the last commit when the change was prepared, see `headCommit`. It differs at the commit if a
+   * pending change has ended in between.
    */
   readonly base?: string;
   readonly generation: number;
@@ -176,19 +183,19 @@ export type PolicyCommit = {
 export type SettingsStore = {
   /** Where the settings are stored: on this node, or in the store that the nodes of a cluster share. */
   readonly source: 'local' | 'cluster';
-  /** Returns null if there is no such setting, or if its value does not fit. */
+  /** Returns null if there is no such setting, or if its value does not match its schema. */
   get<T>(setting: RecordKind<T>): Promise<T | null>;
   put<T>(setting: RecordKind<T>, value: T): Promise<void>;
   /**
    * Writes the value that `next` returns for the stored value, and resolves with it. `next` gets null if
-   * there is no setting with this key. If another node changes the setting meanwhile, `next` is called once
-   * more with the changed value; if the client expects the revision `expected`, the promise rejects with
-   * `revision_conflict` instead. An error that `next` throws rejects the promise.
+   * there is no setting with this key. If another node changes the setting at the same time, `next` is called
+   * once more with the changed value. If `expected` is given, the promise rejects with `revision_conflict`
+   * instead. An error that `next` throws rejects the promise.
    */
   update<T>(setting: RecordKind<T>, expected: number | undefined, next: (stored: T | null) => T): Promise<T>;
   /**
    * Emits the new value after each change of a setting in the shared store, by this node or by another node;
-   * null after a removal, and for a value that does not fit. Never emits on a single node.
+   * null after a removal, and for a value that does not match its schema. Never emits on a single node.
    */
   changed<T>(setting: RecordKind<T>): Observable<T | null>;
 };

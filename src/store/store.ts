@@ -61,8 +61,8 @@ export type Shared = {
  *   after every write.
  * - The private key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the
  *   data folder.
- * - `share` returns the shared store of a cluster, whose replica is in the store that it receives. Null on a
- *   single node.
+ * - `share` receives the local store and returns the shared store of the cluster, which keeps its replica in
+ *   the local store. It is null on a single node.
  * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_library_missing`, `store_unavailable`
  *   or `store_damaged`.
  */
@@ -102,7 +102,8 @@ export async function assembleStore(
   shared: Shared | null,
 ): Promise<Store> {
   const store = shared?.store ?? null;
-  // Without a common sealing key, the intercept CA stays on its node: the replica never contains its key.
+  // Without a common sealing key, store the intercept CA on this node only: the other nodes could not decrypt
+  // its key.
   const sharedCa = shared?.seals === true ? shared.store : null;
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
@@ -132,9 +133,10 @@ const READ_AT_START = [
 ] as const;
 
 /**
- * Opens the store and reads what each start needs: RocksDB checks a block of a table only when it reads it,
- * and a damaged block makes all values in it unreadable. Moves an unreadable store aside, unless its head is
- * newer than the last-good copy: an older policy must not replace a newer one.
+ * Opens the store and reads all values that the start needs, because RocksDB detects a damaged block only
+ * when it reads the block. Renames the folder of a damaged store and creates a new store. Throws
+ * `store_damaged` instead if the head of the store is newer than the last-good copy, because an older policy
+ * must not replace a newer one.
  */
 async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: FindingListener): Promise<KvStore> {
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));

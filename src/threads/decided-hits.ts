@@ -4,9 +4,9 @@ import type { DecidedHit } from '#contracts/grant-messages.js';
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
 
 /**
- * Counts connections, HTTP requests or DNS lookups by the rule or default that decided them. `send` sends
- * the counts to the datapath thread, which adds them to the hits of the rule. Decisions of one rule in one
- * generation share one count, so the memory for the counts is bounded.
+ * Counts connections, HTTP requests or DNS lookups by the rule or default that decided them. `send` sends the
+ * counts to the datapath thread, which adds them to the hits of the rule. There is one count for each rule
+ * and generation, so the memory for the counts is bounded.
  */
 export class DecidedHits<By> {
   #port: MessagePort | null = null;

@@ -20,7 +20,7 @@ type UrgentHandlers<A extends ThreadRequests<A>, Urgent extends keyof A> = {
 };
 
 type ServeOptions<A extends ThreadRequests<A>, Urgent extends keyof A> = {
-  /** Handlers of the requests that `serveUrgent` serves before others. They must not be asynchronous. */
+  /** Synchronous handlers of the urgent requests, which `serveUrgent` serves before all other requests. */
   readonly urgent?: UrgentHandlers<A, Urgent>;
   /** Converts an error to the value that is sent to the parent. By default, the value is a `SentFailure`. */
   readonly failureOf?: (failure: unknown) => unknown;
@@ -39,8 +39,8 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
   readonly #deferred: (RequestMessage | Received)[] = [];
 
   /**
-   * Create one server in each worker thread, after its modules are loaded. The constructor releases the
-   * termination guard: from then on, the parent can terminate the thread.
+   * Create one server in each worker thread, after the modules of the thread are loaded. Until then, the
+   * termination guard prevents the parent from terminating the thread; the constructor releases this guard.
    */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} runs in a worker thread`);

@@ -16,13 +16,19 @@ import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 import { ObjectWrites } from './object-writes.js';
 
-/** A compilation waits for this time after a change, so that it includes further changes. */
+/** The time in milliseconds between a change and its compilation, which then includes further changes. */
 const COALESCE_MS = 20;
-/** The least time between two compilations for members, so that other writes and requests go on. */
+/**
+ * The minimum time in milliseconds between two compilations for members, so that they do not delay other
+ * writes and requests.
+ */
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
 const MAX_RESOLUTION_WAIT_MS = 2_000;
-/** The time of an event can be this much before the packet: a tick of the coarse clock of the kernel. */
+/**
+ * The time in milliseconds by which the time of an event can precede its packet: one tick of the coarse clock
+ * of the kernel.
+ */
 const EVENT_CLOCK_MS = 10;
 
 /** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
@@ -37,8 +43,8 @@ export type DistributionPorts = {
 
 /**
  * Passes the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A removal is in force in all parts before a later addition is in force in one part. Stores
- * the objects, keeps the names of the owners, and demands a compilation if the program in force lacks
+ * service plane. A removal is in force in all parts before any part applies a later addition. Also stores the
+ * objects, keeps the names of the owners, and requests a compilation if the program in force lacks rules for
  * members.
  */
 export class MemberDistribution {
@@ -57,11 +63,14 @@ export class MemberDistribution {
   #resolution: SelectorResolution = NO_SELECTORS;
   /** The resolution with which the policy in force was compiled; null if that policy has no selectors. */
   #resolutionInForce: SelectorResolution | null = null;
-  /** Whether the two resolutions differ. Kept, because a resolution can have thousands of selectors. */
+  /**
+   * Whether the two resolutions differ. This is stored, because the comparison of thousands of selectors is
+   * slow.
+   */
   #isResolutionOutdated = false;
-  /** The number of addresses that are closed until a compilation. */
+  /** The number of addresses that are closed until the policy is compiled again. */
   #uncompiled = 0;
-  /** The number of compilations after which the policy is still outdated. */
+  /** The number of successive compilations after which the policy was still outdated. */
   #compilations = 0;
   #flippedAt = Number.NEGATIVE_INFINITY;
   #counts: Pick<MembersChanged, 'members' | 'refused'> | null = null;
@@ -83,15 +92,17 @@ export class MemberDistribution {
     return this.#outdated;
   }
 
-  /** Emits addresses that different objects own in two or more integrations from now on. */
+  /** Emits each address that becomes shared: different objects own it in two or more integrations. */
   readonly addressesShared: Observable<readonly SharedAddress[]> = this.#addressesShared;
 
-  /** Emits the owners that each message of the Kubernetes thread changes; nothing without integrations. */
+  /**
+   * Emits the changed owners after each message of the Kubernetes thread. Never emits without integrations.
+   */
   readonly ownersChanged: Observable<OwnerChanges> = this.#ownersChanged;
 
   /**
-   * Applies a message of the Kubernetes thread. Resolves when all parts decide by it. The store gets its
-   * objects later, see `ObjectWrites`.
+   * Applies a message of the Kubernetes thread. Resolves when all parts use the new members. The objects are
+   * stored later, see `ObjectWrites`.
    */
   async apply({ replaces, changes, owners, shared, scope, stored }: MembersMessage): Promise<void> {
     // The names are set first, so that they are known when the first packet matches a rule by a new member.
@@ -112,12 +123,18 @@ export class MemberDistribution {
     return this.#objectWrites.flush();
   }
 
-  /** Passes all members to a datapath that was opened. Its BPF programs keep former members until then. */
+  /**
+   * Passes all members to a datapath that was opened. Until then, its BPF programs use the members of an
+   * earlier process.
+   */
   async datapathOpened(): Promise<void> {
     await this.#datapath?.replace();
   }
 
-  /** A program was put in force. `uncompiled`: the number of addresses for which it has no rules. */
+  /**
+   * Must be called when a program was put in force. `uncompiled`: the number of addresses for which the
+   * program has no rules.
+   */
   flipped(uncompiled: number): void {
     this.#uncompiled = uncompiled;
     this.#flippedAt = performance.now();
@@ -126,8 +143,8 @@ export class MemberDistribution {
   }
 
   /**
-   * The datapath refused a program that is too large. Until another generation is in force, compilations must
-   * leave out former members: with them, each further one would fail for the same reason.
+   * Must be called when the datapath refused a program because it is too large. Until another generation is
+   * in force, compilations then omit former members, because they would fail for the same reason again.
    */
   capacityExceeded(): void {
     this.#hasRoomForFormer = false;
@@ -138,8 +155,8 @@ export class MemberDistribution {
   }
 
   /**
-   * A policy is in force. `resolution`: the selector resolution with which it was compiled; null if the
-   * policy has no selectors.
+   * Must be called when a policy was put in force. `resolution`: the selector resolution with which the
+   * policy was compiled; null if the policy has no selectors.
    */
   activated(generation: number, resolution: SelectorResolution | null): void {
     if (generation !== this.#generation) this.#hasRoomForFormer = true;
@@ -154,18 +171,18 @@ export class MemberDistribution {
     return this.#owners.get(address) ?? null;
   }
 
-  /** Returns all owners, as the change from no owners. */
+  /** Returns all owners, in the form of a change that adds them. */
   owners(): OwnerChanges {
     const changes = Array.from(this.#owners, ([address, owner]) => ({ address, owner }));
     return { replaces: true, changes, sinceMs: 0 };
   }
 
-  /** Returns the membership with all members. */
+  /** Returns the selector resolution with all members. */
   listed(): ListedMembership {
     return { scope: this.#resolution, list: this.#ports.record.list() };
   }
 
-  /** Returns the membership with the set of one address as its only member. */
+  /** Returns the selector resolution with the address `source` as the only member. */
   listedFor(address: number, scope = this.#resolution): ListedMembership {
     const set = this.#ports.record.setOf(address);
     const [addresses, sets] = set === undefined ? [[], []] : [[address], [set.number]];
@@ -174,8 +191,8 @@ export class MemberDistribution {
   }
 
   /**
-   * The number of addresses in the datapath, and of those that are closed because a table is full; null
-   * before the first change.
+   * The number of members in the datapath, and the number of addresses that are closed because a map is full;
+   * null before the first change.
    */
   get counts(): Pick<MembersChanged, 'members' | 'refused'> | null {
     return this.#counts;
@@ -204,9 +221,9 @@ export class MemberDistribution {
   }
 
   /**
-   * Passes changes to the parts. The datapath stores the addresses of a change in their order. So it gets all
-   * changes as one, with one walk over its flows. The other parts get the removals before it, and the
-   * additions after it.
+   * Passes changes to the parts. The datapath gets all changes as one, because it applies the addresses of a
+   * change in order and then walks over its flows once. The other parts get the removals before the datapath,
+   * and the additions after it.
    */
   async #change(changes: readonly MembershipChange[]): Promise<void> {
     const last = changes.at(-1);
@@ -228,7 +245,10 @@ export class MemberDistribution {
     this.#demand();
   }
 
-  /** Demands a compilation if one is due. An earlier time replaces a later one. */
+  /**
+   * Schedules a compilation if the policy is outdated. If a compilation is scheduled already, the earlier of
+   * the two times applies.
+   */
   #demand(): void {
     if (!this.#isOutdated()) return;
     const due = performance.now() + this.#waitMs();
@@ -245,8 +265,9 @@ export class MemberDistribution {
   }
 
   /**
-   * The wait before the next compilation. After compilations that did not help it grows: for closed addresses
-   * to 30 s. A changed resolution waits 2 s at most: deny rules of new networks are not in force meanwhile.
+   * Returns the time in milliseconds to wait before the next compilation. The time grows with each
+   * compilation after which the policy is still outdated, up to 30 s. If the resolution has changed, it grows
+   * only up to 2 s, because deny rules for new networks are not in force until the compilation.
    */
   #waitMs(): number {
     const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());

@@ -2,7 +2,8 @@ import type { MemberList, MembershipChange } from '#contracts/membership.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
 /**
- * A part of the node that decides by members, such as the DNS proxy. A call rejects while it does not run.
+ * A part of the node that uses the members, such as the DNS proxy. Its methods reject while the part does not
+ * run.
  */
 export type MemberSink<Result> = {
   changeMembers(change: MembershipChange): Promise<Result>;
@@ -12,8 +13,8 @@ export type MemberSink<Result> = {
 const RETRY_MS = 1_000;
 
 /**
- * Keeps the members of one part of the node equal to the record. After a failed change the part may have some
- * of the addresses only, so the next call replaces all its members.
+ * Keeps the members of one part of the node equal to the record. After a failed change, the part may have
+ * applied only some of the addresses, so the next call replaces all members.
  */
 export class MemberSync<Result> {
   readonly #sink: MemberSink<Result>;
@@ -28,7 +29,7 @@ export class MemberSync<Result> {
     this.#listener = listener;
   }
 
-  /** Resolves when the part decides by the change, or does not run. */
+  /** Resolves when the part has applied the change, or does not run. */
   async change(change: MembershipChange): Promise<void> {
     await (this.#isBehind ? this.replace() : this.#attempt(() => this.#sink.changeMembers(change)));
   }

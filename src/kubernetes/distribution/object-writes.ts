@@ -1,26 +1,29 @@
 import type { StoredObject } from '#contracts/kubernetes-source.js';
 
-/** The least time between two writes, in milliseconds. Changes of a busy cluster are written together. */
+/** The minimum time in milliseconds between two writes. Changes of a busy cluster are written together. */
 const BETWEEN_WRITES_MS = 250;
-/** With this number of objects, a write does not wait. */
+/** If this number of objects waits, they are written at once. */
 const MANY_OBJECTS = 500;
 
 /**
- * Writes the objects of the Kubernetes thread to the store: at once, or BETWEEN_WRITES_MS after the last
- * write. A write includes the objects of failed writes: a removal must not be lost. It has the objects of one
- * moment, and the versions of their watches of the same moment. So a process that ends before its last write
- * restores an earlier state, and the watches go on from there. The parts of a large message are written at
- * once: the store is not complete before the last part.
+ * Writes the objects of the Kubernetes thread to the store, `BETWEEN_WRITES_MS` or more after the last write.
+ * A write repeats the objects of failed writes, so that no removal is lost. It contains the objects and the
+ * versions of their watches at the same time: after a crash, the next process restores this state, and the
+ * watches continue from it. The parts of a large message are written at once, because the store is complete
+ * only after the last part.
  */
 export class ObjectWrites {
-  /** Objects that the store does not have yet, by their key. */
+  /** Objects that are not stored yet, by their key. */
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
-  /** When `flush` last had objects to write, on the clock of `performance.now`. */
+  /** The value of `performance.now()` at the last call of `flush` with objects to write. */
   #flushedAt = -BETWEEN_WRITES_MS;
-  /** Whether the last call of `add` had many objects, so that the next one can have the last part of them. */
+  /**
+   * Whether the last call of `add` left `MANY_OBJECTS` or more to write. The next call can then contain the
+   * last part of a large message.
+   */
   #wasMany = false;
-  /** Never rejects. */
+  /** The last write, which never rejects. */
   #writing: Promise<void> = Promise.resolve();
 
   /** `trouble` reports a failure of `store`. */
@@ -30,7 +33,8 @@ export class ObjectWrites {
   ) {}
 
   /**
-   * Resolves at once; with many objects, after their write, so that the caller is not faster than the store.
+   * Resolves at once. With `MANY_OBJECTS` or more, resolves after the write, so that the caller is not faster
+   * than the store.
    */
   async add(objects: readonly StoredObject[]): Promise<void> {
     for (const object of objects) this.#unstored.set(object.key, object);

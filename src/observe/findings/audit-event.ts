@@ -17,8 +17,8 @@ type AuthDenied = {
   /** The operation id of the API's OpenAPI document. Null if the API does not have the requested path. */
   readonly operation: string | null;
   /**
-   * The path pattern of the route, such as `/api/v1/policies/:id`; null if no route has the path. With the
-   * requested path instead, a client could create a new finding with each guessed id.
+   * The path pattern of the route, such as `/api/v1/policies/:id`; null if no route has the path. It is not
+   * the requested path, because a client could then create a new finding with each guessed id.
    */
   readonly target: string | null;
   readonly remote: string;

@@ -16,14 +16,19 @@ export type State = { readonly format: number; readonly count: number } & Outbox
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isTextOrNull = (value: unknown): boolean => value === null || typeof value === 'string';
-/** Tests the fields that the store and its indexes use. A finding of another build has others beside them. */
+/**
+ * Tests the fields that the store and its indexes use. A finding of another build may have additional fields.
+ */
 const isFinding = (value: unknown): boolean =>
   isObject(value) &&
   typeof value.type === 'string' &&
   [value.firstMs, value.lastMs, value.count].every(Number.isFinite) &&
   [value.source, value.destination, value.rule, value.sourceGroup, value.policyId].every(isTextOrNull);
 
-/** The records of the database of findings. Its thread does not load zod. */
+/**
+ * The kinds of records in the database of findings. They use no zod schemas, because the observer thread does
+ * not load zod.
+ */
 export const FINDING_RECORDS = {
   finding: new RecordKind<FindingDelta>('finding/', shaped(isFinding, 'a finding')),
   state: new RecordKind<State>(

@@ -4,8 +4,8 @@ import type { OwnerName } from '#contracts/address-owner.js';
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
  * events that were lost before they became findings, or changes that were dropped for a sink.
  * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
- * `address_shared`: different objects of two integrations own an address.
- * `value_unreadable`: a value of etcd does not match its schema. Nothing uses it.
+ * `address_shared`: different objects of two integrations own an address. `value_unreadable`: a value of etcd
+ * does not match its schema. The node ignores such a value.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -50,8 +50,8 @@ export type FindingIdentity = {
   readonly destinationOwner?: OwnerName | null;
   readonly destinationPort: number | null;
   /**
-   * The destination on the wire, if the node has translated it (DNAT): `destination` is the real one.
-   * Findings that an older build stored lack this field.
+   * The destination before DNAT, if this node translated the address; `destination` is then the address after
+   * DNAT. Findings that an older build stored lack this field.
    */
   readonly wireDestination?: WireDestination | null;
   readonly protocol: number | null;
@@ -62,9 +62,10 @@ export type FindingIdentity = {
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
   /**
-   * Why the service plane denied, or why the DNS rebinding protection removed an address. In a
-   * `cluster_contradiction`: its code, such as `older`. In a `value_unreadable`: the mismatch. Null in
-   * all other findings. Findings that an older build stored lack this field.
+   * Why the service plane denied a connection or request, or why the DNS rebinding protection removed an
+   * address. In a `cluster_contradiction`: the kind of the contradiction, such as `older`. In a
+   * `value_unreadable`: how the value differs from its schema. Null in all other findings. Findings that an
+   * older build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';

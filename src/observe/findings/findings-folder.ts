@@ -7,7 +7,7 @@ import { type FindingStore, type FindingStoreOptions, MergeError, openFindingSto
 /**
  * Returns a finding store with its own RocksDB database in `folder`. Failures of the database never prevent
  * the start of a node.
- * - A damaged database is moved aside, replaced by an empty database and reported to `onFinding`.
+ * - A damaged database is renamed, replaced by an empty database and reported to `onFinding`.
  * - After a failure to open or write the database, the call rejects with a `StoreError`, and the next call
  *   opens the database again.
  * - The store keeps no deltas in memory: after a `MergeError`, the caller must keep
@@ -76,8 +76,8 @@ class FindingsFolder implements FindingStore {
   }
 
   /**
-   * Runs `use` on the open store. If `use` throws `store_damaged`, moves the database aside and runs `use`
-   * once more on a new, empty database.
+   * Runs `use` on the open store. If `use` throws `store_damaged`, renames the folder of the database and
+   * runs `use` once more on a new, empty database.
    */
   async #with<T>(use: (store: FindingStore) => Promise<T>): Promise<T> {
     const store = await this.#open();
@@ -85,8 +85,8 @@ class FindingsFolder implements FindingStore {
       return await use(store);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'store_damaged') throw error;
-      // Several calls may find the database damaged at the same time. Only the first of them closes the store
-      // and moves the folder aside.
+      // Several calls may find the database damaged at the same time. Only the first of these calls closes
+      // the store and renames the folder.
       if (this.#store === store) void this.#leave(async () => this.#onFinding(await quarantine(this.#folder, error)));
       return use(await this.#open());
     }

@@ -41,8 +41,8 @@ export function readCursor(cursor: string): string | null {
 }
 
 /**
- * The indexed fields of a finding, from the most to the least selective. `of` returns the value of a finding;
- * `asked` returns the values that a filter asks for.
+ * The indexed fields of a finding, from the most to the least selective. `of` returns the value of the field
+ * in a finding; `asked` returns the values of the field that a filter accepts.
  */
 const FIELDS = {
   src: { of: (finding) => finding.source, asked: ({ sources }) => addresses(sources) },
@@ -83,7 +83,7 @@ export function indexesFor(filter: FindingFilter): string[][] {
 
 /**
  * Returns the address of each network that consists of one address. Returns an empty list if any network
- * contains several addresses: the index finds only single addresses, so the query must not use it.
+ * contains several addresses: the query then cannot use the index, which contains single addresses.
  */
 function addresses(networks: readonly Network[]): string[] {
   const each = networks.flatMap((network) => onlyAddress(network) ?? []);

@@ -66,8 +66,8 @@ class IndexPart {
 }
 
 /**
- * Merges the walks over several index key prefixes into one walk in the order of the findings' places. A
- * finding must not have keys under two of these prefixes, because the walk would return it twice.
+ * Merges the walks over several index key prefixes into one walk in the order of the findings' places. No
+ * finding may have keys under two of these prefixes, because the walk would return the finding twice.
  */
 export class IndexWalk {
   readonly #parts: readonly IndexPart[];

@@ -6,16 +6,16 @@ import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, sortKeyOf, TIME,
 import { IndexWalk, type PlaceRange } from './index-walk.js';
 
 /**
- * The approximate maximum number of findings that one query examines, which takes some tens of milliseconds.
- * At the maximum, the query returns the findings that it has found so far.
+ * The approximate maximum number of findings that one query examines. The examination takes some tens of
+ * milliseconds. At the maximum, the query returns the matching findings found so far.
  */
 const LOOKED_AT = 1_000;
 const ROWS_AT_ONCE = 128;
 const PAST_ALL = 'ffffffffffff~';
 
 /**
- * Returns one page of findings. Walks the index that promises the fewest candidates, and compares each
- * candidate with the whole filter.
+ * Returns one page of findings. Reads the index with the lowest estimated number of candidates, and compares
+ * each candidate with the whole filter.
  */
 export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQuery): Promise<FindingPage> {
   const range = rangeOf(filter.sinceMs, filter.untilMs, cursor);
@@ -39,7 +39,7 @@ export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQu
   return { items, next: last === undefined || walk.ended ? null : cursorOf(last) };
 }
 
-/** Returns the page of a filter that names ids. */
+/** Returns the page for a filter that contains finding ids. */
 async function pageOfIds(
   kv: KvStore,
   filter: FindingFilter,

@@ -5,8 +5,8 @@ import { gap } from './gap.js';
 const LIMIT = 10_000;
 
 /**
- * Findings that wait for the next merge. Equal findings are merged. At the limit, a finding that equals no
- * waiting finding is dropped and only counted in a `gap` finding.
+ * Findings that wait for the next merge. Equal findings are merged. If `limit` findings wait, a further
+ * finding is dropped and counted in a `gap` finding.
  */
 export class PendingFindings {
   readonly #where: string;

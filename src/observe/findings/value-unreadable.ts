@@ -1,13 +1,13 @@
 import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';
 
-/** Another program can choose the key, with up to 1.5 MB. */
+/** The key is truncated, because another program can write a key of up to 1.5 MB to etcd. */
 const MAX_CHARACTERS = 512;
 
 /**
- * Returns a finding of type `value_unreadable`: the value of a key in etcd does not match its schema.
- * Nothing uses it. The key and the reason are cut at 512 characters. `atMs` is the time in milliseconds since
- * 1970.
+ * Returns a finding of type `value_unreadable`: the value of a key in etcd does not match its schema. The
+ * node ignores such a value. The key and the reason are cut at 512 characters. `atMs` is the time in
+ * milliseconds since 1970.
  */
 export function valueUnreadable(key: string, reason: string, atMs: number): FindingDelta {
   return {

@@ -4,7 +4,7 @@ import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.j
 
 /**
  * How a collector ended. `cut`: the file exceeded its size limit and was truncated. `failed`, `timed_out`:
- * the file contains only the bytes that the collector produced before.
+ * the file contains only the bytes that the collector produced before it failed or reached its time limit.
  */
 type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
 

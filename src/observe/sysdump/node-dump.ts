@@ -28,14 +28,15 @@ const manifestSchema: z.ZodType<{ readonly nodes: readonly { readonly entries: r
     ),
   });
 
-/** The largest file of a dump. Collectors write at most 64 MiB. */
+/** The maximum size in bytes of a file in the dump of another node. Collectors write at most 64 MiB. */
 const MAX_BYTES = 65 << 20;
-/** How long the dump of a node may take. Collectors take at most 60 s each. */
+/** The time limit in milliseconds for the dump of another node. A collector takes at most 60 s. */
 export const NODE_DUMP_MS = 90_000;
 
 /**
- * Copies the files of the dump of another node: calls `put` for each file, with its path below the folder of
- * the node. Never rejects, unless `put` rejects or `whole` aborts: `error` tells why the dump is incomplete.
+ * Copies the files of the dump of another node. Calls `put` for each file, with its path relative to the
+ * folder of the node. Rejects only if `put` rejects or `whole` aborts. In all other cases, `error` of the
+ * result tells why the dump is incomplete.
  */
 export async function copyDump(
   { open }: NodeDump,

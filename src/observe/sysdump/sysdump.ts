@@ -117,8 +117,8 @@ function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void>
       if (failure) reject(failure);
       else resolve();
     });
-    // The callback above receives the same error. Without a listener for the event `error`, this event would
-    // end the process.
+    // This listener prevents that the event `error` ends the process. The callback above receives the same
+    // error.
     entry.on('error', reject);
   });
 }

@@ -38,8 +38,8 @@ type Channel = {
   lost: Lost;
 };
 /**
- * The position of a reader in the replay buffer. The next message is message `index` of replay entry `entry`.
- * `count` is the number of all messages before this position.
+ * The position of a reader in the replay buffer. The next message to send is message `index` of replay entry
+ * `entry`. `count` is the number of all messages before this position.
  */
 type Replay = {
   readonly channel: Channel;
@@ -67,7 +67,7 @@ export type HubOutput = {
  * Builds wiretap frames. All readers with the same filter share a channel, so each frame is built once per
  * channel. A new reader first receives messages of the replay buffer; each replay frame is sent after the
  * previous one was written. At the end of the replay buffer, the reader subscribes to its channel, so that it
- * misses and repeats no message.
+ * gets each message exactly once.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;

@@ -40,8 +40,7 @@ export class MessageCache {
       const start = i32At(this.#starts, itemAt(indexes, 0));
       return this.#out.bytes.slice(start, start + bytes - 1);
     }
-    // One byte more than the messages is enough: the opening bracket. The closing bracket replaces the comma
-    // after the last message.
+    // Add one byte for the opening bracket. The closing bracket replaces the comma after the last message.
     const frame = new Uint8Array(bytes + 1);
     frame[0] = OPEN;
     let at = 1;

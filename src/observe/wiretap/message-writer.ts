@@ -187,7 +187,7 @@ export class MessageWriter {
     this.#translation(out, record);
   }
 
-  /** Writes the destination on the wire, if the node has translated it, and the end of the message. */
+  /** Writes the destination before DNAT, if this node translated it, and the end of the message. */
   #translation(out: ByteWriter, { batch, at, kind }: EventRecord): void {
     const { words } = batch;
     const isTranslated = ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.translated) !== 0;
@@ -258,7 +258,9 @@ export class MessageWriter {
     out.text(JSON.stringify(ofDestination));
   }
 
-  /** Writes the owners of both addresses; those at the begin of the flow if the flow has ended. */
+  /**
+   * Writes the owners of both addresses. If the flow has ended, writes the owners at the begin of the flow.
+   */
   #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
     const { owners } = this.#known;
     const { words } = batch;

@@ -1,6 +1,9 @@
 import type { OwnerName } from '#contracts/address-owner.js';
 
-/** The fields of a wiretap message for the owners of its addresses. A message without owners lacks both. */
+/**
+ * Returns the fields of a wiretap message for the owners of its addresses. Returns no fields if neither
+ * address has an owner.
+ */
 export function shownOwners(
   source: OwnerName | null,
   destination: OwnerName | null,

@@ -12,7 +12,7 @@ export class LatestFew<T> {
     return value;
   }
 
-  /** Forgets all values, and keeps this one. */
+  /** Removes all values, and stores this one. */
   keepOnly(key: string, value: T): void {
     this.#values.clear();
     this.#values.set(key, value);

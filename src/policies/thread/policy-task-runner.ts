@@ -37,14 +37,14 @@ import { nodeOf, readText } from './read-text.js';
 import { inRecord } from './stored-text.js';
 
 const KEPT_POLICIES = 2;
-/** The thread keeps one policy if its text is larger: it has more than about 40,000 rules. */
+/** The text size in bytes, about 40,000 rules, from which the cache keeps only one policy. */
 const LARGE_TEXT_BYTES = 4 * 1024 * 1024;
 const MAX_WAITING = 4;
 
 /**
- * Returns the function that executes the tasks of a policy thread. It caches the last `KEPT_POLICIES`
- * policies that it explained, and as many that it parsed for a write; a large parsed policy replaces the
- * others. For any other policy, a task must include the policy text.
+ * Returns the function that executes the tasks of a policy thread. The function caches the last
+ * `KEPT_POLICIES` explained policies, and the last `KEPT_POLICIES` policies parsed for a write. A large
+ * policy replaces all other parsed policies. For any other policy, a task must include the policy text.
  */
 export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => PolicyResult<W> {
   const runner = new PolicyTaskRunner();
@@ -78,7 +78,10 @@ class PolicyTaskRunner {
   readonly #writer = new PolicyWriter();
   /** The tasks that need members, by their id. */
   readonly #waiting = new Map<number, Finish>();
-  /** Begins at a random number, so that a task of an earlier thread does not end a task of this one. */
+  /**
+   * The id of the last waiting task. The ids begin at a random number, so that the id of a task of an earlier
+   * thread matches no task of this thread.
+   */
   #lastWaiting = Math.floor(Math.random() * 2 ** 40);
 
   prepare(work: PreparePolicy): PolicyResult<PreparePolicy> {
@@ -89,7 +92,7 @@ class PolicyTaskRunner {
     });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, parsed } = read;
-    // An earlier policy of this size would take as much memory again, and shares nothing with this one.
+    // Two large policies would need twice the memory, because they share no data.
     if (text.body.byteLength > LARGE_TEXT_BYTES) this.#parsed.keepOnly(work.key, parsed);
     else this.#parsed.keep(work.key, parsed);
     const base = text.form === 'envelope' ? '/policy' : '';
@@ -161,7 +164,7 @@ class PolicyTaskRunner {
   ) {
     const selectors = groups.flatMap((group) => group.selectors);
     if (!work.compile || selectors.length === 0) return finish(NOTHING_LISTED);
-    // A client that went away leaves its task here.
+    // Drop the oldest waiting tasks: the task of a client that disconnected is never ended.
     for (const id of this.#waiting.keys()) if (this.#waiting.size >= MAX_WAITING) this.#waiting.delete(id);
     this.#waiting.set(++this.#lastWaiting, finish);
     return { kind: 'needs_members', id: this.#lastWaiting, selectors } as const;
@@ -240,7 +243,8 @@ class PolicyTaskRunner {
       };
     } catch (error) {
       if (!(error instanceof CompileTooLarge)) throw error;
-      // Rules for former members only spare a later compilation, so they must not make a policy too large.
+      // Compile again without the rules for former members. These rules only save a later compilation, so a
+      // policy must not be refused because of them.
       const { former, ...others } = membership;
       if (former !== undefined) return this.#prepared(parts, policy, work, others);
       return { kind: 'too_large', detail: error.message };

@@ -10,7 +10,7 @@ const parent = new WorkerServer<PolicyThreadRequests>('the policy thread');
 const perform = createPolicyTaskRunner();
 const samples = new Map<number, Promise<ProofSample>>();
 let lastSample = 0;
-/** A policy with about 10,000 rules has a text of this size. */
+/** A task is large if the text of its policy has this size, about 10,000 rules. */
 const LARGE_TEXT_BYTES = 1024 * 1024;
 const QUIET_MS = 500;
 const release = new QuietRelease(releaseMemory, QUIET_MS);

@@ -1,6 +1,6 @@
 /**
  * Releases memory once after a large task, when the thread has had no task for `quietMs` milliseconds. A task
- * that arrives meanwhile does not wait for the release.
+ * that arrives before the end of this time postpones the release.
  */
 export class QuietRelease {
   #isDue = false;

@@ -23,9 +23,9 @@ export function inRecord({ form }: Pick<PolicyText, 'form'>) {
 }
 
 /**
- * Returns the cache key of the text of a record in the policy thread. The revision alone does not name the
- * text: the thread also keeps texts whose write was refused later, and another node may have written the same
- * revision since.
+ * Returns the cache key of the text of a record in the policy thread. The revision alone does not identify
+ * the text: the cache also contains texts whose write was refused, and another node may have written other
+ * text with the same revision.
  */
 export function textKey(record: Pick<PolicyRecord, 'id' | 'revision' | 'updated_at'>): string {
   return `${etagOf(record)} ${record.updated_at}`;

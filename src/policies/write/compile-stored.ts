@@ -19,8 +19,8 @@ export async function compileActive(ports: PrepareWritePorts, signal: AbortSigna
 }
 
 /**
- * Compiles a policy from the cache of the policy thread: to read and parse the text again takes most of the
- * time of a compilation for new members. Returns null if the thread does not have the policy.
+ * Compiles a policy from the cache of the policy thread, because reading and parsing the text would take most
+ * of the time. Returns null if the cache does not contain the policy.
  */
 export async function compileFromCache(
   ports: PrepareWritePorts,
@@ -71,12 +71,15 @@ export async function compileStored(
 
 type CompileOptions = {
   readonly signal: AbortSignal;
-  /** The longest wait for selectors that are not resolved yet; 0 by default. */
+  /** The maximum time in milliseconds to wait for selectors that are not resolved yet; 0 by default. */
   readonly memberWaitMs?: number;
   readonly onCompiled?: ((policy: UnsampledPolicy) => void) | undefined;
 };
 
-/** How long the rehearsal of a proposal waits for the first list of a new selector. */
+/**
+ * The maximum time in milliseconds for which a node that checks the proposed write of another node waits for
+ * the first list of a new selector.
+ */
 export const PROPOSAL_MEMBER_WAIT_MS = 1_000;
 
 /** The write of one group by another node. `body` is the text of the group; null removes the group. */
@@ -88,9 +91,9 @@ type GroupOfProposal = {
 };
 
 /**
- * Compiles the proposed write of one group, as the node that proposes it does: on the policy that the thread
- * has compiled before. Returns null if the thread does not have that policy; then the whole policy must be
- * compiled.
+ * Compiles the proposed write of one group. Like the proposing node, changes the policy in the cache of the
+ * policy thread and compiles only what changed. Returns null if the cache does not contain that policy; then
+ * the whole policy must be compiled.
  */
 export async function compileProposedGroup(
   ports: PrepareWritePorts,

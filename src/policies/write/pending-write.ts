@@ -24,8 +24,8 @@ export type PendingWritePorts = {
 };
 
 /**
- * Returns the refusal of a policy write whose terms are impossible, or that the present pending change
- * excludes; null if there is none.
+ * Returns a refusal if a roll-out is requested without a cluster, or if the present pending change forbids
+ * the write. Otherwise returns null.
  */
 export async function refusalWhilePending(
   { policies, chooseNodes }: PendingWritePorts,
@@ -47,7 +47,10 @@ export async function refusalWhilePending(
   );
 }
 
-/** Adds terms to a prepared write. Refuses a write that leaves the policy in force unchanged. */
+/**
+ * Makes a prepared write a pending change: adds its terms, such as the time for the confirmation. Refuses a
+ * write that does not change the policy in force.
+ */
 export async function withTerms(
   ports: PendingWritePorts,
   prepared: PreparedWrite,

@@ -10,11 +10,11 @@ export type ThreadPorts = {
 };
 
 export type MemberOptions = {
-  /** The longest wait for selectors that are not resolved yet, in milliseconds. */
+  /** The maximum time in milliseconds to wait for selectors that are not resolved yet. */
   readonly waitMs: number;
   /**
-   * Whether selectors that the policy in force does not name may start watches. If not, the present members
-   * are returned at once, and these selectors are unresolved.
+   * Whether Weir may start watches for selectors that the policy in force does not contain. If not, the
+   * present members are returned at once, and such selectors are unresolved.
    */
   readonly mayWatch: boolean;
 };

@@ -29,7 +29,10 @@ import {
   storesPolicy,
 } from './write-decision.js';
 
-/** How long a write waits for the first list of a new selector, before it is activated without it. */
+/**
+ * The time in milliseconds for which a write waits for the first list of a new selector. After this time, the
+ * policy is activated with the selector unresolved.
+ */
 const MEMBER_WAIT_MS = 2_000;
 
 const membersFor = ({ mayWatch }: PolicyWrite): MemberOptions => ({ waitMs: MEMBER_WAIT_MS, mayWatch });
@@ -48,9 +51,12 @@ export type PrepareWritePorts = PendingWritePorts &
      */
     readonly adoptedGeneration: () => number;
     readonly hasInterceptCa: () => boolean;
-    /** Whether a write may be prepared twice: in a cluster, after another node has changed the policies. */
+    /**
+     * Whether a write may be prepared twice. This happens in a cluster if another node has changed the
+     * policies.
+     */
     readonly repeats: boolean;
-    /** `compileActive` calls it after the compilation, before it makes the proof sample. */
+    /** Called by `compileActive` after the compilation, before the proof sample is computed. */
     readonly onCompiled?: (policy: UnsampledPolicy) => void;
   };
 
@@ -210,8 +216,9 @@ async function prepareActivation(
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
-  // After a restore of the data folder, the kernel can enforce a later policy than the active one. The
-  // activation of the active policy then replaces it. A pending change reserves generations of its own.
+  // After a restore of the data folder, the kernel can enforce a newer program than that of the active
+  // policy. Then the active policy counts as not in force, so that its activation replaces this program.
+  // Generations that a pending change reserves are not newer.
   const isInForce = record.active && ports.adoptedGeneration() <= (await ports.policies.reservedGeneration());
   if (record.active && !isInForce && write.terms !== undefined)
     return refusal(
@@ -286,7 +293,10 @@ function preparedWrite(
   return { kind: 'prepared_write', change, compiled, outcome };
 }
 
-/** Whether the write puts a whole policy in force that denies packets. A trial has the mode `audit`. */
+/**
+ * Whether the write puts a whole policy in force that denies packets, which a policy in the mode `audit` does
+ * not.
+ */
 const endsTrial = ({ sourceGroup }: PolicyWrite, { decides, stored }: Decision): boolean =>
   sourceGroup === undefined && decides === 'this' && stored.record.mode === 'enforce';
 

@@ -23,7 +23,7 @@ export const DEFAULT_NAME = 'default';
 const sameName = (one: string, other: string): boolean => one.trim().toLowerCase() === other.trim().toLowerCase();
 
 /**
- * Returns the refusal of a policy write if the request fails whatever its body is: `not_found`,
+ * Returns the refusal of a policy write that fails independently of its body: `not_found`,
  * `precondition_failed` or `would_deactivate` (D5, D8). Returns null if the write may continue.
  */
 export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Located): Refusal | null {

@@ -8,7 +8,7 @@ export type FileSinkOptions = {
    * this size.
    */
   readonly maxBytes: number;
-  /** The number of full files that the sink keeps. `path.1` is the newest full file. */
+  /** The number of full files to keep; the sink removes older files. `path.1` is the newest full file. */
   readonly keep: number;
 };
 
