@@ -151,27 +151,33 @@ const CHANGES: readonly (readonly [string, () => Promise<void>])[] = [
 ];
 
 describe('DNS proxy after a change of its source address towards the resolver', () => {
-  test.each(CHANGES)('gets answers over UDP again after: %s', async (_, change) => {
-    await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
-    leave = enterNamespace(topology.node.name);
-    const rig = await startProxy([{ at: UPSTREAM }]);
-    await answers(rig);
-    await change();
-    for (let each = 0; each < 40; each++) await answers(rig);
-  });
+  test.each(CHANGES)(
+    'the DNS proxy gets answers from the resolver over UDP again after a change of its source address: %s',
+    async (_, change) => {
+      await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
+      leave = enterNamespace(topology.node.name);
+      const rig = await startProxy([{ at: UPSTREAM }]);
+      await answers(rig);
+      await change();
+      for (let each = 0; each < 40; each++) await answers(rig);
+    },
+  );
 
-  test.each(CHANGES)('gets answers over TCP again after: %s', async (_, change) => {
-    const upstream = await upstreamAt(UPSTREAM, tooLong);
-    leave = enterNamespace(topology.node.name);
-    const rig = await startProxy([{ at: UPSTREAM }]);
-    await answers(rig);
-    await answers(rig);
-    expect(upstream.connections.size).toBe(1);
-    await change();
-    for (let each = 0; each < 5; each++) await answers(rig);
-  });
+  test.each(CHANGES)(
+    'the DNS proxy gets answers from the resolver over TCP again after a change of its source address: %s',
+    async (_, change) => {
+      const upstream = await upstreamAt(UPSTREAM, tooLong);
+      leave = enterNamespace(topology.node.name);
+      const rig = await startProxy([{ at: UPSTREAM }]);
+      await answers(rig);
+      await answers(rig);
+      expect(upstream.connections.size).toBe(1);
+      await change();
+      for (let each = 0; each < 5; each++) await answers(rig);
+    },
+  );
 
-  test('answers SERVFAIL while the source address is missing, and gets answers again when the address is back', async () => {
+  test('the DNS proxy answers SERVFAIL while its source address is missing, and gets answers again when the address is back', async () => {
     await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
     leave = enterNamespace(topology.node.name);
     const rig = await startProxy([{ at: UPSTREAM }]);
@@ -184,7 +190,7 @@ describe('DNS proxy after a change of its source address towards the resolver', 
   });
 });
 
-test('DNS proxy · updates the source address for a resolver after a failed send, even without a route notification', async () => {
+test('the DNS proxy updates its source address for a resolver after a failed send, even without a route notification', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const silent = vi.spyOn(RouteNotifications.prototype, 'drain').mockReturnValue(false);
@@ -234,27 +240,30 @@ describe('an actor that could not bind its listen address', () => {
       (part) => servicePlaneActor(createBus(), { plane: part, interceptCa: { changed: NEVER } }, null),
     ],
   ];
-  test.each(PARTS)('binds the address as soon as it appears, before the back-off ends: %s', async (_, actorOf) => {
-    leave = enterNamespace(topology.node.name);
-    const part = {
-      open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
-      watch: () => () => {},
-      use: () => {},
-    } as unknown as DnsProxy & ServicePlane;
-    const input = { configured: true, needed: true, enforced: false, lookups: null, inspection: null };
-    // With a SimulatedClock the back-off never ends, so only a notification of the new address can lead to
-    // another bind.
-    const actor = createActor(actorOf(part), { clock: new SimulatedClock(), input });
-    const isIn = (state: string) => (snapshot: AnyMachineSnapshot) => JSON.stringify(snapshot.value).includes(state);
-    actor.start();
-    try {
-      await waitFor(actor, isIn('backing_off'), { timeout: 5_000 });
-      await onNode('addr add 10.77.7.1/24 dev lan0', 'addr add 10.77.6.1/24 dev lan0');
-      await waitFor(actor, isIn('serving'), { timeout: 2_000 });
-    } finally {
-      actor.stop();
-    }
-  });
+  test.each(PARTS)(
+    'a listener whose address was missing is bound as soon as the address appears, before the back-off ends: %s',
+    async (_, actorOf) => {
+      leave = enterNamespace(topology.node.name);
+      const part = {
+        open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
+        watch: () => () => {},
+        use: () => {},
+      } as unknown as DnsProxy & ServicePlane;
+      const input = { configured: true, needed: true, enforced: false, lookups: null, inspection: null };
+      // With a SimulatedClock the back-off never ends, so only a notification of the new address can lead to
+      // another bind.
+      const actor = createActor(actorOf(part), { clock: new SimulatedClock(), input });
+      const isIn = (state: string) => (snapshot: AnyMachineSnapshot) => JSON.stringify(snapshot.value).includes(state);
+      actor.start();
+      try {
+        await waitFor(actor, isIn('backing_off'), { timeout: 5_000 });
+        await onNode('addr add 10.77.7.1/24 dev lan0', 'addr add 10.77.6.1/24 dev lan0');
+        await waitFor(actor, isIn('serving'), { timeout: 2_000 });
+      } finally {
+        actor.stop();
+      }
+    },
+  );
 });
 
 test('`listenOnceThere` stops waiting for a missing listen address when its AbortSignal aborts', async () => {
@@ -271,7 +280,7 @@ test('`listenOnceThere` stops waiting for a missing listen address when its Abor
   await api.close();
 });
 
-test('DNS proxy · does not query a resolver without a route, and queries that resolver again once it has a route', async () => {
+test('the DNS proxy does not query a resolver without a route, and queries that resolver again once it has a route', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   await onNode('route del 10.88.0.0/16', 'route add 10.88.0.53/32 via 10.77.2.2');
@@ -287,7 +296,7 @@ test('DNS proxy · does not query a resolver without a route, and queries that r
   expect(other.received.some(({ question }) => question.name.endsWith('example.com'))).toBe(true);
 });
 
-test('DNS proxy · answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
+test('the DNS proxy answers queries over UDP and TCP on a listen address that was removed and added again', async () => {
   await upstreamAt(UPSTREAM, alwaysAt(ADDRESS));
   leave = enterNamespace(topology.node.name);
   const rig = await startProxy([{ at: UPSTREAM }], { listen: [LISTEN] });

@@ -64,31 +64,34 @@ const list = (port: string, environment: Record<string, string> = {}, host = '12
   return run(environment.WEIR_TOKEN === undefined ? [...words, '--token-file', file] : words, environment);
 };
 
-describe('a token of a file', () => {
+describe('a token from a file', () => {
   test.each([
     ['127.0.0.1', '127.0.0.1'],
     ['0.0.0.0', '127.0.0.1'],
     ['::', '127.0.0.1'],
     ['::1', '[::1]'],
     ['127.0.0.1', 'localhost'],
-  ])('is not sent to a process of another user that listens at %s, by the address %s', async (address, host) => {
-    writeFileSync(file, 'secret');
-    const { said, pid } = await listen('8080', address);
-    const { code, err } = await list('8080', {}, host);
-    expect(code).toBe(1);
-    expect(JSON.parse(err)).toEqual({
-      error: {
-        code: 'other_listener',
-        message: expect.stringMatching(
-          `^process ${pid} \\(.*\\) of user ${NOBODY} listens at ${host.replace(/[[\]]/g, '.')}:8080, and not root,`,
-        ) as string,
-        fix: expect.any(String) as string,
-      },
-    });
-    expect(said()).toEqual([]);
-  });
+  ])(
+    '`weir` does not send a token from a file to a process of another user that listens at %s, by the address %s',
+    async (address, host) => {
+      writeFileSync(file, 'secret');
+      const { said, pid } = await listen('8080', address);
+      const { code, err } = await list('8080', {}, host);
+      expect(code).toBe(1);
+      expect(JSON.parse(err)).toEqual({
+        error: {
+          code: 'other_listener',
+          message: expect.stringMatching(
+            `^process ${pid} \\(.*\\) of user ${NOBODY} listens at ${host.replace(/[[\]]/g, '.')}:8080, and not root,`,
+          ) as string,
+          fix: expect.any(String) as string,
+        },
+      });
+      expect(said()).toEqual([]);
+    },
+  );
 
-  test('is sent to the owner of the file, and a token of WEIR_TOKEN to each user', async () => {
+  test('`weir` sends a token from a file to a server of the owner of the file, and a token from WEIR_TOKEN to any server', async () => {
     writeFileSync(file, 'secret');
     const { said } = await listen('8081');
     expect(await list('8081', { WEIR_TOKEN: 'given' })).toMatchObject({ code: 0 });
@@ -98,7 +101,7 @@ describe('a token of a file', () => {
     rmSync(file);
   });
 
-  test('is sent to a process of this user beside another one at a less specific address', async () => {
+  test('`weir` sends a token from a file to a server process of its own user', async () => {
     writeFileSync(file, 'secret');
     const own = createServer((_, response) => void response.end('{"items":[]}')).listen(8082, '127.0.0.1');
     await once(own, 'listening');
@@ -109,7 +112,7 @@ describe('a token of a file', () => {
     }
   });
 
-  test('is not sent to a server without a listening socket at the address', async () => {
+  test('`weir` does not send a token from a file to a server without a listening socket at the address', async () => {
     writeFileSync(file, 'secret');
     const { said } = await listen('8083');
     await topology.node.must('nft', 'add table ip moved; add chain ip moved out { type nat hook output priority 0; }');
@@ -120,7 +123,7 @@ describe('a token of a file', () => {
     await expect.poll(said).toEqual(['/health no token']);
   });
 
-  test('is not needed to find that no node listens', async () => {
+  test('`weir` with a token file reports `unreachable` if no node listens at the address', async () => {
     writeFileSync(file, 'secret');
     const { err } = await list('8085');
     expect((JSON.parse(err) as { error: { code: string } }).error.code).toBe('unreachable');
@@ -131,7 +134,7 @@ describe('a token of a file', () => {
 const SYSTEMCTL =
   '#!/bin/sh\n[ -z "$RESTARTS" ] || { echo x >>"$RESTARTS"; restarts=$(wc -l <"$RESTARTS"); }\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\nNRestarts=%s\\n" $UNIT_STATE $restarts\n';
 
-describe('a server that accepts no connection, or does not answer', () => {
+describe('a server without a response', () => {
   /** Runs `weir token list` as another user, which does not see the process of the socket. */
   async function listAsNobody(port: number, state: string, restarts = '') {
     const bin = join(folder, 'bin');
@@ -153,7 +156,7 @@ describe('a server that accepts no connection, or does not answer', () => {
     return { code, err, tookMs: performance.now() - from, progressMs: clock.ms() };
   }
 
-  test('ends a command at once if weir.service does not run and systemd holds the socket', async () => {
+  test('a `weir` command ends at once if weir.service does not run and systemd holds the listening socket', async () => {
     const silent = createServer(() => {}).listen(8087, '127.0.0.1');
     await once(silent, 'listening');
     try {
@@ -174,7 +177,7 @@ describe('a server that accepts no connection, or does not answer', () => {
     }
   });
 
-  test('ends a command if systemd starts weir.service again and again, also if the unit has a process each time', async () => {
+  test('a `weir` command ends if systemd starts weir.service repeatedly, also if the unit has a process each time', async () => {
     const silent = createServer(() => {}).listen(8091, '127.0.0.1');
     await once(silent, 'listening');
     const counted = join(folder, 'restarts');
@@ -196,7 +199,7 @@ describe('a server that accepts no connection, or does not answer', () => {
   test.each([
     ['failed failed 0 0', 'weir.service has failed: `journalctl -u weir` shows why'],
     ['active running 7 0', 'check that the node runs at this address;'],
-  ])('that cannot be reached gives advice on weir.service in the state %s', async (state, advice) => {
+  ])('a `weir` command that cannot connect gives advice on weir.service in the state %s', async (state, advice) => {
     const { code, err } = await listAsNobody(8090, state);
     expect({ code, err }).toEqual({
       code: 1,
@@ -210,7 +213,7 @@ describe('a server that accepts no connection, or does not answer', () => {
     ['runs', 'active running 7 3'],
     ['starts', 'activating start 7 3'],
     ['has no stored socket', 'inactive dead 0 0'],
-  ])('gets its time if weir.service %s', async (_, state) => {
+  ])('a `weir` command waits for a slow response if weir.service %s', async (_, state) => {
     const slow = createServer((_request, response) => {
       setTimeout(() => response.end('{"items":[]}'), 4_000);
     }).listen(8088, '127.0.0.1');
@@ -228,7 +231,7 @@ test.each([
   ['<html>', 404],
   ['{"hello":1}', 200],
 ])(
-  'the foreign answer %s with status %d ends weir status --wait at once, and the error names the process',
+  'the response %s with status %d of another program ends `weir status --wait` at once, and the error names the process',
   async (body, status) => {
     const { pid } = await listen('8089', '127.0.0.1', `response.statusCode = ${status}; response.end('${body}')`);
     const { code, err } = await run(['status', '--wait', '--server', 'http://127.0.0.1:8089'], {
@@ -243,7 +246,7 @@ test.each([
   },
 );
 
-test('the readiness of a node is read without a token', async () => {
+test('`weir status` reads the readiness of a node without a token', async () => {
   const { said } = await listen('8086');
   await run(['status', '--server', 'http://127.0.0.1:8086'], { WEIR_TOKEN: 'secret' });
   await expect.poll(() => said().find((line) => line.startsWith('/ready'))).toBe('/ready no token');

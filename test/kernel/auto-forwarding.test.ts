@@ -146,7 +146,7 @@ async function nft(text: string): Promise<void> {
   await topology.node.must('nft', text);
 }
 
-test('forwarding: auto · NAT takes effect within a second after its nftables chain is added, and ends within a second after the chain is deleted', async () => {
+test('with forwarding: auto, NAT takes effect within a second after its nftables chain is added, and ends within a second after its deletion', async () => {
   const datapath = await threaded();
   const changes: DatapathChange[] = [];
   datapath.watch((change) => changes.push(change));
@@ -177,7 +177,7 @@ test('forwarding: auto · NAT takes effect within a second after its nftables ch
   ]);
 });
 
-test('forwarding: auto · a new IPsec policy, which causes no notification, ends direct forwarding within three seconds', async () => {
+test('with forwarding: auto, a new IPsec policy, which causes no notification, ends direct forwarding within three seconds', async () => {
   const datapath = await threaded();
   expect(await goesByStack()).toBe(false);
   const policyOf = ['src', '10.99.0.0/24', 'dst', '10.98.0.0/24', 'dir', 'fwd'];
@@ -191,7 +191,7 @@ test('forwarding: auto · a new IPsec policy, which causes no notification, ends
   expect(await goesByStack()).toBe(false);
 });
 
-test('forwarding: auto · the node does not forward packets that an IPsec policy blocks', async () => {
+test('with forwarding: auto, the node does not forward packets that an IPsec policy blocks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   const forbidden = ['src', ADDRESSES.client, 'dst', ADDRESSES.server, 'dir', 'fwd', 'action', 'block'];
@@ -202,7 +202,7 @@ test('forwarding: auto · the node does not forward packets that an IPsec policy
   expect(stdout).toContain('0 received');
 });
 
-test('forwarding: auto · the network stack forwards packets again if three seconds pass without a check for third-party hooks', async () => {
+test('with forwarding: auto, the network stack forwards packets again if three seconds pass without a check for third-party hooks', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   await expect.poll(goesByStack, { interval: 200 }).toBe(true);
@@ -210,14 +210,14 @@ test('forwarding: auto · the network stack forwards packets again if three seco
   expect(await goesByStack()).toBe(false);
 });
 
-test('forwarding: auto · the network stack forwards packets after the datapath was closed', async () => {
+test('with forwarding: auto, the network stack forwards packets after the datapath was closed', async () => {
   const datapath = local();
   expect(await goesByStack()).toBe(false);
   datapath.close();
   expect(await goesByStack()).toBe(true);
 });
 
-test('forwarding: auto · a restarted datapath forwards by the network stack until a check finds no third-party hook', async () => {
+test('with forwarding: auto, a restarted datapath forwards by the network stack until a check finds no third-party hook', async () => {
   local({ forwarding: 'direct' }).close();
   expect(await goesByStack()).toBe(false);
   await nft(MASQUERADE);
@@ -242,16 +242,19 @@ test('a datapath that restarts with another value of `forwarding` forwards packe
 test.each([
   ['stack', true],
   ['direct', false],
-] as const)('forwarding: %s · a third-party chain does not change forwarding', async (forwarding, byStack) => {
-  const datapath = local({ forwarding });
-  expect(await goesByStack()).toBe(byStack);
-  await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
-  datapath.look();
-  expect(await goesByStack()).toBe(byStack);
-  expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
-});
+] as const)(
+  'with forwarding: %s, a third-party nftables chain does not change forwarding',
+  async (forwarding, byStack) => {
+    const datapath = local({ forwarding });
+    expect(await goesByStack()).toBe(byStack);
+    await nft('add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
+    datapath.look();
+    expect(await goesByStack()).toBe(byStack);
+    expect(datapath.stats().forwarding).toEqual({ way: forwarding, reason: 'as configured' });
+  },
+);
 
-test('forwarding: auto · drops each denied packet and loses no allowed packet while forwarding changes between direct and stack', async () => {
+test('with forwarding: auto, each denied packet is dropped and no allowed packet is lost while forwarding changes between direct and stack', async () => {
   const datapath = local();
   const denied = await begin(PORT + 1, ADDRESSES.clientOther);
   const allowed = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '1000', ADDRESSES.server]);

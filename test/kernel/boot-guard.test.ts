@@ -59,7 +59,7 @@ const answers = async (address: string): Promise<boolean> =>
   (await topology.client.run('ping', '-n', '-c', '1', '-W', '1', address)).code === 0;
 
 describe('the boot file of the guard', () => {
-  test('closes a policed interface when nft loads the file, and leaves the node reachable', async () => {
+  test('the boot file of the guard (nftables rules) closes a policed interface when nft loads it, and leaves the node reachable', async () => {
     guardOf(false).make();
     execFileSync('nft', ['flush', 'ruleset']);
     expect(await answers(ADDRESSES.server)).toBe(true);
@@ -70,7 +70,7 @@ describe('the boot file of the guard', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  test('is written again by a node that finds its guard in place, and only if the content differs', () => {
+  test('a node that finds its guard in place writes the boot file of the guard again only if the content differs', () => {
     guardOf(false).make();
     const text = readFileSync(path, 'utf8');
     const { ino } = statSync(path);
@@ -81,7 +81,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toBe(text);
   });
 
-  test('is empty with policy.fallback allow and after a detach', () => {
+  test('the boot file of the guard is empty with policy.fallback allow and after a detach', () => {
     guardOf(false).make();
     guardOf(true).make();
     expect(readFileSync(path, 'utf8')).toBe('');
@@ -92,7 +92,7 @@ describe('the boot file of the guard', () => {
     expect(emptyBootFile(join(folder, 'absent'))).toBe(false);
   });
 
-  test('is replaced, and not followed, if the user of the node made a symbolic link or a FIFO of it', () => {
+  test('a symbolic link or FIFO at the path of the boot file of the guard is replaced by a file, and not followed', () => {
     const other = join(folder, 'other');
     writeFileSync(other, 'kept');
     symlinkSync(other, path);
@@ -110,7 +110,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(other, 'utf8')).toBe('kept');
   });
 
-  test('does not accept the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
+  test('the boot file of the guard does not accept the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
     const guard = (markMask: number): Guard =>
       new Guard({ interfaces: ['lan*'], markMask, reversePath: 'strict', bootGuard: { path, isOpen: false } });
     const successor = guard(0x0f00_0000);
@@ -123,7 +123,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toBe(own);
   });
 
-  test('gets the bridge chain when the kernel no longer refuses it', async () => {
+  test('the boot file of the guard gets the bridge chain when the kernel no longer refuses that chain', async () => {
     // nftables lets no other process change a table that an open nft(8) owns.
     const owner = spawn('nft', ['-i'], { stdio: ['pipe', 'ignore', 'ignore'] });
     const ended = once(owner, 'exit');
@@ -141,7 +141,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toContain('add chain bridge weir guard');
   });
 
-  test('causes a warning if the node cannot write the file', () => {
+  test('a boot file of the guard that the node cannot write causes a warning', () => {
     const guard = new Guard({
       interfaces: ['lan*'],
       markMask: 0x00f0_0000,
@@ -162,7 +162,7 @@ describe('the unit weir-guard.service', () => {
   const unguarded = (keys: string, path: string): string =>
     `${keys} of nftables.service with its drop-ins does not load ${path}: if it restarts before Weir starts, the kernel forwards packets without a policy`;
 
-  test('is reported unless it is enabled and loads the file of the data folder', () => {
+  test('a node warns about the unit weir-guard.service unless it is enabled and loads the boot file of the data folder', () => {
     expect(unitWarnings('/var/lib/weir/guard.nft', [folder])).toEqual([warning('weir-guard.service is not enabled')]);
     mkdirSync(join(folder, 'sysinit.target.wants'));
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
@@ -178,7 +178,7 @@ describe('the unit weir-guard.service', () => {
     ]);
   });
 
-  test('is reported together with an enabled nftables.service that flushes the guard', () => {
+  test('a node warns about an enabled nftables.service that flushes the guard, unless the drop-in of Weir exists', () => {
     mkdirSync(join(folder, 'sysinit.target.wants'));
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
     writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), NFTABLES);
@@ -189,7 +189,7 @@ describe('the unit weir-guard.service', () => {
     expect(unitWarnings(path, [folder])).toEqual([]);
   });
 
-  test("is reported with an operator's drop-in of nftables.service, which wins over that of a package", () => {
+  test("a node warns about an operator's drop-in of nftables.service that replaces the drop-in of the Weir package", () => {
     const packages = join(folder, 'packages');
     const own = join(folder, 'own');
     for (const path of [
@@ -213,7 +213,7 @@ describe('the unit weir-guard.service', () => {
     expect(unitWarnings(path, [own, packages])).toEqual([unguarded('ExecStart, ExecReload, ExecStop', path)]);
   });
 
-  test('is not reported if a package has installed the drop-in of nftables.service', () => {
+  test('a node does not warn about nftables.service if a package has installed the drop-in of Weir', () => {
     const packages = join(folder, 'packages');
     mkdirSync(join(packages, 'nftables.service.d'), { recursive: true });
     copyFileSync(DROP_IN, join(packages, 'nftables.service.d', '00-weir.conf'));
@@ -243,7 +243,7 @@ describe('the drop-in of nftables.service', () => {
   });
 
   test.each(['ExecStart', 'ExecReload'])(
-    '%s loads the rules of the operator, and the guard if Weir has written it',
+    "%s in Weir's drop-in of nftables.service loads the rules of the operator, and the guard if Weir has written it",
     (key) => {
       run(key);
       expect(tables()).toEqual([OPERATOR]);
@@ -256,7 +256,7 @@ describe('the drop-in of nftables.service', () => {
     },
   );
 
-  test('ExecStop leaves the guard, or nothing without a guard', () => {
+  test('ExecStop in the drop-in of nftables.service leaves the guard, or nothing if there is no guard', () => {
     guardOf(false).make();
     run('ExecStart');
     run('ExecStop');
@@ -266,7 +266,7 @@ describe('the drop-in of nftables.service', () => {
     expect(tables()).toEqual(['']);
   });
 
-  test('loads the rules of the operator alone if the kernel refuses the guard', () => {
+  test('the drop-in of nftables.service loads the rules of the operator alone if the kernel refuses the guard', () => {
     writeFileSync(path, 'add table nosuchfamily weir\n');
     run('ExecStart');
     expect(tables()).toEqual([OPERATOR]);
@@ -274,7 +274,7 @@ describe('the drop-in of nftables.service', () => {
     expect(tables()).toEqual(['']);
   });
 
-  test('forwards no packet of a policed interface while it restarts and reloads nftables under load', async () => {
+  test('no packet of a policed interface is forwarded while the drop-in of nftables.service restarts and reloads nftables under load', async () => {
     guardOf(false).make();
     const { client, server } = topology;
     for (const [host, hook] of [

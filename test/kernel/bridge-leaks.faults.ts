@@ -107,14 +107,14 @@ async function expectClosed(step: (round: number) => void, rounds = 10): Promise
 
 test('no denied packet crosses the bridge while policies are replaced', () => expectClosed(enforce));
 
-test('no denied packet crosses the bridge while nftables is flushed and the guard is made again', () =>
+test('no denied packet crosses the bridge while nftables is flushed and the guard is created again', () =>
   expectClosed((round) => {
     sh('nft flush ruleset');
     // The programs enforce alone in every second round.
     if (round % 2 === 1) datapath.attach();
   }));
 
-test('no denied packet crosses the bridge while conntrack is flushed, with br_netfilter', () => {
+test('no denied packet crosses a bridge with br_netfilter while conntrack is flushed', () => {
   sh(`sysctl -qw net.bridge.bridge-nf-call-iptables=1
     nft 'add table ip mine; add chain ip mine forwarded { type filter hook forward priority 0; }; add rule ip mine forwarded ct state new,established accept'`);
   return expectClosed(() => {
@@ -124,7 +124,7 @@ test('no denied packet crosses the bridge while conntrack is flushed, with br_ne
   });
 });
 
-test('no denied packet crosses the bridge while the process ends and another one takes over', () =>
+test('no denied packet crosses the bridge while the process ends and another process takes over', () =>
   expectClosed(() => {
     datapath.close();
     police();

@@ -48,7 +48,7 @@ const BRIDGE_NETFILTER = [
 const callIptables = (value: 0 | 1): string => sh(`sysctl -qw net.bridge.bridge-nf-call-iptables=${value}`);
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
-  'packets between policed ports, on a node with rules for NAT:',
+  'packets between policed bridge ports on a node with NAT rules',
   () => {
     let bridged: BridgedTopology;
     const UNUSED = 'post oifname "out0" masquerade';
@@ -84,7 +84,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
         callIptables(value);
       });
 
-      test('switches by the addresses of the header, also for an address in dataplane.translated', async () => {
+      test('the policy decides switched frames by the addresses of their IPv4 header, also for an address in dataplane.translated', async () => {
         translate(UNUSED);
         police({ translated: [{ address: parseAddress('10.77.8.0') ?? 0, length: 24 }] });
         node.enforce(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: IPPROTO.udp, ports: ['9'] })])])));
@@ -104,7 +104,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
         expect((await bridged.send('server', { back: reply('back', service) })).client).toEqual(['back']);
       });
 
-      test('switches replies to a host behind a port that is not policed', async () => {
+      test('a policed bridge port passes replies to a host behind a port that is not policed', async () => {
         translate(UNUSED);
         // With br_netfilter, the guard of a policed bridge drops what other ports send.
         police({ interfaces: ['lan0', 'wan0', ...(value === 0 ? ['br0'] : [])] });
@@ -116,7 +116,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       });
     });
 
-    test('without br_netfilter, the node does not translate, and the policy sees the address of the header', async () => {
+    test('on a bridge without br_netfilter, the node does not translate, and the policy decides by the address in the IPv4 header', async () => {
       callIptables(0);
       translate(DNAT);
       police();
@@ -127,7 +127,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       expect((await bridged.send('client', query)).server).toEqual([]);
     });
 
-    test('with br_netfilter and DNAT, the policy must allow the address before and the address after the translation', async () => {
+    test('on a bridge with br_netfilter and DNAT, the policy must allow the addresses before and after the translation', async () => {
       callIptables(1);
       translate(DNAT);
       police();
@@ -147,7 +147,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       }
     });
 
-    test('DNAT with br_netfilter is a fault where the forward judge does not run', () => {
+    test('DNAT on a bridge with br_netfilter is a fault if the forward judge (netfilter program) does not run', () => {
       translate(DNAT);
       const faults = (more: Partial<DatapathOptions>): readonly string[] =>
         new LocalDatapath(datapathOptions(bridged.topology.pinPath, { interfaces: ['lan0', 'br0'], ...more })).review()
@@ -171,7 +171,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       }
     });
 
-    test('with br_netfilter and SNAT, replies to the translated address are dropped', async () => {
+    test('on a bridge with br_netfilter and SNAT, replies to the translated address are dropped', async () => {
       callIptables(1);
       translate('post ip saddr 10.77.1.2 udp dport 9 snat to 10.77.1.1');
       police();
@@ -187,7 +187,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
 );
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
-  'hosts behind a policed bridge that the node routes and masquerades for:',
+  'hosts behind a policed bridge that the node routes and masquerades for',
   () => {
     beforeAll(async () => {
       node = await DatapathNode.create('bridge-masq');
@@ -215,21 +215,24 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       [false, false],
     ];
 
-    test.each(BRIDGE_NETFILTER)('the policy sees the real ends behind $bridge', async ({ callIptables: value }) => {
-      callIptables(value);
-      translate(
-        'post oifname "wan0" masquerade',
-        `pre iifname "wan0" tcp dport 9000 dnat to ${ADDRESSES.client}:${ALLOWED}`,
-      );
-      const datapath = node.open({ interfaces: ['lan0', 'br0', 'wan0'], pickupMs: 60_000 });
-      expect(datapath.review().faults).toEqual([]);
-      node.enforce(only([ADDRESSES.server, ALLOWED], [ADDRESSES.client, ALLOWED]));
-      expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(BOTH);
-      expect(await answers('client', ADDRESSES.server, DENIED)).toEqual(NEITHER);
-      expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toContain('pong 1');
-      node.enforce(only([ADDRESSES.nodeWan, 9_000]));
-      expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(NEITHER);
-      expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toEqual(['refused ETIMEDOUT']);
-    });
+    test.each(BRIDGE_NETFILTER)(
+      'the policy decides by the untranslated client and the real server, for hosts that the node masquerades behind $bridge',
+      async ({ callIptables: value }) => {
+        callIptables(value);
+        translate(
+          'post oifname "wan0" masquerade',
+          `pre iifname "wan0" tcp dport 9000 dnat to ${ADDRESSES.client}:${ALLOWED}`,
+        );
+        const datapath = node.open({ interfaces: ['lan0', 'br0', 'wan0'], pickupMs: 60_000 });
+        expect(datapath.review().faults).toEqual([]);
+        node.enforce(only([ADDRESSES.server, ALLOWED], [ADDRESSES.client, ALLOWED]));
+        expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(BOTH);
+        expect(await answers('client', ADDRESSES.server, DENIED)).toEqual(NEITHER);
+        expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toContain('pong 1');
+        node.enforce(only([ADDRESSES.nodeWan, 9_000]));
+        expect(await answers('client', ADDRESSES.server, ALLOWED)).toEqual(NEITHER);
+        expect(await node.ask('server', 'connect', ADDRESSES.nodeWan, 9_000)).toEqual(['refused ETIMEDOUT']);
+      },
+    );
   },
 );

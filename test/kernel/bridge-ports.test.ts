@@ -80,7 +80,7 @@ describe.each<[string, string]>([
     police();
   });
 
-  test('switch what the policy allows, and replies to it', async () => {
+  test('bridge ports switch packets that the policy allows, and replies to allowed packets', async () => {
     enforce(someAllowed());
     const frames = { allowed: ipv4('allowed'), denied: ipv4('denied', { dport: 10 }) };
     expect((await bridged.send('client', frames)).server).toEqual(['allowed']);
@@ -99,7 +99,7 @@ describe.each<[string, string]>([
     expect(dropped('policy_deny')).toBe(2);
   });
 
-  test('follow the state of TCP', async () => {
+  test('bridge ports drop TCP packets that do not fit the state of their connection', async () => {
     enforce(someAllowed());
     const tcp = (name: string, flags: number, more = {}): Uint8Array => ipv4(name, { dport: 80, tcp: flags, ...more });
     expect((await bridged.send('client', { syn: tcp('syn', TCP.syn) })).server).toEqual(['syn']);
@@ -115,7 +115,7 @@ describe.each<[string, string]>([
     expect((await bridged.send('server', { answer: reply('answer', { dport: 80, tcp: 0 }) })).client).toEqual([]);
   });
 
-  test('switch ARP, and neither a forged source nor a loopback address', async () => {
+  test('bridge ports switch ARP, and drop packets with a forged source or a loopback address', async () => {
     enforce(defaultOnly('allow'));
     const { server } = await bridged.send('client', {
       ...attacks('question of ARP', 'answer of ARP', 'loopback over IPv4'),
@@ -158,7 +158,7 @@ describe.each([{ forceClsact: false }, { forceClsact: true }])('policed bridge p
       { forwarding: 'direct' },
       (name) => ![...NON_IPV4, ...NEVER, 'LLDP neighbours'].includes(name),
     ],
-  ])('switch exactly these kinds of frames with %s', async (_, action, options, crosses) => {
+  ])('policed bridge ports switch exactly these kinds of frames with %s', async (_, action, options, crosses) => {
     for (const port of PORTS) sh(`ip link set ${port} type bridge_slave group_fwd_mask 0x4000`);
     police({ ...options, forceClsact });
     enforce(defaultOnly(action));
@@ -170,7 +170,7 @@ describe.each([{ forceClsact: false }, { forceClsact: true }])('policed bridge p
     expect(groups(third)).toEqual(groups(expected));
   });
 
-  test('close for all frames without a BPF program, with a restored mark, and after a rename', async () => {
+  test('policed bridge ports drop all frames without BPF programs and the node process, even if a rule sets the mark of Weir', async () => {
     police({ forceClsact });
     enforce(defaultOnly('allow'));
     sh(`nft 'add table bridge mine; add chain bridge mine first { type filter hook prerouting priority 2147483647; };
@@ -189,7 +189,7 @@ describe.each([{ forceClsact: false }, { forceClsact: true }])('policed bridge p
 });
 
 describe('policed bridge ports', () => {
-  test('keep enforcing without a process and without nftables', async () => {
+  test('policed bridge ports keep enforcing without a process and without nftables', async () => {
     police();
     enforce(someAllowed());
     datapath.close();
@@ -205,7 +205,7 @@ describe('policed bridge ports', () => {
     expect(datapath.look().filter(({ type }) => type === 'guard_lost')).toEqual([]);
   });
 
-  test('accept a reply and a moved station at another port', async () => {
+  test('policed bridge ports accept a reply at another port, and follow a station that moves to another port', async () => {
     police();
     enforce(someAllowed());
     expect((await bridged.send('client', { query: ipv4('query') })).server).toEqual(['query']);
@@ -217,7 +217,7 @@ describe('policed bridge ports', () => {
     ).toEqual([]);
   });
 
-  test('send a frame back by a port in hairpin mode only if the policy allows it', async () => {
+  test('policed bridge ports send a frame back by a port in hairpin mode only if the policy allows the frame', async () => {
     sh('ip link set lan0 type bridge_slave hairpin on');
     police();
     enforce(someAllowed());
@@ -235,7 +235,7 @@ describe('policed bridge ports', () => {
   const rxPackets = (): number =>
     Number(sh(`ip netns exec ${bridged.topology.client.name} cat /sys/class/net/eth0/statistics/rx_packets`));
 
-  test('switch spanning tree frames, and leave other reserved groups to the node', async () => {
+  test('policed bridge ports switch spanning tree frames, and pass frames to other reserved group addresses only to the node', async () => {
     police();
     enforce(defaultOnly('deny'));
     const bpdu = frameOf('client', '01:80:c2:00:00:00', '0026', Buffer.from('424203000000', 'hex'));
@@ -244,7 +244,7 @@ describe('policed bridge ports', () => {
     expect(await bridged.send('client', { bpdu, eapol })).toMatchObject({ server: ['bpdu'], third: ['bpdu'] });
   });
 
-  test('pass neighbour discovery and drop other IPv6', async () => {
+  test('policed bridge ports pass IPv6 neighbour discovery and drop other IPv6', async () => {
     police();
     enforce(defaultOnly('allow'));
     const ipv6 = (hops: string, type: string): Uint8Array =>
@@ -264,7 +264,7 @@ describe('policed bridge ports', () => {
     expect(node).toEqual(['solicitation', 'forged', 'echo']);
   });
 
-  test('deliver a denied broadcast to the node alone, and with police_local to no place', async () => {
+  test('policed bridge ports deliver a denied broadcast only to the node, and with police_local to no host', async () => {
     const frames = {
       dhcp: ipv4('dhcp', { to: 'all', source: '0.0.0.0', destination: '255.255.255.255', sport: 68, dport: 67 }),
       denied: ipv4('denied', { to: 'all', destination: '10.77.255.255', dport: 10 }),
@@ -287,7 +287,7 @@ describe('policed bridge ports', () => {
     expect(await bridged.send('client', frames)).toMatchObject({ server: ['dhcp'], third: ['dhcp'], node: ['dhcp'] });
   });
 
-  test('drop later fragments of a denied datagram', async () => {
+  test('policed bridge ports drop later fragments of a denied datagram', async () => {
     police();
     enforce(someAllowed());
     const first = (dport: number, id: number) => ipv4(`first ${id}`, { dport, id, fragment: 0x2000 });
@@ -300,28 +300,31 @@ describe('policed bridge ports', () => {
     ['strict', ['own', 'elsewhere', 'nowhere']],
     ['loose', ['own', 'nowhere']],
     ['off', ['own']],
-  ] as const)('drop these forged sources with reverse_path: %s', async (reversePath, forged) => {
-    sh(
-      `ip addr add 10.77.1.1/16 dev br0; ip link add out0 type veth peer name out1; ip link set out1 up; ip addr add 10.99.0.1/24 dev out0; ip link set out0 up`,
-    );
-    try {
-      police({ reversePath });
-      enforce(defaultOnly('allow'));
-      const frames = {
-        own: ipv4('own', { source: '10.77.1.1' }),
-        elsewhere: ipv4('elsewhere', { source: '10.99.0.7' }),
-        nowhere: ipv4('nowhere', { source: '198.51.100.1' }),
-        plain: ipv4('plain'),
-      };
-      const names = Object.keys(frames).filter((name) => !(forged as readonly string[]).includes(name));
-      expect((await bridged.send('client', frames)).server).toEqual(names);
-      expect(dropped('spoofed_source')).toBe(forged.length);
-    } finally {
-      sh('ip link del out0');
-    }
-  });
+  ] as const)(
+    'policed bridge ports drop the expected forged sources with reverse_path: %s',
+    async (reversePath, forged) => {
+      sh(
+        `ip addr add 10.77.1.1/16 dev br0; ip link add out0 type veth peer name out1; ip link set out1 up; ip addr add 10.99.0.1/24 dev out0; ip link set out0 up`,
+      );
+      try {
+        police({ reversePath });
+        enforce(defaultOnly('allow'));
+        const frames = {
+          own: ipv4('own', { source: '10.77.1.1' }),
+          elsewhere: ipv4('elsewhere', { source: '10.99.0.7' }),
+          nowhere: ipv4('nowhere', { source: '198.51.100.1' }),
+          plain: ipv4('plain'),
+        };
+        const names = Object.keys(frames).filter((name) => !(forged as readonly string[]).includes(name));
+        expect((await bridged.send('client', frames)).server).toEqual(names);
+        expect(dropped('spoofed_source')).toBe(forged.length);
+      } finally {
+        sh('ip link del out0');
+      }
+    },
+  );
 
-  test('drop the address of the bridge as a source on a node that does not forward, also a new address', async () => {
+  test('policed bridge ports of a node that does not forward drop the addresses of the bridge as a source, also a new address', async () => {
     sh('ip addr add 10.77.1.1/16 dev br0; sysctl -qw net.ipv4.ip_forward=0');
     police();
     enforce(defaultOnly('allow'));
@@ -332,7 +335,7 @@ describe('policed bridge ports', () => {
     expect((await bridged.send('client', own('second', '10.77.1.9'))).server).toEqual([]);
   });
 
-  test('leave frames to the bridge device to its own hook, which counts them once', async () => {
+  test('frames to the bridge device are classified and counted once, by the hook of the bridge and not of its port', async () => {
     sh(
       'ip addr add 10.77.1.1/16 dev br0; ip link add out0 type veth peer name out1; ip link set out1 up; ip addr add 10.99.0.1/24 dev out0; ip link set out0 up',
     );
@@ -356,7 +359,7 @@ describe('policed bridge ports', () => {
     }
   });
 
-  test('cause a fault if the node routes packets of their bridge and the bridge is not policed, and a warning for each unpoliced port', () => {
+  test('policed bridge ports cause a fault if the node routes packets of an unpoliced bridge, and a warning for each unpoliced port', () => {
     sh('ip addr add 10.77.1.1/16 dev br0');
     police({ interfaces: ['lan0', 'wan0'] });
     expect(datapath.review()).toEqual({
@@ -370,7 +373,7 @@ describe('policed bridge ports', () => {
     expect(datapath.review().faults).toEqual([]);
   });
 
-  test('leave no switched packet of a rule with TLS attributes to the service plane', async () => {
+  test('a switched packet that matches a rule with TLS attributes is dropped, and does not reach the service plane', async () => {
     sh('ip addr add 10.77.1.1/16 dev br0');
     const plane = await openPlane();
     try {
@@ -386,7 +389,7 @@ describe('policed bridge ports', () => {
     }
   });
 
-  test('become policed ports when they join the bridge, and plain interfaces when they leave it', async () => {
+  test('an interface that joins a policed bridge becomes a policed bridge port', async () => {
     sh('ip link set wan0 nomaster');
     police();
     enforce(someAllowed());

@@ -114,7 +114,7 @@ function verdicts(kernel: Loaded): string[] {
   });
 }
 
-describe('a datapath with copied routes gives the same verdicts as a datapath that looks up routes in the kernel', () => {
+describe('a datapath with copied routes', () => {
   test.each<{ routes: string; commands: readonly string[]; copied?: false }>([
     { routes: 'the routes of the node', commands: [] },
     {
@@ -163,14 +163,17 @@ describe('a datapath with copied routes gives the same verdicts as a datapath th
       commands: ['route add 10.78.0.0/16 tos 0x10 via 10.77.1.2'],
       copied: false,
     },
-  ])('before and after the routes are copied again: $routes', async ({ commands, copied = true }) => {
-    copy();
-    for (const command of commands) await ip(command);
-    expect(verdicts(copying)).toEqual(verdicts(asking));
-    copy();
-    expect(isHeld()).toBe(copied);
-    expect(verdicts(copying)).toEqual(verdicts(asking));
-  });
+  ])(
+    'a datapath with copied routes gives the verdicts of kernel route lookups, before and after the routes are copied again: $routes',
+    async ({ commands, copied = true }) => {
+      copy();
+      for (const command of commands) await ip(command);
+      expect(verdicts(copying)).toEqual(verdicts(asking));
+      copy();
+      expect(isHeld()).toBe(copied);
+      expect(verdicts(copying)).toEqual(verdicts(asking));
+    },
+  );
 });
 
 test.each(['off', 'loose'] as const)(
@@ -221,7 +224,7 @@ describe('the copied routes', () => {
       falsify();
     });
 
-  test('are in use after the second check of the routes, and two further checks correct wrong copied routes', async () => {
+  test('the copied routes are in use after the second check of the routes, and two further checks correct wrong copies', async () => {
     await copyAndFalsify();
     copy();
     expect(isDropped()).toBe(false);
@@ -231,7 +234,7 @@ describe('the copied routes', () => {
     ['a new route', 'route add 10.90.0.0/16 via 10.77.2.2'],
     ['a new address', 'addr add 10.77.91.1/24 dev ext0'],
     ['the loss of a link', 'link set ext0 down'],
-  ])('are not used after %s, even before the next check', async (_, command) => {
+  ])('the copied routes are not used after %s, even before the next check', async (_, command) => {
     await copyAndFalsify();
     expect(copying.routes.isInForce).toBe(true);
     await ip(command);
@@ -239,20 +242,23 @@ describe('the copied routes', () => {
     expect(copying.routes.isInForce).toBe(false);
   });
 
-  test.each(['udp', 'tcp'] as const)('determine the interface towards the destination of a new %s flow', (protocol) => {
-    copy();
-    expect(isHeld()).toBe(true);
-    const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
-    for (const kernel of [copying, asking]) {
-      kernel.forget();
-      kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
-      expect(kernel.runPacket(opener).returned).toBe(PASSED);
-      const [flow] = kernel.flowsIn('half_open');
-      expect(flow?.ifindex).toEqual([interfaces.lan0, interfaces.wan0]);
-    }
-  });
+  test.each(['udp', 'tcp'] as const)(
+    'the copied routes determine the interface towards the destination of a new %s flow',
+    (protocol) => {
+      copy();
+      expect(isHeld()).toBe(true);
+      const opener = { ...(protocol === 'udp' ? udp : tcp), source: CLIENT, destination: SERVER };
+      for (const kernel of [copying, asking]) {
+        kernel.forget();
+        kernel.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
+        expect(kernel.runPacket(opener).returned).toBe(PASSED);
+        const [flow] = kernel.flowsIn('half_open');
+        expect(flow?.ifindex).toEqual([interfaces.lan0, interfaces.wan0]);
+      }
+    },
+  );
 
-  test('tell the datapath whether a destination is the node itself, or another host to which the node forwards', async () => {
+  test('the copied routes tell the datapath whether a destination is the node itself, or another host to which the node forwards', async () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -266,7 +272,7 @@ describe('the copied routes', () => {
 
   // The kernel lists cached MTUs among the routes, and may omit other routes with the same first address from
   // that list. The copied routes must contain these routes anyway.
-  test('contain all routes even if the kernel has learned the MTU of many destinations', async () => {
+  test('the copied routes contain all routes even if the kernel has learned the MTU of many destinations', async () => {
     for (const [prefix, gateway] of [
       ['default', '10.77.1.3'],
       ['20.0.0.0/16', '10.77.1.2'],
@@ -289,13 +295,13 @@ describe('the copied routes', () => {
     expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);
   });
 
-  test('are not used for packets from an interface that does not forward', async () => {
+  test('the copied routes are not used for packets from an interface that does not forward', async () => {
     await copyAndFalsify();
     await forward('lan0', 0);
     expect(isDropped()).toBe(false);
   });
 
-  test('are made only after the routes have stayed unchanged for 100 ms', async () => {
+  test('the copied routes are created only after the routes have stayed unchanged for 100 ms', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
     const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];
@@ -308,7 +314,7 @@ describe('the copied routes', () => {
   });
 
   // This test must stay the last: a routing rule permanently marks the network namespace in the kernel.
-  test('are not used after a routing rule was added, even before the next check', async () => {
+  test('the copied routes are not used after a routing rule was added, even before the next check', async () => {
     await copyAndFalsify();
     await ip('rule add pref 100 to 10.76.0.0/16 lookup 100');
     expect(isDropped()).toBe(false);

@@ -87,50 +87,53 @@ describe('the datapath of a node between client and server', () => {
   test.each([
     [HAS_TCX ? 'tcx' : 'clsact', false],
     ['clsact', true],
-  ] as const)('allows, drops and audits packets by the policy in force, attached by %s', async (by, forceClsact) => {
-    start({ forceClsact });
-    const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
-    expect(attachments.sort()).toEqual([
-      ['lan0', by],
-      ['wan0', by],
-    ]);
-    expect(await reaches()).toBe(false);
-    datapath.stage(allowAll, 1);
-    expect(datapath.flip().epoch).toBe(1);
-    expect(await reaches()).toBe(true);
-    datapath.stage(denyAll, 2);
-    expect(datapath.flip().epoch).toBe(2);
-    expect(await reaches()).toBe(false);
-    datapath.stage(auditAll, 3);
-    datapath.flip();
-    expect(await reaches()).toBe(true);
+  ] as const)(
+    'the datapath allows, drops and audits packets by the policy in force, attached by %s',
+    async (by, forceClsact) => {
+      start({ forceClsact });
+      const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
+      expect(attachments.sort()).toEqual([
+        ['lan0', by],
+        ['wan0', by],
+      ]);
+      expect(await reaches()).toBe(false);
+      datapath.stage(allowAll, 1);
+      expect(datapath.flip().epoch).toBe(1);
+      expect(await reaches()).toBe(true);
+      datapath.stage(denyAll, 2);
+      expect(datapath.flip().epoch).toBe(2);
+      expect(await reaches()).toBe(false);
+      datapath.stage(auditAll, 3);
+      datapath.flip();
+      expect(await reaches()).toBe(true);
 
-    const stats = datapath.stats();
-    const { drops } = stats;
-    expect({
-      generation: stats.generation,
-      verdicts: Object.values(stats.verdicts).map(({ packets }) => packets),
-      drops: Object.entries(drops).flatMap(([name, { packets }]) => (packets === 0n ? [] : [[name, packets]])),
-      flows: [stats.activeFlows, stats.flowsOpened, stats.flowsClosed],
-    }).toEqual({
-      generation: 3,
-      verdicts: [2n, 1n, 2n],
-      drops: [
-        ['no_policy', 1n],
-        ['policy_deny', 1n],
-      ],
-      flows: [2, 2n, 0n],
-    });
-  });
+      const stats = datapath.stats();
+      const { drops } = stats;
+      expect({
+        generation: stats.generation,
+        verdicts: Object.values(stats.verdicts).map(({ packets }) => packets),
+        drops: Object.entries(drops).flatMap(([name, { packets }]) => (packets === 0n ? [] : [[name, packets]])),
+        flows: [stats.activeFlows, stats.flowsOpened, stats.flowsClosed],
+      }).toEqual({
+        generation: 3,
+        verdicts: [2n, 1n, 2n],
+        drops: [
+          ['no_policy', 1n],
+          ['policy_deny', 1n],
+        ],
+        flows: [2, 2n, 0n],
+      });
+    },
+  );
 
-  test('passes packets to the node itself although the policy denies all packets', async () => {
+  test('the datapath passes packets to the node itself although the policy denies all packets', async () => {
     start().attach();
     datapath.stage(denyAll, 1);
     datapath.flip();
     expect(await reaches(ADDRESSES.client, ADDRESSES.nodeLan)).toBe(true);
   });
 
-  test('drops a packet if the route to its source does not lead through the interface that the packet came in by', async () => {
+  test('the datapath drops a packet if the route to its source does not lead through the interface that the packet came in by', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -157,7 +160,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.stats().drops.guard?.packets).toBe(packets);
   });
 
-  test('enforces the policy while no process runs, and the next process takes over the policy and the flows', async () => {
+  test('the datapath enforces the policy while no process runs, and the next process takes over the policy and the flows', async () => {
     start().attach();
     datapath.stage(allowAll, 7);
     const { sinceMs } = datapath.flip();
@@ -177,7 +180,7 @@ describe('the datapath of a node between client and server', () => {
     second.close();
   });
 
-  test('keeps the time since when the kernel enforces a generation until another generation is in force', () => {
+  test('the datapath reports since when the kernel enforces a generation, until another generation is in force', () => {
     start().attach();
     const before = Date.now();
     datapath.stage(allowAll, 7);
@@ -199,7 +202,7 @@ describe('the datapath of a node between client and server', () => {
     }
   });
 
-  test('can be opened and detached only by one process at a time', async () => {
+  test('the datapath can be opened and detached only by one process at a time', async () => {
     start().attach();
     const second = new LocalDatapath(options());
     const elsewhere = new LocalDatapath(options({ pinPath: `${topology.pinPath}-other` }));
@@ -214,7 +217,7 @@ describe('the datapath of a node between client and server', () => {
     second.close();
   });
 
-  test('cannot be opened on interfaces that are policed under another pin path, and the error names that pin path', async () => {
+  test('the datapath cannot be opened on interfaces that are policed under another pin path, and the error names that pin path', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -230,7 +233,7 @@ describe('the datapath of a node between client and server', () => {
     start().attach();
   });
 
-  test('loses no packet while a restarted process takes over', async () => {
+  test('the datapath loses no packet while a restarted process takes over', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -244,7 +247,7 @@ describe('the datapath of a node between client and server', () => {
   });
 
   skipUnless(HAS_TCX, LACKS.tcx).test(
-    'changes from clsact to TCX and back, and forwards packets after each change',
+    'the datapath changes from clsact to TCX and back, and forwards packets after each change',
     async () => {
       start({ forceClsact: true }).attach();
       datapath.stage(allowAll, 1);
@@ -268,7 +271,7 @@ describe('the datapath of a node between client and server', () => {
     },
   );
 
-  test('refuses a staged policy whose verdicts differ from the proof sample, and keeps the earlier policy in force', async () => {
+  test('the datapath refuses a staged policy whose verdicts differ from the proof sample, and keeps the earlier policy in force', async () => {
     start().attach();
     const allow = sampleOf(defaultOnly('allow'));
     expect(() => datapath.prove(allow)).toThrow('nothing is staged');
@@ -282,7 +285,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.stats().generation).toBe(1);
   });
 
-  test('refuses a policy whose program image is larger than a program slot, and keeps the earlier policy in force', () => {
+  test('the datapath refuses a policy whose program image is larger than a program slot, and keeps the earlier policy in force', () => {
     start({ programCapacity: 3 }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -295,7 +298,7 @@ describe('the datapath of a node between client and server', () => {
     expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
-  test('reports new and removed interfaces, removed BPF links, and removed rules of the guard', async () => {
+  test('the datapath reports new and removed interfaces, removed BPF links, and removed rules of the guard', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });
@@ -318,7 +321,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.look()).toEqual([]);
   });
 
-  test('drops packets of a re-created interface until the datapath is attached to that interface', async () => {
+  test('the datapath drops packets of a re-created interface until the datapath is attached to that interface', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -341,7 +344,7 @@ describe('the datapath of a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('refuses an interface that is not Ethernet, and polices the other interfaces', async () => {
+  test('the datapath refuses an interface that is not Ethernet, and polices the other interfaces', async () => {
     start({ interfaces: ['lo', 'lan0', 'wan0'] });
     expect(() => datapath.attach()).toThrow(
       expect.objectContaining({ code: 'unsupported_interface', interfaceName: 'lo' }),
@@ -351,7 +354,7 @@ describe('the datapath of a node between client and server', () => {
     expect(await reaches()).toBe(true);
   });
 
-  test('reports no missing kernel feature on this machine', () => {
+  test('the datapath reports no missing kernel feature on this machine', () => {
     start();
     expect(datapath.probe()).toEqual([]);
   });

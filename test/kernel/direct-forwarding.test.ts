@@ -77,11 +77,11 @@ const set =
     ip[offset] = value;
   };
 
-test('direct forwarding · an allowed packet is sent directly, without the network stack', () => {
+test('with direct forwarding, an allowed packet is sent directly, without the network stack', () => {
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
 });
 
-test('direct forwarding · all packets of a TCP connection are sent directly, from the SYN to the last ACK', () => {
+test('with direct forwarding, all packets of a TCP connection are sent directly, from the SYN to the last ACK', () => {
   const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
   const seen = (packet: Packet, tcpFlags: number, from = lan, sequence = 1): number => {
     kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
@@ -102,7 +102,7 @@ test('direct forwarding · all packets of a TCP connection are sent directly, fr
   expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);
 });
 
-test('direct forwarding · is off before user space sets a deadline, and after the deadline', () => {
+test('direct forwarding is off before user space sets a deadline, and after the deadline', () => {
   kernel.slots.setDirectUntil(0n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
   kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
@@ -117,20 +117,20 @@ test.each([
   ['has a TTL of 1', () => see(asked, {}, set(8, 1))],
   ['has a wrong checksum', () => see(asked, {}, undefined, set(10, 0x5a))],
   ['leaves by the interface that it came in by', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
-])('direct forwarding · a packet that %s goes to the network stack', (_, pass) => {
+])('with direct forwarding, a packet that %s goes to the network stack', (_, pass) => {
   expect(see(asked)).toBe(SENT);
   expect(pass()).toBe(PASSED);
   expect(pass()).toBe(PASSED);
 });
 
-test('direct forwarding · a packet to 0.0.0.0/8 goes to the network stack, even if a default route exists', async () => {
+test('with direct forwarding, a packet to 0.0.0.0/8 goes to the network stack, even if a default route exists', async () => {
   await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);
   expect(see({ ...asked, destination: at('8.8.8.8') })).toBe(SENT);
   expect(see({ ...asked, destination: at('0.1.2.3') })).toBe(PASSED);
   await topology.node.must('ip', 'route', 'del', 'default');
 });
 
-test('direct forwarding · sets skb->priority by the type of service, as the network stack does', () => {
+test('direct forwarding sets skb->priority by the type of service, as the network stack does', () => {
   const prioritiesOf = (types: readonly number[]): number[] =>
     types.map((type) => {
       expect(see(asked, {}, set(1, type))).toBe(SENT);

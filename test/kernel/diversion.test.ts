@@ -30,8 +30,8 @@ afterEach(() => {
 const ip = (command: string): string => execFileSync('ip', command.split(' '), { encoding: 'utf8' });
 const faults = (): string[] => diversionFaults(MASK, INTERFACES).map((text) => text.split(' ').slice(0, 3).join(' '));
 
-describe('`diversionStands`, which checks the routing rule and the route for diverted packets', () => {
-  test('returns true after `makeDiversion`, also with a further address or a blackhole route on the node', () => {
+describe('`diversionStands` and `makeDiversion`', () => {
+  test('`diversionStands` returns true after `makeDiversion`, also with a further address or a blackhole route on the node', () => {
     for (const add of ['addr add 192.0.2.1/32 dev lo', 'route add blackhole 192.0.2.0/24']) {
       ip(add);
       expect(diversionStands(MASK)).toBe(true);
@@ -62,25 +62,28 @@ describe('`diversionStands`, which checks the routing rule and the route for div
     ['the rule matches only one protocol', ['rule del pref 8353', `${OWN} ipproto udp`]],
     ['the rule matches packets without the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
     ['the rule ignores the default route', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
-  ])('returns false if %s, and `makeDiversion` repairs the diversion', (_, commands) => {
-    ip('addr add 192.0.2.1/32 dev lo');
-    try {
-      for (const command of commands) ip(command);
-      expect(diversionStands(MASK)).toBe(false);
-      makeDiversion(MASK);
-      expect(diversionStands(MASK)).toBe(true);
-    } finally {
-      ip('addr del 192.0.2.1/32 dev lo');
-    }
-  });
+  ])(
+    '`diversionStands` returns false if %s, and `makeDiversion` repairs the routing of diverted packets',
+    (_, commands) => {
+      ip('addr add 192.0.2.1/32 dev lo');
+      try {
+        for (const command of commands) ip(command);
+        expect(diversionStands(MASK)).toBe(false);
+        makeDiversion(MASK);
+        expect(diversionStands(MASK)).toBe(true);
+      } finally {
+        ip('addr del 192.0.2.1/32 dev lo');
+      }
+    },
+  );
 
-  test('`makeDiversion` adds only one rule, however often it is called', () => {
+  test('`makeDiversion` adds only one routing rule, however often it is called', () => {
     for (let round = 0; round < 3; round++) makeDiversion(MASK);
     expect(ip('-4 rule show pref 8353').trim().split('\n')).toHaveLength(1);
   });
 });
 
-describe('`diversionFaults`, which reports third-party rules that can misroute diverted packets', () => {
+describe('`diversionFaults`', () => {
   test.each([
     'rule add pref 100 fwmark 0x200000/0x200000 lookup main',
     'rule add pref 100 fwmark 0x200000/0xf00000 lookup 77',
@@ -95,11 +98,14 @@ describe('`diversionFaults`, which reports third-party rules that can misroute d
     'rule add pref 100 blackhole',
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
-  ])('reports a rule with a lower preference number that can match diverted packets: %s', (command) => {
-    ip(command);
-    expect(faults()).toEqual(['ip rule 100']);
-    expect(diversionStands(MASK)).toBe(true);
-  });
+  ])(
+    '`diversionFaults` reports a third-party rule with a lower preference number that can match diverted packets: %s',
+    (command) => {
+      ip(command);
+      expect(faults()).toEqual(['ip rule 100']);
+      expect(diversionStands(MASK)).toBe(true);
+    },
+  );
 
   test.each([
     'rule add pref 100 fwmark 0x400000/0x400000 lookup 77',
@@ -116,12 +122,12 @@ describe('`diversionFaults`, which reports third-party rules that can misroute d
     'rule add pref 100 goto 9999',
     'rule add pref 100 nop',
     'rule add pref 9000 lookup 77',
-  ])('does not report a rule that cannot affect diverted packets: %s', (command) => {
+  ])('`diversionFaults` does not report a rule that cannot affect diverted packets: %s', (command) => {
     ip(command);
     expect(faults()).toEqual([]);
   });
 
-  test('reports a third-party rule that has the same preference as the diversion rule', () => {
+  test('`diversionFaults` reports a third-party rule that has the same preference as the diversion rule', () => {
     removeDiversion();
     ip('rule add pref 8353 lookup 77');
     makeDiversion(MASK);

@@ -145,8 +145,8 @@ const ELSEWHERE = [ADDRESSES.client, ADDRESSES.clientOther, ADDRESSES.server, '1
 const NOWHERE = ['192.0.2.1', '8.8.8.8'];
 const OWN = [ADDRESSES.nodeLan, '10.79.1.1'];
 
-describe('a packet with a forged source does not reach a socket of the DNS proxy or service plane', () => {
-  test('if the packet comes in by an interface that is not policed', () => {
+describe('packets with a forged source to sockets of the DNS proxy and service plane', () => {
+  test('a packet with a forged source from an unpoliced interface does not reach a socket of the DNS proxy or service plane', () => {
     police();
     for (const kind of KINDS) {
       const forged = [ADDRESSES.client, ADDRESSES.server, '192.0.2.1'];
@@ -155,7 +155,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     }
   });
 
-  test('if the packet comes in by a policed interface that does not forward', () => {
+  test('a packet with a forged source from a policed interface that does not forward does not reach a proxy socket', () => {
     police();
     sh('echo 0 > /proc/sys/net/ipv4/conf/wan0/forwarding');
     for (const kind of KINDS) {
@@ -171,14 +171,17 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     ['police_local', { policeLocal: true }],
     ['dns.transparent', { divertDns: true }],
     ['a service plane', { servicePlane: { address: 0x7f00_0001, port: 15_001 } }],
-  ])('with the setting %s', (_, more) => {
-    police(more);
-    expect([ADDRESSES.client, '10.77.1.77'].filter((source) => arrives('ext0', source))).toEqual([]);
-    expect(arrives('ext0', UNNAMED)).toBe(true);
-    expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
-  });
+  ])(
+    'a packet with a forged source does not reach a socket of the DNS proxy or service plane with the setting %s',
+    (_, more) => {
+      police(more);
+      expect([ADDRESSES.client, '10.77.1.77'].filter((source) => arrives('ext0', source))).toEqual([]);
+      expect(arrives('ext0', UNNAMED)).toBe(true);
+      expect([UNNAMED, ADDRESSES.server].filter((source) => arrives('lan0', source))).toEqual([]);
+    },
+  );
 
-  test("after the BPF hooks are removed, after a takeover, and after the flushed table of Weir's nftables rules (the guard) is restored", async () => {
+  test('a packet with a forged source does not reach a proxy socket without BPF hooks, after a takeover, and after the flushed guard is restored', async () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
     await hooksGone(topology.node.name);
@@ -192,7 +195,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
   });
 
-  test('with reverse_path: loose, if the source has no route or is an address of the node', () => {
+  test('with reverse_path: loose, a packet whose source has no route or belongs to the node does not reach a proxy socket', () => {
     police({ reversePath: 'loose' });
     sh('echo 1 > /proc/sys/net/ipv4/conf/ext0/accept_local');
     expect([...NOWHERE, ...OWN].filter((source) => arrives('ext0', source))).toEqual([]);
@@ -200,12 +203,12 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     sh('echo 0 > /proc/sys/net/ipv4/conf/ext0/accept_local');
   });
 
-  test('(exception: with reverse_path: off, a packet with a forged source reaches the socket)', () => {
+  test('with reverse_path: off, a packet with a forged source reaches the sockets of the DNS proxy and service plane', () => {
     police({ reversePath: 'off' });
     expect([...ELSEWHERE, ...NOWHERE].filter((source) => !arrives('ext0', source))).toEqual([]);
   });
 
-  test('(exception: other sockets receive the packet, and a proxy socket receives packets from the node itself)', () => {
+  test('other sockets receive packets with a forged source, and a proxy socket receives packets from the node itself', () => {
     police();
     expect(arrives('ext0', ADDRESSES.client, ['UDP', 17, OTHER_PORT, [{}]])).toBe(true);
     const [before = 0] = counts();
@@ -213,7 +216,7 @@ describe('a packet with a forged source does not reach a socket of the DNS proxy
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('(the nftables chain of Weir that drops these packets does not prevent direct forwarding)', () => {
+  test('the nftables chain that protects the proxy sockets from forged sources does not prevent direct forwarding', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });
@@ -244,7 +247,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     return count;
   }
 
-  test('receives packets from the network while no interface is policed', () => {
+  test('a listener on 127.0.0.1 receives packets from the network while no interface is policed and route_localnet is 1', () => {
     expect(received(ADDRESSES.client)).toBe(1);
   });
 
@@ -253,14 +256,17 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     ['off', { reversePath: 'off' }],
     ['police_local', { policeLocal: true }],
     ['clsact', { forceClsact: true }],
-  ])('receives no packets from a policed interface: %s', (_, more) => {
-    police(more);
-    expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);
-    expect(received(ADDRESSES.server, 'wan0')).toBe(0);
-    expect(datapath?.stats().drops.loopback?.packets).toBe(4n);
-  });
+  ])(
+    'a listener on 127.0.0.1 receives no packets from a policed interface, although route_localnet is 1: %s',
+    (_, more) => {
+      police(more);
+      expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);
+      expect(received(ADDRESSES.server, 'wan0')).toBe(0);
+      expect(datapath?.stats().drops.loopback?.packets).toBe(4n);
+    },
+  );
 
-  test('still receives packets from an interface that is not policed', () => {
+  test('a listener on 127.0.0.1 still receives packets from an unpoliced interface if route_localnet is 1', () => {
     police();
     expect(received(UNNAMED, 'ext0')).toBe(1);
   });

@@ -143,7 +143,7 @@ afterEach(async () => {
 });
 
 describe('an inspected connection whose source loses its right by a change of members', () => {
-  test('is reset after its splicing began, and a connection of another source continues', async () => {
+  test('a spliced connection is reset when its source loses its right by a change of members, and a connection of another source continues', async () => {
     const [first, other] = [await dial(ADDRESSES.client), await dial(ADDRESSES.clientOther)];
     expect([await echoes(first), await echoes(other)]).toEqual([true, true]);
     const ended = codeOf(first);
@@ -158,7 +158,7 @@ describe('an inspected connection whose source loses its right by a change of me
     for (const socket of [again, other]) socket.destroy();
   });
 
-  test('is reset if it is not decided yet', async () => {
+  test('an inspected connection that is not decided yet is reset when its source loses its right by a change of members', async () => {
     const { socket } = await dialTcp(ADDRESSES.client);
     await expect.poll(async () => (await plane.stats()).connections).toBe(1);
     await plane.changeMembers(change(0, ADDRESSES.client));
@@ -167,7 +167,7 @@ describe('an inspected connection whose source loses its right by a change of me
   });
 });
 
-test('threads that start later have the members before the policy', async () => {
+test('a thread of the service plane that starts later receives the members before the policy', async () => {
   members.change(change(0, ADDRESSES.clientOther));
   await plane.open();
   const first = await dial(ADDRESSES.client);

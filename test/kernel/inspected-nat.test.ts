@@ -99,13 +99,13 @@ async function leaked(): Promise<string[]> {
 }
 
 describe('behind masquerade', () => {
-  test('an inspected connection reaches the server from the address of the node', async () => {
+  test('behind masquerade, an inspected connection reaches the server from the address of the node', async () => {
     for (let round = 0; round < 5; round++) expect(await dial()).toBe(ADDRESSES.nodeWan);
     expect(await leaked()).toEqual([]);
     expect(datapath.stats().activeFlows).toBe(0);
   });
 
-  test('a client can connect again from the same port after the node closed the inspected connection first', async () => {
+  test('behind masquerade, a client can connect again from the same port after the node closed the inspected connection first', async () => {
     for (let round = 0; round < 5; round++) {
       port = 40_000;
       expect(await dial()).toBe(ADDRESSES.nodeWan);
@@ -113,14 +113,14 @@ describe('behind masquerade', () => {
     expect(await leaked()).toEqual([]);
   });
 
-  test('an ICMP error about the connection to the server reaches its socket', async () => {
+  test("behind masquerade, an ICMP error about the node's connection to the server reaches the socket of that connection", async () => {
     failures.length = 0;
     expect(await dial(ADDRESSES.client, REFUSED)).toBe('');
     expect(failures).toEqual(['ECONNREFUSED']);
     expect(await leaked()).toEqual([]);
   });
 
-  test('a connection goes on after conntrack was flushed', async () => {
+  test('behind masquerade, an inspected connection continues after conntrack was flushed', async () => {
     const words = ['connect', ADDRESSES.server, String(ECHO), '--every', '200', '--timeout', '5000'];
     const child = topology.client.start(process.execPath, [program('tour-traffic'), ...words]);
     const lines: string[] = [];
@@ -135,7 +135,7 @@ describe('behind masquerade', () => {
     expect(await leaked()).toEqual([]);
   });
 
-  test('while conntrack is flushed during transfers, nothing leaves with the address of the client', async () => {
+  test('behind masquerade, no packet leaves with the address of the client while conntrack is flushed during transfers', async () => {
     const flushing = setInterval(flushConntrack, 3);
     const program = `
 import socket
@@ -154,7 +154,7 @@ for port in range(43000, 43006):
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('while the nftables chains of the conntrack zone are missing, no packet leaves with the address of the client, and the next check of the guard reports the loss', async () => {
+  test('without the nftables chains of the conntrack zone, no packet leaves with the address of the client, and a check reports the loss', async () => {
     await topology.node.must('nft', ['flush ruleset', CHAINS, MASQUERADE].join('\n'));
     expect(await chainsExist()).toBe(false);
     expect(await dial()).toBe('');
@@ -164,7 +164,7 @@ for port in range(43000, 43006):
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('through an interface that is not policed, a packet to a server leaves only with an entry of conntrack', async () => {
+  test('a packet to a server leaves by an unpoliced interface only if conntrack has an entry for the packet', async () => {
     const { node } = topology;
     await node.must('ip', 'link', 'add', 'other0', 'type', 'veth', 'peer', 'name', 'other1');
     onTestFinished(async () => void (await node.run('ip', 'link', 'del', 'other0')));
@@ -197,7 +197,7 @@ except PermissionError: pass`;
     expect(await leaving(toServer, invalid)).toBe(0);
   });
 
-  test('the chains stay while no process runs, and the next process takes them over', async () => {
+  test('the nftables chains for inspection behind masquerade stay while no process runs, and the next process takes them over', async () => {
     datapath.close();
     expect(await chainsExist()).toBe(true);
     open();
@@ -205,7 +205,7 @@ except PermissionError: pass`;
     expect(await leaked()).toEqual([]);
   });
 
-  test('the chains are removed with the last NAT rule, and by detach', async () => {
+  test('the nftables chains for inspection behind masquerade are removed with the last NAT rule, and by detach', async () => {
     await topology.node.must('nft', 'delete table ip mine');
     datapath.look();
     expect(await chainsExist()).toBe(false);
@@ -229,28 +229,28 @@ test('behind SNAT, an inspected connection reaches the server from the configure
   expect(await leaked()).toEqual([]);
 });
 
-describe('where no NAT rule matches a connection', () => {
+describe('connections that no NAT rule matches', () => {
   beforeEach(() => translate(`add rule ip mine post oifname "wan0" ip saddr ${ADDRESSES.clientOther} masquerade`));
 
-  test('the server sees the address of the client', async () => {
+  test('the server sees the address of the client if no NAT rule matches the inspected connection', async () => {
     expect(await dial()).toBe(ADDRESSES.client);
     expect(await dial(ADDRESSES.clientOther)).toBe(ADDRESSES.nodeWan);
   });
 
-  test('an ICMP error about the connection to the server reaches its socket', async () => {
+  test('an ICMP error about the connection to the server reaches its socket if no NAT rule matches the connection', async () => {
     failures.length = 0;
     expect(await dial(ADDRESSES.client, REFUSED)).toBe('');
     expect(failures).toEqual(['ECONNREFUSED']);
   });
 });
 
-describe('with conntrack zones of the operator', () => {
-  test('a zone of the direction from the client changes nothing', async () => {
+describe('conntrack zones of the operator', () => {
+  test("inspection works with an operator's conntrack zone for the direction from the client", async () => {
     await translate(MASQUERADE, 'add rule ip mine raw iifname "lan0" ct original zone set 5');
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('connections of the node keep their zone', async () => {
+  test('connections of the node itself keep the conntrack zone of the operator', async () => {
     await translate(
       MASQUERADE,
       'add rule ip mine own tcp dport 443 ip saddr 10.77.2.1 ct zone set 9',
@@ -263,14 +263,14 @@ describe('with conntrack zones of the operator', () => {
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('a zone of the replies refuses inspected connections, and nothing leaves with the address of the client', async () => {
+  test("with an operator's conntrack zone for replies, inspected connections fail, and no packet leaves with the address of the client", async () => {
     await translate(MASQUERADE, 'add rule ip mine raw ct zone set 7');
     expect(await Promise.all(Array.from({ length: 5 }, () => dial()))).toEqual(['', '', '', '', '']);
     expect(await leaked()).toEqual([]);
   });
 });
 
-test('without NAT rules, the server sees the address and port of the client', async () => {
+test('without NAT rules, the server of an inspected connection sees the address and port of the client', async () => {
   await topology.node.must('nft', 'delete table ip mine');
   datapath.look();
   const words = ['-c', peerClient([ADDRESSES.client, ++port], [ADDRESSES.server, 443])];
@@ -279,7 +279,7 @@ test('without NAT rules, the server sees the address and port of the client', as
 });
 
 describe('behind DNAT', () => {
-  test('a connection to a server that the policy inspects is not forwarded', async () => {
+  test('a connection by DNAT to a server that the policy inspects is not forwarded', async () => {
     const forward = `add rule ip mine pre iifname "wan0" tcp dport ${PUBLIC} dnat to ${ADDRESSES.client}:443`;
     await translate(MASQUERADE, forward);
     const words = ['-c', peerClient([ADDRESSES.server, 42_000], [ADDRESSES.nodeWan, PUBLIC])];
@@ -288,7 +288,7 @@ describe('behind DNAT', () => {
     if (hasNetfilterPrograms()) expect(datapath.stats().drops.not_inspected?.packets).toBeGreaterThan(0n);
   });
 
-  test('a connection whose destination is translated to a host behind the node reaches neither the destination nor that host', async () => {
+  test('an inspected connection by DNAT to a host behind the node reaches neither its destination nor that host', async () => {
     await topology.node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
     await translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`);
     // Attempts to connect of the tests before are repeated for some seconds.

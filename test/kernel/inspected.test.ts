@@ -72,7 +72,7 @@ test('with SYN cookies, the ACK of an inspected connection reaches the listener 
   }
 });
 
-test('without a listener of the service plane, an inspected connection is dropped, or passes uninspected if the rule is audited', async () => {
+test('an inspected connection is dropped if the service plane does not listen, or passes uninspected if the rule is in audit mode', async () => {
   await new Promise<void>((resolve) => server.close(() => resolve()));
   expect(await dial(41_003)).toBe('');
   expect((await datapath.stats()).drops.service_plane_absent?.packets).toBeGreaterThan(0n);

@@ -189,12 +189,15 @@ describe('interfaces that appear and vanish while a node runs', () => {
     ['deleted', ['delete', 'table', 'inet', 'weir']],
     ['flushed', ['flush', 'table', 'inet', 'weir']],
     ['made dormant', ['add', 'table', 'inet', 'weir', '{ flags dormant; }']],
-  ])('the node restores the guard (its nftables table) within one second after it was %s', async (_, command) => {
-    await topology.node.must('nft', ...command);
-    await expect.poll(() => changes).toEqual([{ type: 'guard_lost' }]);
-    await expect.poll(guardedBy).toEqual(INTERFACES);
-    expect(await reaches()).toBe(true);
-  });
+  ])(
+    'the node restores the guard (its nftables table) within one second after the table was %s',
+    async (_, command) => {
+      await topology.node.must('nft', ...command);
+      await expect.poll(() => changes).toEqual([{ type: 'guard_lost' }]);
+      await expect.poll(guardedBy).toEqual(INTERFACES);
+      expect(await reaches()).toBe(true);
+    },
+  );
 });
 
 describe('readiness of a node that translates addresses', () => {
@@ -210,7 +213,7 @@ describe('readiness of a node that translates addresses', () => {
       'add table ip mine; add chain ip mine post { type nat hook postrouting priority 100; }; add rule ip mine post oifname "wan0" masquerade',
     );
 
-  test('fails while an unsupported NAT rule for a policed interface exists, and names the chain and the interface', async () => {
+  test('readiness fails while an unsupported NAT rule for a policed interface exists, and names the chain and the interface', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'], policeLocal: true });
     const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
     await expect.poll(config).toEqual(configured);
@@ -225,7 +228,7 @@ describe('readiness of a node that translates addresses', () => {
     await expect.poll(config).toEqual(configured);
   });
 
-  test('warns about an outside interface that is not policed, and the node forwards packets', async () => {
+  test('readiness warns about an unpoliced outside interface of a node that translates addresses, and the node forwards packets', async () => {
     await translate();
     await start('allow', { interfaces: ['lan0'] });
     await expect.poll(config).toEqual({
@@ -310,7 +313,7 @@ describe('an interface beside a bridge', () => {
     );
   }
 
-  test('is reported as refused if it is no bridge port but has a macvlan, in this or another network namespace', async () => {
+  test('an interface that is no bridge port but has a macvlan is reported as refused, also with the macvlan in another network namespace', async () => {
     await start('allow', { interfaces: ['lan0', 'wan0'] });
     await expect.poll(() => config().state).toBe('configured');
     await ip('link', 'add', 'mac0', 'link', 'lan0', 'type', 'macvlan', 'mode', 'bridge');
@@ -332,7 +335,7 @@ describe('an interface beside a bridge', () => {
     await expect.poll(() => config().state).toBe('configured');
   });
 
-  test('may be left out of the configuration if the bridge is configured: the bridge switches frames, and the policy classifies routed packets', async () => {
+  test('a bridge port may be left out of the configuration if the bridge is configured: the bridge switches frames, and the policy classifies routed packets', async () => {
     await ip('addr', 'flush', 'dev', 'lan0');
     await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');
     await join('lan0', 'q0');
@@ -348,7 +351,7 @@ describe('an interface beside a bridge', () => {
   });
 });
 
-describe('no denied packet passes, in either direction,', () => {
+describe('denied packets during changes of interfaces', () => {
   const POLICED = { interfaces: ['lan*', 'wan0'] };
   const configured = { state: 'configured', detail: 'the datapath is attached to every configured interface' };
   let streams: Streams;
@@ -372,17 +375,20 @@ describe('no denied packet passes, in either direction,', () => {
     ['its inside', ['lan0 up0'], ['lan0', 'up0'], ['up0 lan0']],
     ['its outside', ['wan0 net0'], ['wan0', 'net0'], ['net0 wan0']],
     ['the inside again and again', ['lan0 up0', 'up0 lan5', 'lan5 up1'], ['lan5', 'up1'], ['up1 lan0']],
-  ])('while %s is renamed, which fails `dataplane_config` with both names', async (_, to, [, now], back) => {
-    await rename(...to);
-    await expect.poll(config).toMatchObject({ state: 'interface_renamed' });
-    expect(config().detail).toContain(` is ${now} now, and stays policed: `);
-    await streams.denied();
-    await rename(...back);
-    await expect.poll(config).toEqual(configured);
-    expect(await streams.passed()).toBe(0);
-  });
+  ])(
+    'no denied packet passes while %s is renamed, which fails `dataplane_config` with both names',
+    async (_, to, [, now], back) => {
+      await rename(...to);
+      await expect.poll(config).toMatchObject({ state: 'interface_renamed' });
+      expect(config().detail).toContain(` is ${now} now, and stays policed: `);
+      await streams.denied();
+      await rename(...back);
+      await expect.poll(config).toEqual(configured);
+      expect(await streams.passed()).toBe(0);
+    },
+  );
 
-  test('while two policed interfaces exchange their names twenty times, as udev does it', async () => {
+  test('no denied packet passes while two policed interfaces exchange their names twenty times, as udev does it', async () => {
     const exchange = ['lan0 tmp', 'wan0 lan0', 'tmp wan0'];
     await rename(...Array.from({ length: 20 }, () => exchange).flat());
     await expect.poll(config, { interval: 10 }).toEqual(configured);
@@ -408,18 +414,19 @@ describe('no denied packet passes, in either direction,', () => {
     ],
     ['the inside is a bridge port', 'ip link add br1 up type bridge; ip link set lan0 master br1', 'ip link del br1'],
     ['a macvlan is on top', 'ip link add link lan0 name m0 up type macvlan', 'ip link del m0'],
-  ])('while %s', ([, change, undo]) => stays(change, undo));
+  ])('no denied packet passes while %s', ([, change, undo]) => stays(change, undo));
 
   skipUnless(HAS_VRFS, 'the kernel has no VRF interfaces (module vrf)').test(
-    'while the inside is a port of a VRF',
+    'no denied packet passes while the inside interface is a port of a VRF',
     () => stays('ip link add v1 up type vrf table 9; ip link set lan0 master v1', 'ip link del v1'),
   );
 
-  skipUnless(HAS_VLANS, LACKS.vlans).test('while a VLAN is on top', () =>
-    stays('ip link add link lan0 name v5 up type vlan id 5', 'ip link del v5'),
+  skipUnless(HAS_VLANS, LACKS.vlans).test(
+    'no denied packet passes while the inside interface has a VLAN interface on top',
+    () => stays('ip link add link lan0 name v5 up type vlan id 5', 'ip link del v5'),
   );
 
-  test('while the outside moves to another network namespace and back', async () => {
+  test('no denied packet passes while the outside interface moves to another network namespace and back', async () => {
     const { node, server } = topology;
     await batch(`ip link set wan0 netns ${server.name}`);
     await expect.poll(() => config().state).toBe('interface_missing');
@@ -434,7 +441,7 @@ describe('no denied packet passes, in either direction,', () => {
     ['TCX', false],
     ['clsact', true],
   ])(
-    'while an interface is renamed before the next process starts, which then names both names (%s)',
+    'no denied packet passes if an interface is renamed before the next process starts, which then reports both names (%s)',
     async (_, forceClsact) => {
       await system.shutdown();
       await datapath.close();
@@ -455,7 +462,7 @@ describe('no denied packet passes, in either direction,', () => {
     },
   );
 
-  test('until the next process starts with a configuration that names neither the former nor the present name', async () => {
+  test('a renamed interface is released by the next process if its configuration has neither the former nor the present name', async () => {
     const ifindex = await ifindexOf('lan0');
     await system.shutdown();
     await datapath.close();

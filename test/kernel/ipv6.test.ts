@@ -83,7 +83,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
   ['clsact', { forceClsact: true }],
   ['direct forwarding, and non_ipv4: pass', { forwarding: 'direct', nonIpv4: 'pass' }],
 ])('IPv6 traffic of a node whose datapath uses %s', (_, options) => {
-  test('loses no packet when the datapath attaches, except for consecutive packets while the kernel adds clsact', async () => {
+  test('IPv6 traffic loses no packet when the datapath attaches, except for consecutive packets while the kernel adds clsact', async () => {
     open(options);
     const ping = topology.client.start('ping', ['-6', '-n', '-i', '0.005', IPV6.nodeLan]);
     const received = new Set<number>();
@@ -116,7 +116,7 @@ describe.each<[string, Partial<DatapathOptions>]>([
     expect(dropped()).toBe(0n);
   });
 
-  test('passes to and from the node, and is forwarded only with non_ipv4: pass', async () => {
+  test('IPv6 passes to and from the node, and is forwarded only with non_ipv4: pass', async () => {
     start(options);
     await forgetNeighbours();
     const cut: string[] = [];
@@ -179,7 +179,7 @@ describe('an established TCP connection over IPv6', () => {
     ['client to node, forwarding directly', 'client', 'node', IPV6.nodeLan, { forwarding: 'direct' }],
     ['client to server with non_ipv4: pass', 'client', 'server', IPV6.server, { nonIpv4: 'pass' }],
   ])(
-    'continues when the datapath attaches and detaches, and a new connection can be opened: %s',
+    'an established TCP connection over IPv6 continues when the datapath attaches and detaches, and a new connection can be opened: %s',
     async (_, from, to, address, more) => {
       const say = await converse(from, to, address);
       const answered = [await say()];
@@ -197,7 +197,7 @@ describe('an established TCP connection over IPv6', () => {
     },
   );
 
-  test('through the node gets no more replies after the datapath has attached with non_ipv4: drop', async () => {
+  test('an established TCP connection over IPv6 through the node gets no more replies after the datapath has attached with non_ipv4: drop', async () => {
     const say = await converse('client', 'server', IPV6.server);
     const before = await say();
     start();
@@ -226,23 +226,26 @@ describe('IPv6 packets that come in by an interface with forwarding=0', () => {
   const setForwarding = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-qw', `net.ipv6.conf.lan0.forwarding=${value}`);
 
-  test.each(['drop', 'pass'] as const)('reach the node but are not forwarded, with non_ipv4: %s', async (nonIpv4) => {
-    await setForwarding(0);
-    // Add the IPv6 addresses again, because an interface without forwarding solicits routers and may lose
-    // addresses.
-    await addIpv6(topology);
-    await setForwarding(0);
-    start({ nonIpv4 });
-    await forgetNeighbours();
-    expect(await reaches('client', IPV6.nodeLan)).toBe(true);
-    expect(await reaches('client', `${IPV6.linkLocal}%eth0`)).toBe(true);
-    expect(await reaches('node', IPV6.client)).toBe(true);
-    expect(await reaches('client', IPV6.server)).toBe(false);
-  });
+  test.each(['drop', 'pass'] as const)(
+    'IPv6 packets from an interface with forwarding=0 reach the node but are not forwarded, with non_ipv4: %s',
+    async (nonIpv4) => {
+      await setForwarding(0);
+      // Add the IPv6 addresses again, because an interface without forwarding solicits routers and may lose
+      // addresses.
+      await addIpv6(topology);
+      await setForwarding(0);
+      start({ nonIpv4 });
+      await forgetNeighbours();
+      expect(await reaches('client', IPV6.nodeLan)).toBe(true);
+      expect(await reaches('client', `${IPV6.linkLocal}%eth0`)).toBe(true);
+      expect(await reaches('node', IPV6.client)).toBe(true);
+      expect(await reaches('client', IPV6.server)).toBe(false);
+    },
+  );
 });
 
 describe('IPv6 packets of the node itself with police_local', () => {
-  test('are dropped with non_ipv4: drop, except for neighbour discovery', async () => {
+  test('with police_local and non_ipv4: drop, IPv6 packets of the node itself are dropped, except for neighbour discovery', async () => {
     // A connection of an earlier test still sends its FIN again, which counts as dropped.
     await topology.client.must('ss', '-K', `dst [${IPV6.server}]`);
     start({ policeLocal: true });
@@ -254,7 +257,7 @@ describe('IPv6 packets of the node itself with police_local', () => {
     expect(await topology.client.must('ip', '-6', 'neigh', 'show', IPV6.nodeLan)).toContain('lladdr');
   });
 
-  test('pass with non_ipv4: pass', async () => {
+  test('with police_local and non_ipv4: pass, IPv6 packets of the node itself pass', async () => {
     start({ policeLocal: true, nonIpv4: 'pass' });
     expect(await reaches('client', IPV6.nodeLan)).toBe(true);
     expect(await reaches('node', IPV6.client)).toBe(true);

@@ -83,12 +83,12 @@ test.each([
   expect(heard(command)).toEqual({ ...notifications, readable: true });
 });
 
-test("a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the guard's name", () => {
+test('a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the same name', () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
   expect(heard(command)).toEqual({ ...NOTHING, thirdPartyHooks: true, readable: true });
 });
 
-test('the notification sockets receive nothing while nothing changes', () => {
+test('the sockets for kernel notifications receive nothing while nothing changes', () => {
   expect(heard('true')).toEqual({ ...NOTHING, readable: false });
 });
 

@@ -138,7 +138,7 @@ afterEach(async () => {
   await topology.remove();
 });
 
-test('no packet of the next pod passes by the rights of the former, on the same five-tuple, 60 ms after the change at the latest', async () => {
+test("a new pod with the address and five-tuple of a former pod gets none of the former pod's rights later than 60 ms after the change", async () => {
   const last: number[] = [];
   for (let turn = 0; turn < 10; turn++) {
     expect(await passes(WEB_PORT)).toBe(true);
@@ -164,7 +164,7 @@ test('no packet of the next pod passes by the rights of the former, on the same 
   console.log(`removal to the last packet by old rights: ${last.map((ms) => ms.toFixed(1)).join(', ')} ms`);
 });
 
-test('a pod with an unknown set is closed until the policy is compiled with it, and then no flow is lost', async () => {
+test('a pod with an unknown set of groups is closed until the policy is compiled with that set, and then no flow is lost', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   expect(await datapath.changeMembers(podIs(BOTH, [BOTH]))).toMatchObject({ uncompiled: 1, flows: 1 });
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, false]);
@@ -173,7 +173,7 @@ test('a pod with an unknown set is closed until the policy is compiled with it, 
   expect(await datapath.changeMembers(podIs(BOTH))).toMatchObject({ uncompiled: 0, flows: 0 });
 });
 
-test('members outlive the process, and the first list of the next process replaces them', async () => {
+test('the members in the kernel stay after the end of the process, and the first list of the next process replaces them', async () => {
   await datapath.close();
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([true, false]);
   await start();
@@ -188,7 +188,7 @@ test('members outlive the process, and the first list of the next process replac
   expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 
-test('a pod loses its rights if its change is the first one of a process, after its maps have grown', async () => {
+test('a pod loses its rights if the change is the first one of a process and the maps have grown', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   await datapath.close();
   await start();

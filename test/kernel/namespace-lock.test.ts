@@ -76,7 +76,7 @@ const takeAs = (user: string, capabilities: string): Promise<[ChildProcess, stri
   return begin('setpriv', ...words);
 };
 
-test('a process without capabilities that locks the file of the namespace does not keep the datapath from its start', async () => {
+test('a process without capabilities that locks the file of the network namespace does not prevent the start of the datapath', async () => {
   const locks = 'exec 9</proc/self/ns/net && flock 9 && echo locked && exec sleep 1000';
   const [, line] = await begin('setpriv', '--reuid', NOBODY, '--regid', NOBODY, '--clear-groups', 'sh', '-c', locks);
   expect(line).toBe('locked');
@@ -86,7 +86,7 @@ test('a process without capabilities that locks the file of the namespace does n
   detach(topology.pinPath);
 });
 
-test('the pin folder cannot be opened by another user, who could lock it', () => {
+test('the pin folder cannot be opened, and so cannot be locked, by another user', () => {
   mkdirSync(topology.pinPath, { recursive: true, mode: 0o755 });
   detach(topology.pinPath);
   const datapath = new LocalDatapath(datapathOptions(topology.pinPath));
@@ -103,13 +103,13 @@ describe('the lock of the namespace', () => {
   });
   afterEach(() => lock.release());
 
-  test('is not taken by the question whether the kernel has it', () => {
+  test('the check whether the kernel supports the lock of the network namespace does not take the lock', () => {
     expect(hasPacketLog()).toBe(true);
     expect(lock.acquire()).toBe(true);
     expect(hasPacketLog()).toBe(true);
   });
 
-  test('is free as soon as its holder was killed', async () => {
+  test('the lock of the network namespace is free as soon as its holder was killed', async () => {
     const [holder, line] = await takeAs(NOBODY, '-all,+net_admin');
     expect(line).toBe('taken');
     expect(lock.acquire()).toBe(false);
@@ -118,14 +118,14 @@ describe('the lock of the namespace', () => {
     expect(lock.acquire()).toBe(true);
   });
 
-  test('names its holder also to another user, whose processes cannot read the descriptors of root', async () => {
+  test('the lock of the network namespace names its holder also to another user, who cannot read the descriptors of root', async () => {
     const [holder, taken] = await begin(process.execPath, '--input-type=module', '-e', SCRIPT);
     expect(taken).toBe('taken');
     const [, line] = await takeAs(NOBODY, '-all,+net_admin');
     expect(JSON.parse(line)).toMatchObject({ pid: holder.pid });
   });
 
-  test('cannot be taken without CAP_NET_ADMIN, also while it is free', async () => {
+  test('the lock of the network namespace cannot be taken without CAP_NET_ADMIN, also while it is free', async () => {
     const [, free] = await takeAs(NOBODY, '-all');
     expect(free).toBe('EPERM');
     expect(lock.acquire()).toBe(true);
@@ -133,7 +133,7 @@ describe('the lock of the namespace', () => {
     expect(held).toBe('EPERM');
   });
 
-  test('changes no table of nftables, and survives `nft flush ruleset` of another process', async () => {
+  test('the lock of the network namespace changes no nftables table, and stays taken after `nft flush ruleset` of another process', async () => {
     expect(lock.acquire()).toBe(true);
     expect(await topology.node.must('nft', 'list', 'ruleset')).toBe('');
     await topology.node.must('nft', 'flush', 'ruleset');
@@ -141,14 +141,14 @@ describe('the lock of the namespace', () => {
     expect(namespaceLockHolder()).toMatchObject({ pid: process.pid });
   });
 
-  test('does not pass to the processes that its holder starts', async () => {
+  test('the lock of the network namespace is not inherited by the processes that its holder starts', async () => {
     expect(lock.acquire()).toBe(true);
     await begin('sh', '-c', 'echo started; exec sleep 1000');
     lock.release();
     expect(lock.acquire()).toBe(true);
   });
 
-  test('is released if the pin folder cannot be made', () => {
+  test('the lock of the network namespace is released if the pin folder cannot be created', () => {
     const ownership = new Ownership(topology.pinPath);
     const failing = (): void => {
       throw new Error('no folder');

@@ -50,12 +50,12 @@ beforeEach(async () => {
 });
 afterAll(() => node?.remove());
 
-describe('sources that the node translates to an address that it does not have', () => {
+describe('sources that the node translates to an address of another host', () => {
   const request = () => udp([client, port], [server, PORT]);
   const reply = () => udp([server, PORT], [POOL, port]);
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'are decided by the address of the client, also where the policy allows that address',
+    'replies to a source that the node translates to an address of another host are decided by the address of the client',
     async () => {
       await node.translate(TO_POOL, 'add rule ip mine raw ct zone set 7');
       const toPool = group([server], [rule({ id: 'pool', to: [POOL] })]);
@@ -68,7 +68,7 @@ describe('sources that the node translates to an address that it does not have',
     },
   );
 
-  test('do not pass as a source from outside, although replies to them have an alias', async () => {
+  test('a packet from outside with the translated source address of a client is dropped as forged', async () => {
     await node.translate(TO_POOL);
     node.police(outwards);
     await node.passes('client', request(), 'server', `udp ${POOL}:${port} > ${server}:${PORT}`);
@@ -79,7 +79,7 @@ describe('sources that the node translates to an address that it does not have',
 });
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a new connection is decided by its own translation, although the ingress hook knows an older one',
+  'a new connection is decided by its own translation, although the ingress hook still knows an older translation',
   async () => {
     node.police(inwards);
     const request = udp([server, port], [nodeWan, PUBLIC]);
@@ -93,7 +93,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
 );
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a datagram in fragments to a service address reaches the server',
+  'a fragmented datagram to a service address that the node translates reaches the server',
   async () => {
     await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} udp dport 80 dnat to ${server}:${PORT}`);
     node.police(outwards, { translated: [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }] });
@@ -104,7 +104,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
 );
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a connection of the last moment of an upgrade, which the earlier forward judge has opened, goes on',
+  'a connection that the earlier forward judge (netfilter program) has opened at the end of an upgrade continues',
   async () => {
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
@@ -134,7 +134,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
   const incoming = () => udp([server, port], [nodeWan, PUBLIC]);
   const outgoing = () => udp([client, port], [server, PORT]);
 
-  test('drops what only the forward judge can decide, while a process with another mark mask takes over', async () => {
+  test('the guard drops packets that only the forward judge can decide, while a process with another mark mask takes over', async () => {
     node.police(denyAll);
     await node.isDropped('server', incoming(), 'policy_deny');
     claimOtherLayout(node.topology.pinPath);
@@ -144,7 +144,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
   });
 
-  test('drops what only the forward judge can decide, if the kernel refuses the judge', async () => {
+  test('the guard drops packets that only the forward judge can decide, if the kernel refuses the forward judge', async () => {
     await node.topology.node.must('nft', 'delete table ip mine');
     node.police(outwards, { objectPath: refusedJudge.path });
     await node.passes('client', outgoing(), 'server', `udp ${client}:${port} > ${server}:${PORT}`);
@@ -157,7 +157,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await node.isDropped('server', incoming(), 'guard');
   });
 
-  test('leaves packets to the forward judge in force, if the kernel refuses the judge of an upgrade', async () => {
+  test('the guard leaves packets to the forward judge in force, if the kernel refuses the forward judge of an upgrade', async () => {
     const passes = () => node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
@@ -168,7 +168,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await passes();
   });
 
-  test('leaves no IPv6 packet to the forward judge', async () => {
+  test('the guard drops IPv6 packets that are marked for the forward judge', async () => {
     await addIpv6(node.topology);
     node.police(allowAll);
     for (const name of readdirSync(new Pins(node.topology.pinPath).links)) {
@@ -197,7 +197,7 @@ add rule netdev wan in meta protocol ip6 meta priority set ${pending}`,
 });
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a detached link of the forward judge is reported as a lost guard, and an attach makes another',
+  'a detached link of the forward judge is reported as a lost guard, and `attach` creates another link',
   async () => {
     node.police(denyAll);
     const { links } = new Pins(node.topology.pinPath);

@@ -120,7 +120,7 @@ async function connected(untranslated?: readonly [string, number]): Promise<numb
   return outside;
 }
 
-skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other chain', () => {
+skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT rules and no other chain', () => {
   beforeAll(async () => {
     node = await NatNode.create('natdirect');
   });
@@ -138,7 +138,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     for (const wire of Object.values(node.wires)) wire.seen();
   });
 
-  test('forwarding is direct, and conntrack accepts packets outside of the window', () => {
+  test('with NAT as the only third-party hook, forwarding is direct, and conntrack accepts packets outside of the TCP window', () => {
     expect(node.datapath.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook except NAT' });
     const checks = () => Object.keys(WINDOW_CHECKS).map((name) => Number(readFileSync(pathOf(name), 'utf8')));
     expect(checks()).toEqual([1, 1, DAYS, DAYS]);
@@ -168,7 +168,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     }
   });
 
-  test('conntrack sees the end of a connection, and later packets take the stack', async () => {
+  test('the FIN of a directly forwarded connection with NAT and later packets take the network stack, so that conntrack sees the end', async () => {
     const outside = await connected();
     const ack = tcp([client, port], [server, PORT], TCP.ack);
     expect(await sent('client', ack)).toMatchObject({ byStack: false });
@@ -206,7 +206,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     },
   );
 
-  test('a policy change cuts a flow at its next packet, from either side', async () => {
+  test('a policy change cuts a directly forwarded flow with NAT at the next packet from either side', async () => {
     const outside = await connected();
     expect(await sent('client', tcp([client, port], [server, PORT], TCP.ack))).toMatchObject({ byStack: false });
     node.enforce(only(client, [server, PORT + 1]));
@@ -214,7 +214,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     await node.isDropped('client', tcp([client, port], [server, PORT], TCP.ack), 'out_of_state');
   });
 
-  test('a filter chain of another program gets all packets again, and connections go on', async () => {
+  test('a third-party filter chain sees all packets of directly forwarded flows again, and connections with NAT continue', async () => {
     const outside = await connected();
     const push = (sequence: number) => tcpAt(sequence, [client, port], [server, PORT]);
     // Conntrack has not seen the data before: without its liberal mode, it would not translate the packet.
@@ -226,7 +226,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     expect(out).toMatchObject({ text: `tcp ${nodeWan}:${outside} > ${server}:${PORT} ack`, byStack: true });
   });
 
-  test('a RST after more data than half of the sequence numbers is translated', async () => {
+  test('a RST with NAT is translated after more unseen data than half of the sequence number space', async () => {
     const outside = await connected();
     const reset = (sequence: number) => tcpAt(sequence, [client, port], [server, PORT], TCP.rst);
     for (const sequence of [1, 0x7000_0000, 0xe000_0000])
@@ -236,7 +236,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     expect(text).toBe(`tcp ${nodeWan}:${outside} > ${server}:${PORT} rst`);
   });
 
-  test('a flow that no rule translates is sent directly in both directions too', async () => {
+  test('a flow that no NAT rule translates is sent directly in both directions', async () => {
     await node.topology.node.must('nft', 'insert rule ip mine post accept');
     expect(await connected([client, port])).toBe(port);
     for (let round = 0; round < 3; round++) {
@@ -245,7 +245,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     }
   });
 
-  test('with one policed side, the packets from this side are sent directly', async () => {
+  test('with one policed interface and NAT, the packets that come in by this interface are sent directly', async () => {
     node.police(allowAll, { forwarding: 'auto', pickupMs: 0, interfaces: ['lan0'] });
     const outside = await connected();
     const back = tcp([server, PORT], [nodeWan, outside], TCP.ack);
@@ -261,7 +261,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     }
   });
 
-  test('conntrack keeps an idle connection for days, also if it saw data without the acknowledgment', async () => {
+  test('conntrack keeps an idle, directly forwarded connection for days, also if it saw data without the acknowledgment', async () => {
     await connected();
     // Data beyond the window that conntrack knows, by the stack: conntrack calls it unacknowledged.
     await sent('client', tcpAt(1, [client, port], [server, PORT]));
@@ -270,7 +270,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     expect(conntrackSeconds()).toEqual([expect.closeTo(DAYS, -2)]);
   });
 
-  test('a packet of a closed connection does not extend its time in conntrack', async () => {
+  test('a directly forwarded connection with NAT that both sides have closed stays in conntrack for at most 120 s', async () => {
     const outside = await connected();
     await sent('client', tcp([client, port], [server, PORT], TCP.fin | TCP.ack));
     await sent('server', tcp([server, PORT], [nodeWan, outside], TCP.fin | TCP.ack));
@@ -279,7 +279,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     expect(Math.max(...conntrackSeconds())).toBeLessThanOrEqual(120);
   });
 
-  test('conntrack keeps a flow that it does not see', async () => {
+  test('conntrack keeps the entry of a flow with NAT whose packets are sent directly for longer than its time-out', async () => {
     node.close();
     writeFileSync('/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream', '3');
     try {
@@ -312,7 +312,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     }
   });
 
-  test('the stack ends a masqueraded flow whose route has changed', async () => {
+  test('a masqueraded flow whose route has changed takes the network stack, which masquerades it at the new interface', async () => {
     await connected();
     const { node: space } = node.topology;
     await space.must('ip', 'link', 'add', 'wan1', 'type', 'veth', 'peer', 'name', 'far1');
@@ -343,7 +343,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('with NAT rules and no other 
     }
   });
 
-  test('packets that the stack must answer or fragment take the stack', async () => {
+  test('a packet that is larger than the MTU of the next link takes the network stack, although its flow with NAT is sent directly', async () => {
     await connected();
     await node.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '600');
     try {
@@ -415,7 +415,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('a download through masquerad
   });
 
   test.each(['on', 'off'])(
-    'arrives complete with checksum offload %s, and takes the stack only at first',
+    'a download through masquerade arrives complete with checksum offload %s, and takes the network stack only at first',
     async (offload) => {
       for (const host of [topology.client, topology.server]) await host.must('ethtool', '-K', 'eth0', 'tx', offload);
       const serving = topology.server.start(process.execPath, ['-e', SERVE]);

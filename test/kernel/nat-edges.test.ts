@@ -47,7 +47,7 @@ async function exchange(): Promise<{ readonly request: SentPacket; readonly repl
 
 describe('an ICMP error that quotes a translated packet', () => {
   skipUnless(judges, LACKS.netfilterPrograms).test(
-    'of the client reaches the client, from the server and from a router',
+    'an ICMP error of the server or of a router about a masqueraded packet reaches the client',
     async () => {
       node.police(outwards);
       await exchange();
@@ -62,7 +62,7 @@ describe('an ICMP error that quotes a translated packet', () => {
     },
   );
 
-  test('in a reply reaches the server', async () => {
+  test('an ICMP error of the client about a reply on a masqueraded flow reaches the server', async () => {
     node.police(outwards);
     await exchange();
     const error = errorAbout(udp([server, PORT], [client, port]), client, 3, 3);
@@ -72,23 +72,26 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.isDropped('client', error, 'policy_deny');
   });
 
-  skipUnless(judges, LACKS.netfilterPrograms).test('by DNAT reaches both sides', async () => {
-    node.police(inwards);
-    const opening = udp([server, port], [nodeWan, PUBLIC]);
-    await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
-    const fromClient = errorAbout(udp([server, port], [client, PORT]), client, 3, 3);
-    const about = `about udp ${server}:${port} > ${nodeWan}:${PUBLIC}`;
-    await node.passes('client', fromClient, 'server', `icmp 3/3 ${nodeWan} > ${server} ${about}`);
-    const answer = udp([client, PORT], [server, port]);
-    await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
-    const fromServer = errorAbout(udp([nodeWan, PUBLIC], [server, port]), server, 3, 3);
-    const aboutAnswer = `about udp ${client}:${PORT} > ${server}:${port}`;
-    await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${aboutAnswer}`);
-    node.enforce(denyAll);
-    await node.isDropped('server', fromServer, 'policy_deny');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'an ICMP error about a packet of a connection by DNAT reaches the sender on either side',
+    async () => {
+      node.police(inwards);
+      const opening = udp([server, port], [nodeWan, PUBLIC]);
+      await node.passes('server', opening, 'client', `udp ${server}:${port} > ${client}:${PORT}`);
+      const fromClient = errorAbout(udp([server, port], [client, PORT]), client, 3, 3);
+      const about = `about udp ${server}:${port} > ${nodeWan}:${PUBLIC}`;
+      await node.passes('client', fromClient, 'server', `icmp 3/3 ${nodeWan} > ${server} ${about}`);
+      const answer = udp([client, PORT], [server, port]);
+      await node.passes('client', answer, 'server', `udp ${nodeWan}:${PUBLIC} > ${server}:${port}`);
+      const fromServer = errorAbout(udp([nodeWan, PUBLIC], [server, port]), server, 3, 3);
+      const aboutAnswer = `about udp ${client}:${PORT} > ${server}:${port}`;
+      await node.passes('server', fromServer, 'client', `icmp 3/3 ${server} > ${client} ${aboutAnswer}`);
+      node.enforce(denyAll);
+      await node.isDropped('server', fromServer, 'policy_deny');
+    },
+  );
 
-  test('as the packet was before the translation is decided by itself: a host beyond the node cannot know it', async () => {
+  test('an ICMP error from outside that quotes a packet with untranslated addresses does not belong to the flow, and the policy decides it', async () => {
     node.police(outwards);
     await exchange();
     await node.isDropped('server', errorAbout(udp([client, port], [server, PORT]), server, 3, 3), 'policy_deny');
@@ -110,7 +113,7 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.isDropped('server', errorAbout(udp([client, PORT], [server, port]), server, 3, 3), 'policy_deny');
   });
 
-  test('of a flow that NAT leaves as it is reaches its sender', async () => {
+  test('an ICMP error about a flow that NAT does not translate reaches the sender of the quoted packet', async () => {
     node.police(inwards);
     await node.passes(
       'server',
@@ -123,13 +126,16 @@ describe('an ICMP error that quotes a translated packet', () => {
     await node.passes('client', error, 'server', text);
   });
 
-  skipUnless(judges, LACKS.netfilterPrograms).test('of no flow is decided by itself', async () => {
-    node.police(outwards);
-    await exchange();
-    // Conntrack knows this packet, and the policy does not: the flow has ended.
-    await node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
-    await node.isDropped('server', errorAbout(udp([nodeWan, port], [server, PORT]), server, 3, 3), 'policy_deny');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'an ICMP error about a masqueraded flow that was cut is classified by the policy as a new packet',
+    async () => {
+      node.police(outwards);
+      await exchange();
+      // Conntrack knows this packet, and the policy does not: the flow has ended.
+      await node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
+      await node.isDropped('server', errorAbout(udp([nodeWan, port], [server, PORT]), server, 3, 3), 'policy_deny');
+    },
+  );
 });
 
 describe('fragments', () => {
@@ -139,7 +145,7 @@ describe('fragments', () => {
   ];
 
   skipUnless(judges, LACKS.netfilterPrograms).test(
-    'pass in both directions of a masqueraded flow, and behind DNAT',
+    'fragments pass in both directions of a masqueraded flow, and by DNAT',
     async () => {
       node.police(only(client, [server, PORT]));
       const out = parts(udp([client, port], [server, PORT]), port);
@@ -156,7 +162,7 @@ describe('fragments', () => {
 });
 
 skipUnless(judges, LACKS.netfilterPrograms).test(
-  'two clients whose pings have one identifier get the replies to their own',
+  'two clients that ping through masquerade with the same identifier each get their own replies',
   async () => {
     node.police(allowAll);
     await node.passes('client', echo(client, server, port), 'server', `echo ${port} ${nodeWan} > ${server}`);
@@ -173,10 +179,10 @@ skipUnless(judges, LACKS.netfilterPrograms).test(
   },
 );
 
-describe('a source port that the node translates', () => {
+describe('source ports that the node translates', () => {
   const OUTSIDE = 50_000;
 
-  test('has the replies by the address of the client', async () => {
+  test('replies to a source port that the node translates count for the address of the client', async () => {
     await node.translate(`add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`);
     node.police(outwards);
     const request = udp([client, port], [server, PORT]);
@@ -188,7 +194,7 @@ describe('a source port that the node translates', () => {
   });
 
   skipUnless(judges, LACKS.netfilterPrograms).test(
-    'and that is open for every host (full cone), is a new flow for another host',
+    'a packet of another host to a translated source port that is open for every host (full cone) is a new flow',
     async () => {
       await node.translate(
         `add rule ip mine post oifname "wan0" meta l4proto udp masquerade to :${OUTSIDE}`,
@@ -206,7 +212,7 @@ describe('a source port that the node translates', () => {
 });
 
 skipUnless(judges, LACKS.netfilterPrograms).test(
-  'a reply after the end of its conntrack entry is for the node, and the client’s next packet opens another entry',
+  "a reply after the end of its conntrack entry goes to the node, and the client's next packet creates another entry",
   async () => {
     node.police(outwards);
     const { request, reply } = await exchange();
@@ -226,34 +232,45 @@ skipUnless(judges, LACKS.netfilterPrograms).test(
   },
 );
 
-describe('after the end of a flow whose conntrack entry lives on', () => {
+describe('ended flows with a conntrack entry', () => {
   const cut = () => node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
 
-  skipUnless(judges, LACKS.netfilterPrograms).test('a datagram of the server is a new flow', async () => {
-    node.police(outwards);
-    const { request, reply } = await exchange();
-    await cut();
-    await node.isDropped('server', reply, 'policy_deny');
-    await node.passes('client', request, 'server', `udp ${nodeWan}:${port} > ${server}:${PORT}`);
-    await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'a datagram of the server is a new flow after its flow was cut, although the conntrack entry still exists',
+    async () => {
+      node.police(outwards);
+      const { request, reply } = await exchange();
+      await cut();
+      await node.isDropped('server', reply, 'policy_deny');
+      await node.passes('client', request, 'server', `udp ${nodeWan}:${port} > ${server}:${PORT}`);
+      await node.passes('server', reply, 'client', `udp ${server}:${PORT} > ${client}:${port}`);
+    },
+  );
 
-  skipUnless(judges, LACKS.netfilterPrograms).test('a TCP packet of either side is out of state', async () => {
-    node.police(outwards);
-    const outside = `tcp ${nodeWan}:${port}`;
-    const sent = (flags: number): SentPacket => tcp([client, port], [server, PORT], flags);
-    const back = (flags: number): SentPacket => tcp([server, PORT], [nodeWan, port], flags);
-    await node.passes('client', sent(TCP.syn), 'server', `${outside} > ${server}:${PORT} syn`);
-    await node.passes('server', back(TCP.syn | TCP.ack), 'client', `tcp ${server}:${PORT} > ${client}:${port} syn+ack`);
-    await node.passes('client', sent(TCP.ack), 'server', `${outside} > ${server}:${PORT} ack`);
-    await cut();
-    await node.isDropped('server', back(TCP.ack), 'out_of_state');
-    await node.isDropped('client', sent(TCP.ack), 'out_of_state');
-  });
+  skipUnless(judges, LACKS.netfilterPrograms).test(
+    'a TCP packet of either side is out of state after its flow was cut, although the conntrack entry still exists',
+    async () => {
+      node.police(outwards);
+      const outside = `tcp ${nodeWan}:${port}`;
+      const sent = (flags: number): SentPacket => tcp([client, port], [server, PORT], flags);
+      const back = (flags: number): SentPacket => tcp([server, PORT], [nodeWan, port], flags);
+      await node.passes('client', sent(TCP.syn), 'server', `${outside} > ${server}:${PORT} syn`);
+      await node.passes(
+        'server',
+        back(TCP.syn | TCP.ack),
+        'client',
+        `tcp ${server}:${PORT} > ${client}:${port} syn+ack`,
+      );
+      await node.passes('client', sent(TCP.ack), 'server', `${outside} > ${server}:${PORT} ack`);
+      await cut();
+      await node.isDropped('server', back(TCP.ack), 'out_of_state');
+      await node.isDropped('client', sent(TCP.ack), 'out_of_state');
+    },
+  );
 });
 
 skipUnless(judges, LACKS.netfilterPrograms).test(
-  'a connection by DNAT that a rule inspects is refused, because the forward hook is too late',
+  'a connection by DNAT that a rule inspects is refused, because the forward hook is too late for inspection',
   async () => {
     const inspected = rule({ to: [client], ports: [String(PORT)], protocol: IPPROTO.tcp, tls: { mode: 'metadata' } });
     node.police(compile(policy([group([server], [inspected])])));
@@ -262,7 +279,7 @@ skipUnless(judges, LACKS.netfilterPrograms).test(
 );
 
 skipUnless(judges, LACKS.netfilterPrograms).test(
-  'of a connection to an address beyond the node, a policy change cuts each packet if it denies either destination',
+  'a connection to a translated address beyond the node is cut if a new policy denies the address before or after the translation',
   async () => {
     await node.translate(MASQUERADE, `add rule ip mine pre ip daddr 10.99.0.1 udp dport 80 dnat to ${server}:${PORT}`);
     const real = [server, PORT] as const;
@@ -281,7 +298,7 @@ skipUnless(judges, LACKS.netfilterPrograms).test(
 );
 
 skipUnless(judges, LACKS.netfilterPrograms).test(
-  'of a TCP connection to an address beyond the node, a denied packet does not pass as a reply of that address',
+  'a denied TCP packet to a translated address beyond the node does not pass as a reply from that address',
   async () => {
     const wire = '10.99.0.1';
     await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${wire} tcp dport 80 dnat to ${server}:${PORT}`);
@@ -302,7 +319,7 @@ skipUnless(judges, LACKS.netfilterPrograms).test(
   },
 );
 
-describe('with the outside interface alone policed', () => {
+describe('outside interface policed alone', () => {
   const outside = { interfaces: ['wan0'] };
   const flows = async (): Promise<string[]> => {
     const { items } = await node.datapath.flows({ filter: anyFlow(), after: null, limit: 1_000 });
@@ -311,14 +328,14 @@ describe('with the outside interface alone policed', () => {
     );
   };
 
-  test('replies of a masqueraded flow pass, and the flow has the translated address', async () => {
+  test('with only the outside interface policed, replies of a masqueraded flow pass, and the flow has the translated address', async () => {
     node.police(denyAll, outside);
     await exchange();
     expect(await flows()).toContain(`${nodeWan}:${port} > ${server}:${PORT}`);
   });
 
   skipUnless(judges, LACKS.netfilterPrograms).test(
-    'the forward judge decides a connection by DNAT, and a policy change cuts it',
+    'with only the outside interface policed, the forward judge (netfilter program) decides a connection by DNAT, and a policy change cuts it',
     async () => {
       node.police(inwards, outside);
       const opening = udp([server, port], [nodeWan, PUBLIC]);

@@ -28,7 +28,7 @@ async function hasFlowtables(): Promise<boolean> {
 }
 const exists = await hasFlowtables();
 
-test('a flowtable with the flag offload that contains a policed interface is a fault', () => {
+test('an nftables flowtable with the flag offload that contains a policed interface is a fault', () => {
   const flowtable = { family: 'ip', table: 'mine', name: 'f', offloads: true, devices: ['lan0', 'wan0'] } as const;
   const policed = [{ name: 'wan0' }];
   expect(flowtableFaults(policed, [flowtable])).toEqual([
@@ -39,7 +39,7 @@ test('a flowtable with the flag offload that contains a policed interface is a f
 });
 
 skipUnless(exists, LACKS.flowtables).test(
-  'the flowtables of the kernel are listed with their flag and their interfaces',
+  'the nftables flowtables of the kernel are listed with their flag and their interfaces',
   async () => {
     const space = await namespaceOf('flowtables');
     // A veth device has no driver for the flag offload, so the flowtable with the flag has no device.
@@ -60,7 +60,7 @@ add flowtable ip mine hard { hook ingress priority 0; flags offload; }`,
   },
 );
 
-skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips the forward hook', () => {
+skipUnless(exists, LACKS.flowtables).describe('software flowtables', () => {
   let node: NatNode;
   /** The source port of the flows of one test. */
   let port = 5_000;
@@ -81,7 +81,7 @@ skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips
   });
   afterAll(() => node?.remove());
 
-  test('passes masqueraded flows that the ingress hook has decided, and a policy change cuts them', async () => {
+  test('a software flowtable forwards masqueraded flows that the ingress hook has allowed, and a policy change cuts these flows', async () => {
     node.police(only(client, [server, PORT]));
     expect(node.datapath.review().faults).toEqual([]);
     const request = udp([client, port], [server, PORT]);
@@ -103,7 +103,7 @@ skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips
     }
   });
 
-  test('passes a TCP connection, and a policy change cuts it', async () => {
+  test('a software flowtable forwards an allowed TCP connection, and a policy change cuts the connection', async () => {
     node.police(only(client, [server, PORT]));
     const sent = (flags: number) => tcp([client, port], [server, PORT], flags);
     const back = (flags: number) => tcp([server, PORT], [nodeWan, port], flags);
@@ -120,7 +120,7 @@ skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips
   });
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'passes a connection by DNAT, and a policy change cuts it',
+    'a software flowtable forwards an allowed connection by DNAT, and a policy change cuts the connection',
     async () => {
       node.police(only(server, [client, PORT]));
       const request = udp([server, port], [nodeWan, PUBLIC]);
@@ -138,7 +138,7 @@ skipUnless(exists, LACKS.flowtables).describe('a software flowtable, which skips
   );
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'is a fault if the node cannot search conntrack',
+    'a software flowtable is a fault if the node cannot search conntrack',
     async () => {
       node.police(only(server, [client, PORT]), { readsConntrack: false });
       expect(node.datapath.review().faults.join()).toMatch(/flowtable ip mine f is not supported with NAT here/);

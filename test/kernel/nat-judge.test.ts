@@ -39,7 +39,7 @@ const ping = async (): Promise<boolean> =>
   (await node.topology.client.run('ping', '-n', '-c', '1', '-W', '1', '-s', '3000', ADDRESSES.server)).code === 0;
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'without a search in conntrack, the forward judge decides translated flows',
+  'without a search in conntrack, the forward judge (netfilter program) decides translated flows',
   async () => {
     const datapath = police();
     for (const how of ['connect', 'datagram'] as const) {
@@ -80,7 +80,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   },
 );
 
-test('without a search in conntrack, NAT with a service plane fails the review', () => {
+test('without a search in conntrack, NAT with a service plane is a fault in the review of the node', () => {
   const datapath = police({ servicePlane: { address: 0x7f00_0001, port: 15_001 } });
   expect(datapath.review().faults.join()).toContain(
     'the kernel module nf_conntrack was loaded after Weir, so restart Weir',

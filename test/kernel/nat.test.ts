@@ -130,7 +130,7 @@ async function leftToJudge(): Promise<number> {
 }
 
 describe('behind masquerade, with both interfaces policed', () => {
-  test('the policy sees the client, and replies pass by TCP and UDP', async () => {
+  test('behind masquerade, the policy decides packets by the address of the client, and replies pass by TCP and UDP', async () => {
     police(outwards);
     expect(datapath.review().faults).toEqual(hasNetfilterPrograms() ? [] : [expect.stringContaining('Linux 6.4')]);
     for (const how of HOWS) {
@@ -142,7 +142,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     expect(await leftToJudge()).toBe(0);
   });
 
-  test('flows have the address of the client', async () => {
+  test('behind masquerade, the list of flows has the address of the client', async () => {
     police(outwards);
     await passes('client', 'datagram', ADDRESSES.server, ALLOWED);
     const { items } = await datapath.flows({ filter: anyFlow(), after: null, limit: 10 });
@@ -155,7 +155,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     ).toEqual([{ ends: [ADDRESSES.client, ADDRESSES.server], port: ALLOWED, packets: [1n, 1n] }]);
   });
 
-  test('100 of 100 TLS connections pass, beside 100 plain ones', async () => {
+  test('behind masquerade, 100 of 100 TLS connections pass beside 100 plain connections', async () => {
     police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED], [ADDRESSES.server, 8_443]));
     const serve = `require('node:tls').createServer(${JSON.stringify(selfSigned('server'))}, (s) => s.pipe(s))
       .listen(8443, '0.0.0.0', () => console.log('ready'))`;
@@ -174,7 +174,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     server.kill();
   });
 
-  test('two clients with one source port are two flows', async () => {
+  test('behind masquerade, two clients with the same source port have two flows', async () => {
     police(allowAll);
     const port = ['--source-port', '41000'];
     const words = ['connect-udp', ADDRESSES.server, String(ALLOWED), '--every', '20', '--source', ADDRESSES.client];
@@ -187,7 +187,7 @@ describe('behind masquerade, with both interfaces policed', () => {
   });
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'ping passes according to the policy, in whole and in fragments',
+    'behind masquerade, ping passes according to the policy, in whole and in fragments',
     async () => {
       police(allowAll);
       expect(await pings()).toBe(2);
@@ -197,7 +197,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     },
   );
 
-  test('a policy change cuts a flow at its next packet, from either side', async () => {
+  test('behind masquerade, a policy change cuts a flow at the next packet from either side', async () => {
     police(outwards);
     // The server sends a datagram every 5 ms, from the first datagram of the client on.
     const push = `const s = require('node:dgram').createSocket('udp4');
@@ -226,14 +226,14 @@ describe('behind masquerade, with both interfaces policed', () => {
     server.kill();
   });
 
-  test('without the datapath’s verdict nothing passes: an unsolicited packet to the node’s port is not forwarded', async () => {
+  test('an unsolicited packet to a port of the node with a DNAT rule is not forwarded without an allow rule', async () => {
     police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]));
     for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
     if (hasNetfilterPrograms()) expect(datapath.stats().drops.policy_deny?.packets).toBeGreaterThan(0n);
   });
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'in a conntrack zone other than 0, the forward judge finds the flows',
+    'in a conntrack zone other than 0, the forward judge (netfilter program) finds masqueraded flows',
     async () => {
       await translate(MASQUERADE, 'add rule ip mine raw ct zone set 7');
       police(outwards);
@@ -245,7 +245,7 @@ describe('behind masquerade, with both interfaces policed', () => {
     },
   );
 
-  test('flows go on after conntrack was flushed, and stay subject to the policy', async () => {
+  test('masqueraded flows continue after conntrack was flushed, and the policy still applies to them', async () => {
     police(outwards);
     const args = [program('tour-traffic'), 'connect', ADDRESSES.server, String(ALLOWED), '--every', '100'];
     const child = topology.client.start(process.execPath, args);
@@ -269,54 +269,51 @@ describe('behind masquerade, with both interfaces policed', () => {
   });
 });
 
-skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
-  'behind DNAT, with both interfaces policed',
-  () => {
-    test('the policy sees the server after the translation', async () => {
-      police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
-      for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
-      enforce(only(ADDRESSES.server, [ADDRESSES.nodeWan, PUBLIC]), 2);
-      for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
-    });
+skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('DNAT with both interfaces policed', () => {
+  test('with DNAT, the policy decides by the server after the translation', async () => {
+    police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
+    for (const how of HOWS) await passes('server', how, ADDRESSES.nodeWan, PUBLIC);
+    enforce(only(ADDRESSES.server, [ADDRESSES.nodeWan, PUBLIC]), 2);
+    for (const how of HOWS) await isDropped('server', how, ADDRESSES.nodeWan, PUBLIC);
+  });
 
-    test('a client reaches a host of its own network through the public address', async () => {
-      police(only(ADDRESSES.clientOther, [ADDRESSES.client, ALLOWED]));
-      const from = ['--source', ADDRESSES.clientOther];
-      for (const how of HOWS) await passes('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
-      enforce(denyAll, 2);
-      for (const how of HOWS) await isDropped('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
-    });
+  test('with DNAT, a client reaches a host of its own network through the public address of the node', async () => {
+    police(only(ADDRESSES.clientOther, [ADDRESSES.client, ALLOWED]));
+    const from = ['--source', ADDRESSES.clientOther];
+    for (const how of HOWS) await passes('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+    enforce(denyAll, 2);
+    for (const how of HOWS) await isDropped('client', how, ADDRESSES.nodeWan, PUBLIC, ...from);
+  });
 
-    test('of an address beyond the node, the policy must allow the address before and the server after the translation', async () => {
-      const real = [ADDRESSES.server, ALLOWED] as const;
-      police(only(ADDRESSES.client, real, [SERVICE, 80]));
-      for (const how of HOWS) await passes('client', how, SERVICE, 80);
-      enforce(only(ADDRESSES.client, real), 2);
-      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-      enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
-      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-    });
+  test('with DNAT of an address beyond the node, the policy must allow the address before and the server after the translation', async () => {
+    const real = [ADDRESSES.server, ALLOWED] as const;
+    police(only(ADDRESSES.client, real, [SERVICE, 80]));
+    for (const how of HOWS) await passes('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, real), 2);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, [SERVICE, 80]), 3);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+  });
 
-    test('of an address in dataplane.translated, the policy sees the server alone', async () => {
-      const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
-      police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
-      for (const how of HOWS) await passes('client', how, SERVICE, 80);
-      enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
-      for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-      // Without a rule for NAT, such an address is one like any other.
-      expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
-    });
+  test('with DNAT of an address in dataplane.translated, the policy decides by the server alone', async () => {
+    const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+    police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
+    for (const how of HOWS) await passes('client', how, SERVICE, 80);
+    enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
+    for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
+    // Without a rule for NAT, such an address is one like any other.
+    expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
+  });
 
-    test('of the node to itself, packets pass to the node', async () => {
-      await translate(`add rule ip mine pre tcp dport ${PUBLIC} redirect to :${ALLOWED}`);
-      police(denyAll);
-      const serve = topology.node.start(process.execPath, [program('tour-traffic'), 'serve', String(ALLOWED)]);
-      await firstLine(serve);
-      await passes('client', 'connect', ADDRESSES.nodeLan, PUBLIC);
-      serve.kill();
-    });
-  },
-);
+  test('with a redirect of the node to itself, packets to the node pass although the policy denies all packets', async () => {
+    await translate(`add rule ip mine pre tcp dport ${PUBLIC} redirect to :${ALLOWED}`);
+    police(denyAll);
+    const serve = topology.node.start(process.execPath, [program('tour-traffic'), 'serve', String(ALLOWED)]);
+    await firstLine(serve);
+    await passes('client', 'connect', ADDRESSES.nodeLan, PUBLIC);
+    serve.kill();
+  });
+});
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forward judge', () => {
   const judges = (): string[] => {
@@ -324,7 +321,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     return existsSync(links) ? readdirSync(links).filter((name) => name.startsWith('forward')) : [];
   };
 
-  test('is attached while NAT rules exist', async () => {
+  test('the forward judge (netfilter program) is attached while NAT rules exist', async () => {
     await topology.node.must('nft', 'delete table ip mine');
     police(outwards);
     expect(judges()).toEqual([]);
@@ -342,7 +339,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     expect(judges()).toEqual([]);
   });
 
-  test('stays in force when the process ends, and a later process replaces it while flows go on', async () => {
+  test('the forward judge (netfilter program) stays in force when the process ends, and a later process replaces it while flows continue', async () => {
     police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
     const args = [program('tour-traffic'), 'connect', ADDRESSES.nodeWan, String(PUBLIC), '--every', '5'];
     const child = topology.server.start(process.execPath, args);
@@ -371,7 +368,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     child.kill();
   });
 
-  test('is reported as a lost guard when its pin was removed, and an attach makes it again', () => {
+  test('a removed pin of the forward judge (netfilter program) is reported as a lost guard, and `attach` restores it', () => {
     police(outwards);
     const [name = ''] = judges();
     new Pins(topology.pinPath).remove(join(new Pins(topology.pinPath).links, name));
@@ -380,7 +377,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     expect(judges()).toEqual(['forward-1']);
   });
 
-  test('is removed by detach, and everything passes', async () => {
+  test('`detach` removes the forward judge (netfilter program), and all packets pass', async () => {
     police(denyAll);
     await isDropped('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);
     datapath.close();

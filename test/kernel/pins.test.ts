@@ -65,7 +65,7 @@ test.each<[string, () => void, readonly string[]]>([
   ['the whole pin path', () => rmSync(topology.pinPath, { recursive: true }), PINNED],
   ['another map is pinned as `active`', () => replace('active', 'vitals'), ['active']],
   ['another map is pinned as `layouts`', () => replace('layouts', 'sweep'), ['layouts']],
-])('`look` reports removed or replaced pins, and `attach` restores these pins: %s', async (_, lose, lost) => {
+])('`look` reports removed or replaced BPF pins, and `attach` restores these pins: %s', async (_, lose, lost) => {
   expect(datapath.look()).toEqual([]);
   lose();
   const seen = datapath.look().filter(({ type }) => type !== 'link_lost');
@@ -190,7 +190,7 @@ test.each([
   // The lowest bit of both masks is equal.
   ['a mark mask with the same lowest bit', { markMask: 0x0170_0000 }, null],
 ])(
-  'with %s, `open` finds the policy in force only if the programs on the hooks have the mask',
+  'with %s, `open` finds the policy in force only if the BPF programs on the hooks have the mask of the process',
   (_, more, generation) => {
     datapath.close();
     const next = new LocalDatapath(datapathOptions(topology.pinPath, more));
@@ -202,7 +202,7 @@ test.each([
   },
 );
 
-test('without its guard, `open` finds no policy in force', async () => {
+test('`open` finds no policy in force if the guard is missing', async () => {
   datapath.close();
   await topology.node.must('nft', 'delete table inet weir');
   const seen: unknown[] = [];

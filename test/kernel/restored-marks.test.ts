@@ -140,7 +140,7 @@ const IPTABLES_ATTACKS: readonly (readonly [string, readonly string[]])[] = [
   ['set at FORWARD', ['FORWARD -j MARK --or-mark 0x100000']],
 ];
 
-describe('the guard (nftables rules of Weir) drops packets that the datapath has not classified, even if other rules set or restore their mark', () => {
+describe('the guard and marks that other rules set or restore', () => {
   /**
    * Sends datagrams under the rules of each attack, on a connection for each. Then detaches the programs, and
    * sends again: without the guard these datagrams pass.
@@ -169,18 +169,21 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     expect(await exchange()).toEqual(REPLIES);
   }
 
-  test.each(['iptables-nft', 'iptables-legacy'])('with rules of %s', async (iptables) => {
-    const mangle = (...words: readonly string[]) => node.topology.node.must(iptables, '-t', 'mangle', ...words);
-    await expectGuarded(
-      IPTABLES_ATTACKS.map(([attack]) => attack),
-      async (at) => {
-        for (const rule of IPTABLES_ATTACKS[at]?.[1] ?? []) await mangle('-A', ...rule.split(' '));
-      },
-      () => mangle('-F'),
-    );
-  });
+  test.each(['iptables-nft', 'iptables-legacy'])(
+    'the guard drops unclassified packets even if rules of %s set or restore the mark of Weir',
+    async (iptables) => {
+      const mangle = (...words: readonly string[]) => node.topology.node.must(iptables, '-t', 'mangle', ...words);
+      await expectGuarded(
+        IPTABLES_ATTACKS.map(([attack]) => attack),
+        async (at) => {
+          for (const rule of IPTABLES_ATTACKS[at]?.[1] ?? []) await mangle('-A', ...rule.split(' '));
+        },
+        () => mangle('-F'),
+      );
+    },
+  );
 
-  test('with rules of nftables', async () => {
+  test('the guard drops unclassified packets even if third-party nftables rules set or restore the mark of Weir', async () => {
     await expectGuarded(
       ATTACKS.map(([attack]) => attack),
       (at) => rules(...(ATTACKS[at]?.[1] ?? [])),
@@ -188,7 +191,7 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     );
   });
 
-  test('also after the guard has replaced a chain of its name that has another priority', async () => {
+  test('the guard drops unclassified packets with a restored mark after it has replaced a chain of its name with another priority', async () => {
     const chain = 'type filter hook forward priority filter; meta mark & 0x100000 != 0 accept';
     await node.topology.node.must('nft', `table inet weir { chain guard { ${chain}; }; }`);
     node.start({ forwarding: 'stack' }).attach();
@@ -199,7 +202,7 @@ describe('the guard (nftables rules of Weir) drops packets that the datapath has
     expect({ before, after: await exchange(FIRST_PORT, SILENCE) }).toEqual({ before: REPLIES, after: [] });
   });
 
-  test("(exception: other rules can save, restore and match mark bits that are not in the datapath's mask)", async () => {
+  test('third-party rules can save, restore and match mark bits that are not in the mask of the datapath', async () => {
     node.start({ forwarding: 'stack' }).attach();
     node.putInForce(policyOf(0), 1);
     await rules(

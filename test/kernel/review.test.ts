@@ -58,13 +58,13 @@ describe('the check of a machine before the start of a node', () => {
     }
   };
 
-  test('finds nothing on a machine that can enforce, and attaches and pins nothing', () => {
+  test('the check of a machine before the start of a node finds nothing on a machine that can enforce, and attaches and pins nothing', () => {
     expect(check({})).toEqual({ missing: [], faults: [], warnings: [] });
     expect(existsSync(topology.pinPath) ? readdirSync(topology.pinPath) : []).toEqual([]);
     expect(execFileSync('ip', ['-j', '-d', 'link', 'show', 'lan0'], { encoding: 'utf8' })).not.toContain('prog');
   });
 
-  test('names the interface of which a configured name is only an alternative name', () => {
+  test('the check of a machine reports the interface of which a configured name is only an alternative name', () => {
     sh('ip link property add dev lan0 altname inside0 altname inside1');
     const instead = (name: string) =>
       `${name} is an alternative name of lan0: put lan0 into dataplane.interfaces instead`;
@@ -86,7 +86,7 @@ describe('the check of a machine before the start of a node', () => {
   });
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'names the program that the kernel refuses, and reviews nothing then',
+    'the check of a machine reports the BPF program that the kernel refuses, and reviews nothing else then',
     () => {
       const refused = compileRefusedJudge();
       expect(check({ objectPath: refused.path }).missing).toEqual([]);
@@ -108,12 +108,12 @@ describe('the check of a machine before the start of a node', () => {
   );
 });
 
-describe('the review of a node reports unsupported NAT on a policed outside interface as a fault', () => {
+describe('the review of unsupported NAT', () => {
   afterEach(() => {
     sh('nft flush ruleset; iptables-legacy -t nat -F; iptables-legacy -t nat -X; ip route flush default');
   });
 
-  test('and names the nftables chain and the interface', () => {
+  test('the review of a node reports unsupported NAT on a policed outside interface as a fault with the nftables chain and the interface', () => {
     sh(nft('oifname "wan0" masquerade'));
     expect(review(BOTH).faults).toEqual([]);
     expect(review(BOTH, policeLocal).faults).toEqual([
@@ -124,14 +124,17 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
   test.each([
     [{ markMask: 0x0070_0000 }, 'dataplane.mark_mask has less than four bits'],
     [{ forwarding: 'direct' as const }, 'dataplane.forwarding is direct'],
-  ])('and names the setting that does not allow NAT: %o', (more, reason) => {
-    sh(nft('oifname "wan0" masquerade'));
-    expect(review(BOTH, more).faults).toEqual([
-      `${CHAIN} translates addresses at wan0, which is not supported here (${reason}): remove wan0 from dataplane.interfaces, or remove the rules`,
-    ]);
-  });
+  ])(
+    'the review of a node reports NAT as a fault and names the setting that does not allow NAT: %o',
+    (more, reason) => {
+      sh(nft('oifname "wan0" masquerade'));
+      expect(review(BOTH, more).faults).toEqual([
+        `${CHAIN} translates addresses at wan0, which is not supported here (${reason}): remove wan0 from dataplane.interfaces, or remove the rules`,
+      ]);
+    },
+  );
 
-  test('before Linux 6.4, only if the NAT is not masquerade or SNAT, about which it warns', () => {
+  test('before Linux 6.4, the review reports NAT as a fault unless it is masquerade or SNAT, which causes a warning', () => {
     const needs = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
     const support = { obstacle: null, judges: false, noSearch: null };
@@ -151,7 +154,7 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
     });
   });
 
-  test('and warns if conntrack cannot be searched', () => {
+  test('the review of a node warns about NAT on a policed outside interface if conntrack cannot be searched', () => {
     const support = { obstacle: null, judges: true, noSearch: 'the reason' };
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
     expect(reviewNat(policed, support)).toEqual({ faults: [], warnings: [] });
@@ -197,10 +200,13 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
       'iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE',
       ['table nat of iptables-legacy: lan0, wan0'],
     ],
-  ])('for this NAT: %s', (_, command, expected) => {
-    sh(command);
-    expect(faults(BOTH)).toEqual(expected);
-  });
+  ])(
+    'the review of a node reports unsupported NAT on a policed outside interface as a fault for this NAT: %s',
+    (_, command, expected) => {
+      sh(command);
+      expect(faults(BOTH)).toEqual(expected);
+    },
+  );
 
   test.each([
     ['an empty chain', nft('')],
@@ -212,7 +218,7 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
     ['NAT of IPv6', nft('oifname "wan0" masquerade', 'postrouting', 'ip6')],
     ['empty tables of iptables-nft', 'iptables-nft -t nat -S'],
     ['empty tables of iptables-legacy', 'iptables-legacy -t nat -S'],
-  ])('but reports no fault for: %s', (_, command) => {
+  ])('the review of a node reports no fault on a policed outside interface for: %s', (_, command) => {
     sh(command);
     expect(faults(BOTH)).toEqual([]);
   });
@@ -222,7 +228,7 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
     ['masquerade of any interface', nft('masquerade')],
     ['a redirect on the inside', nft('iifname "lan0" udp dport 53 redirect to :5353', 'prerouting')],
     ['iptables-legacy', 'iptables-legacy -t nat -A POSTROUTING -j MASQUERADE'],
-  ])('but reports no fault if only the inside interface is policed: %s', (_, command) => {
+  ])('the review of a node reports no NAT fault if only the inside interface is policed: %s', (_, command) => {
     sh(`${command}; ip route add default via ${ADDRESSES.server}`);
     expect(faults(INSIDE)).toEqual([]);
   });
@@ -231,18 +237,21 @@ describe('the review of a node reports unsupported NAT on a policed outside inte
     `ip route add default via ${ADDRESSES.server}`,
     `ip route add default nexthop via ${ADDRESSES.server} nexthop via 10.77.2.3`,
     `ip route add default via ${ADDRESSES.server} table 77; ip rule add pref 9 from 10.77.1.0/24 lookup 77`,
-  ])('on the interface of a default route, for NAT without an interface: %s', (command) => {
-    sh(`${nft('masquerade')}; ${command}`);
-    expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);
-    sh('ip rule flush; ip rule add pref 32766 lookup main');
-  });
+  ])(
+    'the review of a node reports NAT without an interface as a fault on the interface of a default route: %s',
+    (command) => {
+      sh(`${nft('masquerade')}; ${command}`);
+      expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);
+      sh('ip rule flush; ip rule add pref 32766 lookup main');
+    },
+  );
 });
 
-describe('the review of a node warns about an interface that forwards and is not policed', () => {
+describe('the review of unpoliced interfaces', () => {
   const warning = (names: string): string =>
     `the node forwards packets from ${names} without a policy: dataplane.interfaces does not contain it`;
 
-  test('while the interface is up and has an address or a route', () => {
+  test('the review of a node warns about an unpoliced interface that forwards, while it is up and has an address or a route', () => {
     expect(review(BOTH).warnings).toEqual([]);
     expect(review(INSIDE).warnings).toEqual([warning('wan0')]);
     ip('link set other0 up');
@@ -258,7 +267,7 @@ describe('the review of a node warns about an interface that forwards and is not
     expect(review(BOTH).warnings).toEqual([]);
   });
 
-  test('and tells that an interface without Ethernet, such as a tunnel with the default route, cannot be policed', () => {
+  test('the review of a node tells that an interface without Ethernet, such as a tunnel with the default route, cannot be policed', () => {
     const reason = 'the datapath supports only Ethernet';
     sh('ip tuntap add tun7 mode tun; ip link set tun7 up; ip route add default dev tun7');
     expect(review(BOTH).warnings).toEqual([`the node forwards packets from tun7 without a policy: ${reason}`]);
@@ -268,7 +277,7 @@ describe('the review of a node warns about an interface that forwards and is not
     expect(review(BOTH).warnings).toEqual([]);
   });
 
-  test('and names the VRF of a port', () => {
+  test('the review of a node names the VRF of an unpoliced port in its warning', () => {
     ip('link set other1 up');
     ip('addr add 10.79.2.1/24 dev other1');
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
@@ -285,7 +294,7 @@ describe('the review of a node warns about an interface that forwards and is not
     ip('link set other1 down');
   });
 
-  test('and names only the first five such interfaces, followed by the number of the others', () => {
+  test('the review of a node names only the first five unpoliced interfaces that forward, followed by the number of the others', () => {
     for (let number = 1; number < 9; number++) {
       ip(`link add more${number} type veth peer name far${number}`);
       ip(`addr add 10.80.${number}.1/24 dev more${number}`);

@@ -64,19 +64,22 @@ const UNROUTED = ['192.0.2.1', '8.8.8.8', '240.0.0.1'];
 const ELSEWHERE = [ADDRESSES.server, '10.77.9.9'];
 const HERE = [ADDRESSES.client, ADDRESSES.clientOther, '10.77.1.77'];
 
-describe('a packet whose source address routes elsewhere, or cannot belong to a host, is dropped as forged', () => {
+describe('packets with a forged source', () => {
   test.each([
     ['strict', [...NEVER, ...OWN, ...UNROUTED, ...ELSEWHERE], HERE],
     ['loose', [...NEVER, ...OWN, ...UNROUTED], [...ELSEWHERE, ...HERE]],
     ['off', NEVER, [...OWN, ...UNROUTED, ...ELSEWHERE, ...HERE]],
-  ] as const)('with reverse_path: %s', (reversePath, dropped, passed) => {
-    load({ reversePath });
-    expect(dropped.filter((source) => see('lan0', from(source)) !== DROPPED)).toEqual([]);
-    expect(kernel.counted()).toEqual({ drop_spoofed_source: dropped.length });
-    expect(passed.filter((source) => see('lan0', from(source)) !== PASSED)).toEqual([]);
-  });
+  ] as const)(
+    'a packet whose source address routes elsewhere, or cannot belong to a host, is dropped as forged with reverse_path: %s',
+    (reversePath, dropped, passed) => {
+      load({ reversePath });
+      expect(dropped.filter((source) => see('lan0', from(source)) !== DROPPED)).toEqual([]);
+      expect(kernel.counted()).toEqual({ drop_spoofed_source: dropped.length });
+      expect(passed.filter((source) => see('lan0', from(source)) !== PASSED)).toEqual([]);
+    },
+  );
 
-  test('even if the packet belongs to a flow that the owner of the address opened by another interface', () => {
+  test('a packet with a forged source is dropped even if it belongs to a flow that the owner of the address opened elsewhere', () => {
     load();
     see('lan0', asked);
     expect(see('wan0', asked)).toBe(DROPPED);
@@ -85,7 +88,7 @@ describe('a packet whose source address routes elsewhere, or cannot belong to a 
     expect(kernel.counted()).toMatchObject({ drop_spoofed_source: 2, allow: 2 });
   });
 
-  test('before the policy denies the packet, so that the drop does not count as a denial', () => {
+  test('a packet with a forged source is dropped before the policy denies it, so that the drop does not count as a denial', () => {
     load();
     kernel.activate(denyAll);
     see('lan0', from('8.8.8.8'));
@@ -119,29 +122,32 @@ const KINDS = [
   ['a later fragment', udp, { fragment: 8, content: new Uint8Array(64) }],
 ] as const;
 
-describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () => {
-  test.each(MODES)('with the setting %s', (_, settings) => {
-    load(settings);
-    for (const policy of [allowAll, denyAll]) {
-      kernel.activate(policy);
-      kernel.slots.setPickupUntil(2n ** 62n);
-      for (const [kind, packet, options] of KINDS) {
-        for (const address of LOOPBACK) {
-          const ends = [
-            { source: at(address), destination: SERVER },
-            { source: at(address), destination: at(ADDRESSES.nodeLan) },
-            { source: CLIENT, destination: at(address) },
-            { source: at(address), destination: at('127.0.0.1') },
-          ];
-          const passed = ends.filter((both) => see('lan0', { ...packet, ...both }, options) !== DROPPED);
-          expect([kind, address, passed]).toEqual([kind, address, []]);
+describe('packets with a loopback address', () => {
+  test.each(MODES)(
+    'a packet with an address of 127.0.0.0/8 is dropped as `loopback` with the setting %s',
+    (_, settings) => {
+      load(settings);
+      for (const policy of [allowAll, denyAll]) {
+        kernel.activate(policy);
+        kernel.slots.setPickupUntil(2n ** 62n);
+        for (const [kind, packet, options] of KINDS) {
+          for (const address of LOOPBACK) {
+            const ends = [
+              { source: at(address), destination: SERVER },
+              { source: at(address), destination: at(ADDRESSES.nodeLan) },
+              { source: CLIENT, destination: at(address) },
+              { source: at(address), destination: at('127.0.0.1') },
+            ];
+            const passed = ends.filter((both) => see('lan0', { ...packet, ...both }, options) !== DROPPED);
+            expect([kind, address, passed]).toEqual([kind, address, []]);
+          }
         }
       }
-    }
-    expect(kernel.counted()).toEqual({ drop_loopback: 2 * KINDS.length * LOOPBACK.length * 4 });
-  });
+      expect(kernel.counted()).toEqual({ drop_loopback: 2 * KINDS.length * LOOPBACK.length * 4 });
+    },
+  );
 
-  test('even if no policy was ever activated', () => {
+  test('a packet with an address of 127.0.0.0/8 is dropped as `loopback` even if no policy was ever activated', () => {
     const fresh = loadForTest({ classifyAll: false });
     try {
       fresh.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -152,7 +158,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
     }
   });
 
-  test('even if the packet replies to a packet that the node sent from a loopback address', () => {
+  test('a packet with an address of 127.0.0.0/8 is dropped even if it replies to a packet from a loopback address of the node', () => {
     load({ policeLocal: true });
     const sent = { ...udp, source: at('127.0.0.1'), destination: CLIENT };
     see('lan0', sent, {}, 'out_of_node');
@@ -163,7 +169,7 @@ describe('a packet with an address of 127.0.0.0/8 is dropped as `loopback`', () 
   });
 });
 
-describe('a socket of the DNS proxy or service plane receives no packet with a forged source', () => {
+describe('sockets of the DNS proxy and service plane', () => {
   const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
   const sockets: number[] = [];
   beforeAll(() => {
@@ -190,22 +196,28 @@ describe('a socket of the DNS proxy or service plane receives no packet with a f
   const sent = (source: string, packet: Packet, destinationPort: number, options: FrameOptions): number =>
     see('lan0', { ...packet, source: at(source), destination: at(ADDRESSES.nodeLan), destinationPort }, options);
 
-  test.each(lookups)('sent as %s, with reverse_path: strict', (_, packet, options) => {
-    load();
-    expect(forged.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
-    expect(kernel.counted()).toEqual({ drop_spoofed_source: forged.length });
-    expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
-  });
-
-  test.each(lookups)('sent as %s, with reverse_path: loose', (_, packet, options) => {
-    load({ reversePath: 'loose' });
-    const dropped = forged.filter((source) => !ELSEWHERE.includes(source));
-    expect(dropped.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
-    expect(ELSEWHERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
-  });
+  test.each(lookups)(
+    'a socket of the DNS proxy or service plane receives no packet with a forged source sent as %s, with reverse_path: strict',
+    (_, packet, options) => {
+      load();
+      expect(forged.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+      expect(kernel.counted()).toEqual({ drop_spoofed_source: forged.length });
+      expect(HERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+    },
+  );
 
   test.each(lookups)(
-    'sent as %s, with reverse_path: off (only addresses that cannot belong to a host count as forged)',
+    'a socket of the DNS proxy or service plane receives no packet with a forged source sent as %s, with reverse_path: loose',
+    (_, packet, options) => {
+      load({ reversePath: 'loose' });
+      const dropped = forged.filter((source) => !ELSEWHERE.includes(source));
+      expect(dropped.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
+      expect(ELSEWHERE.filter((source) => sent(source, packet, OWN_PORT, options) !== PASSED)).toEqual([]);
+    },
+  );
+
+  test.each(lookups)(
+    'with reverse_path: off, a proxy socket receives no packet sent as %s with a source that cannot belong to a host',
     (_, packet, options) => {
       load({ reversePath: 'off' });
       expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
@@ -213,7 +225,7 @@ describe('a socket of the DNS proxy or service plane receives no packet with a f
     },
   );
 
-  test('sent in fragments', () => {
+  test('a socket of the DNS proxy or service plane receives no packet with a forged source sent in fragments', () => {
     load();
     const parts = [
       { fragment: MORE_FRAGMENTS, content: new Uint8Array(64) },
@@ -223,14 +235,14 @@ describe('a socket of the DNS proxy or service plane receives no packet with a f
     expect(passed).toEqual([]);
   });
 
-  test('(exception: other sockets of the node receive packets with a forged source)', () => {
+  test('other sockets of the node than those of the proxies receive packets with a forged source', () => {
     load();
     expect(ELSEWHERE.filter((source) => sent(source, udp, OTHER_PORT, {}) !== PASSED)).toEqual([]);
     expect(sent(ADDRESSES.server, tcp, OTHER_PORT, { tcpFlags: TCP.syn })).toBe(PASSED);
   });
 });
 
-describe('fragments with a forged source do not change how the datagram of another sender is reassembled', () => {
+describe('fragments with a forged source', () => {
   const part = (fragment: number, bytes: number, more: FrameOptions = {}): FrameOptions => ({
     ...{ id: 7, fragment, content: new Uint8Array(bytes) },
     ...more,
@@ -254,19 +266,22 @@ describe('fragments with a forged source do not change how the datagram of anoth
     ['wan0', 'ext0'].map((by) => [reversePath, by] as const),
   );
 
-  test.each(cases)('with reverse_path: %s, if the forged fragments come in by %s', (reversePath, by) => {
-    load({ reversePath });
-    for (const [kind, forgery] of forgeries) {
-      kernel.forgetFlows();
-      const first = see('lan0', asked, part(MORE_FRAGMENTS, 64));
-      const repeated = [see(by, asked, forgery), see(by, asked, forgery)];
-      if (reversePath === 'strict') expect([kind, ...repeated]).toEqual([kind, DROPPED, DROPPED]);
-      const rest = [see('lan0', asked, part(MORE_FRAGMENTS | 8, 64)), see('lan0', asked, part(16, 30))];
-      expect([kind, first, ...rest]).toEqual([kind, PASSED, PASSED, PASSED]);
-    }
-  });
+  test.each(cases)(
+    "forged fragments do not change the reassembly of another sender's datagram with reverse_path: %s, if they come in by %s",
+    (reversePath, by) => {
+      load({ reversePath });
+      for (const [kind, forgery] of forgeries) {
+        kernel.forgetFlows();
+        const first = see('lan0', asked, part(MORE_FRAGMENTS, 64));
+        const repeated = [see(by, asked, forgery), see(by, asked, forgery)];
+        if (reversePath === 'strict') expect([kind, ...repeated]).toEqual([kind, DROPPED, DROPPED]);
+        const rest = [see('lan0', asked, part(MORE_FRAGMENTS | 8, 64)), see('lan0', asked, part(16, 30))];
+        expect([kind, first, ...rest]).toEqual([kind, PASSED, PASSED, PASSED]);
+      }
+    },
+  );
 
-  test("if the forged fragment comes in by the sender's interface and has the same destination and id", () => {
+  test("a forged fragment from the sender's interface with the same destination and id does not change the reassembly of the datagram", () => {
     load();
     see('lan0', asked, part(MORE_FRAGMENTS, 64));
     expect(see('lan0', from('8.8.8.8'), part(MORE_FRAGMENTS | 8, 64))).toBe(DROPPED);
@@ -305,7 +320,7 @@ describe('with police_local on a host that does not forward', () => {
   });
   afterEach(() => topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward'));
 
-  test('the policy classifies packets to the node, and packets with a forged source are dropped', () => {
+  test('with police_local on a host that does not forward, the policy classifies packets to the node, and forged sources are dropped', () => {
     expect(see('lan0', { ...asked, destination: at(ADDRESSES.nodeLan) })).toBe(PASSED);
     expect(see('lan0', from('0.1.2.3', at(ADDRESSES.nodeLan)))).toBe(DROPPED);
     kernel.activate(denyAll);
@@ -328,15 +343,18 @@ describe('an ICMP error about a flow', () => {
   test.each([
     ['half open', () => see('lan0', asked)],
     ['answered', answered],
-  ])('counts as part of the flow only if it comes in by the interface that the flow leaves by: %s flow', (_, open) => {
-    open();
-    expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);
-    expect(kernel.counted().icmp_related).toBe(1);
-    expect(see('lan0', about(asked, at('10.77.1.9')), quoting(asked))).toBe(PASSED);
-    expect(kernel.counted().icmp_related).toBe(1);
-  });
+  ])(
+    'an ICMP error counts as part of a flow only if it comes in by the interface that the flow leaves by: %s flow',
+    (_, open) => {
+      open();
+      expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);
+      expect(kernel.counted().icmp_related).toBe(1);
+      expect(see('lan0', about(asked, at('10.77.1.9')), quoting(asked))).toBe(PASSED);
+      expect(kernel.counted().icmp_related).toBe(1);
+    },
+  );
 
-  test('that quotes a reply on a flow from an unpoliced interface is dropped if the error comes in by the interface of the replying side', () => {
+  test("an ICMP error about a reply on a flow from an unpoliced interface is dropped if it comes in by the replying side's interface", () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -345,7 +363,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ foreign: 2, drop_policy_deny: 1 });
   });
 
-  test("that quotes a packet of a flow from an unpoliced interface passes only from the flow's destination to the side that opened the flow", () => {
+  test("an ICMP error about a flow from an unpoliced interface passes only from the flow's destination to the side that opened the flow", () => {
     kernel.activate(denyAll);
     const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
@@ -355,7 +373,7 @@ describe('an ICMP error about a flow', () => {
     expect(kernel.counted()).toMatchObject({ icmp_related: 1, drop_policy_deny: 2 });
   });
 
-  test('is dropped if the source of the ICMP error is forged', () => {
+  test('an ICMP error about a flow is dropped if the source of the ICMP error is forged', () => {
     answered();
     expect(see('wan0', about(asked, at(ADDRESSES.client)), quoting(asked))).toBe(DROPPED);
     expect(see('wan0', about(asked, at('0.1.2.3')), quoting(asked))).toBe(DROPPED);

@@ -149,11 +149,11 @@ describe.each([
 ] as const)('a node that forwards %s', (_, forwarding) => {
   beforeEach(() => start({ forwarding }));
 
-  test('forwards only frames with IPv4 directly after the Ethernet header', async () => {
+  test('a node forwards only frames with IPv4 directly after the Ethernet header', async () => {
     expect(await arriving([...ENCAPSULATED, ['plain', frameOf()]])).toEqual(['plain']);
   });
 
-  test('does not forward a frame whose destination MAC address is not that of the node', async () => {
+  test('a node does not forward a frame whose destination MAC address is not that of the node', async () => {
     const to = (...mac: number[]): Uint8Array => {
       const frame = frameOf();
       frame.set(mac);
@@ -170,7 +170,7 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'lan0', 'promisc', 'off');
   });
 
-  test('does not forward a packet with wrong lengths, a wrong checksum or a TTL below 2', async () => {
+  test('a node does not forward a packet with wrong lengths, a wrong checksum or a TTL below 2', async () => {
     const broken = (at_: number, value: number): Uint8Array => {
       const frame = frameOf();
       frame[at_] = value;
@@ -197,7 +197,7 @@ describe.each([
     expect(await arriving(frames)).toEqual(['plain']);
   });
 
-  test('does not forward a whole packet that is longer than the MTU of the next link', async () => {
+  test('a node does not forward a whole packet that is longer than the MTU of the next link', async () => {
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1000');
     const long = new Uint8Array(1_200);
     long.set(MARKER, 1_100);
@@ -210,7 +210,7 @@ describe.each([
     await topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '9000');
   });
 
-  test('classifies packets by headers that are in non-linear pages of the socket buffer', async () => {
+  test('a node classifies packets by headers that are in non-linear pages of the socket buffer', async () => {
     // Returns a virtio_net_hdr and a frame of more than one page. With this virtio_net_hdr, the kernel puts
     // only the Ethernet header into the linear data.
     const paged = (options: FrameOptions, packet = asked): Uint8Array => {

@@ -85,7 +85,7 @@ async function flows(): Promise<object[]> {
 const real = (from: string, to: string) => ({ source: from, destination: to });
 
 describe('the flow list', () => {
-  test.each(['connect', 'datagram'])('shows the source after SNAT (%s)', async (how) => {
+  test.each(['connect', 'datagram'])('the flow list shows the source after SNAT (%s)', async (how) => {
     await police(TABLE);
     await ask('client', how, ADDRESSES.server, ALLOWED, '--source-port', '41000');
     const server = `${ADDRESSES.server}:${ALLOWED}`;
@@ -94,28 +94,34 @@ describe('the flow list', () => {
     ]);
   });
 
-  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test('shows the identifier of a ping', async () => {
-    await police(TABLE);
-    await topology.client.must('ping', '-n', '-c', '1', '-W', '1', '-e', '77', ADDRESSES.server);
-    expect(await flows()).toEqual([
-      {
-        ...real(`${ADDRESSES.client}:77`, `${ADDRESSES.server}:77`),
-        wire: [`${ADDRESSES.nodeWan}:77`, `${ADDRESSES.server}:77`],
-      },
-    ]);
-  });
-
-  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test('shows the destination before DNAT', async () => {
-    await police(TABLE);
-    const server = `${ADDRESSES.server}:42000`;
-    await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '42000');
-    expect(await flows()).toEqual([
-      { ...real(server, `${ADDRESSES.client}:${ALLOWED}`), wire: [server, `${ADDRESSES.nodeWan}:${PUBLIC}`] },
-    ]);
-  });
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'the flow list shows the identifier of a masqueraded ping',
+    async () => {
+      await police(TABLE);
+      await topology.client.must('ping', '-n', '-c', '1', '-W', '1', '-e', '77', ADDRESSES.server);
+      expect(await flows()).toEqual([
+        {
+          ...real(`${ADDRESSES.client}:77`, `${ADDRESSES.server}:77`),
+          wire: [`${ADDRESSES.nodeWan}:77`, `${ADDRESSES.server}:77`],
+        },
+      ]);
+    },
+  );
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'shows both translations of one flow, in each conntrack zone',
+    'the flow list shows the destination before DNAT',
+    async () => {
+      await police(TABLE);
+      const server = `${ADDRESSES.server}:42000`;
+      await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '42000');
+      expect(await flows()).toEqual([
+        { ...real(server, `${ADDRESSES.client}:${ALLOWED}`), wire: [server, `${ADDRESSES.nodeWan}:${PUBLIC}`] },
+      ]);
+    },
+  );
+
+  skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
+    'the flow list shows the SNAT and the DNAT of one flow, in each conntrack zone',
     async () => {
       await police(TABLE, 'add rule ip mine raw ct zone set 7');
       const from = ['--source', ADDRESSES.clientOther, '--source-port', '43000'];
@@ -129,7 +135,7 @@ describe('the flow list', () => {
     },
   );
 
-  test('shows no translation of a flow that the node does not translate', async () => {
+  test('the flow list shows no translation of a flow that the node does not translate', async () => {
     await topology.server.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
     const other = 'add rule ip mine post ip saddr 10.1.0.0/16 masquerade';
     await police('add table ip mine', 'add chain ip mine post { type nat hook postrouting priority 100; }', other);
@@ -140,7 +146,7 @@ describe('the flow list', () => {
   });
 });
 
-describe('an event', () => {
+describe('events of translated flows', () => {
   const observed = async (during: () => Promise<void>) => {
     datapath.setEventsWanted(ALL_EVENTS);
     await during();
@@ -164,7 +170,7 @@ describe('an event', () => {
   };
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'of an opened flow and of a denied packet has the destination before DNAT',
+    'the events of an opened flow and of a denied packet have the destination before DNAT',
     async () => {
       await police(TABLE);
       const opened = await observed(() => ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC));
@@ -179,7 +185,7 @@ describe('an event', () => {
     },
   );
 
-  test('has no destination before DNAT if the node translates only the source', async () => {
+  test('the event of an opened flow has no destination before DNAT if the node translates only the source', async () => {
     await police(TABLE);
     const opened = await observed(() => ask('client', 'datagram', ADDRESSES.server, ALLOWED));
     expect(opened).toEqual([
@@ -195,13 +201,13 @@ describe('the translation of a destination', () => {
   });
   const end = (address: string, port: number) => ({ address: parseAddress(address), port });
 
-  test('is null without NAT rules', async () => {
+  test('`destinationTranslation` returns null without NAT rules', async () => {
     await police('add table ip mine');
     expect(datapath.destinationTranslation(udp(ADDRESSES.client, 1, ADDRESSES.server, ALLOWED))).toBeNull();
   });
 
   skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-    'is the server that conntrack knows for the packet, in both directions',
+    '`destinationTranslation` returns the server that conntrack knows for the packet, in both directions',
     async () => {
       await police(TABLE);
       await ask('server', 'datagram', ADDRESSES.nodeWan, PUBLIC, '--source-port', '45000');

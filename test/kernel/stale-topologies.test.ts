@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { createTopology } from '#cli/tour/topology.js';
 
-test('the folders of ended processes are removed, except those of other users', async () => {
+test('`createTopology` removes the folders of ended processes, except those of other users', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-stale-'));
   const { pid } = spawnSync('true');
   const [own, other] = [`weir-${pid}-own`, `weir-${pid}-other`];

@@ -52,7 +52,7 @@ const chain = (table: string, definition: string): string =>
   `nft 'add table ${table}; add chain ${table} some { ${definition} ; }'`;
 const NETDEV = 'netdev mine';
 
-test('forwarding: auto · forwards directly while only the guard (nftables rules of Weir) is on netfilter hooks', () => {
+test('with forwarding: auto, the node forwards directly while only the guard (nftables rules of Weir) is on netfilter hooks', () => {
   expect(reason()).toBe(ALONE);
 });
 
@@ -143,7 +143,7 @@ test.each([
     'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'net.ipv4.ip_forward_update_priority is 0',
   ],
-])('forwarding: auto · %s makes packets take the network stack until its removal', (_, come, go, expected) => {
+])('with forwarding: auto, %s makes packets take the network stack until its removal', (_, come, go, expected) => {
   expect(reason()).toBe(ALONE);
   sh(come);
   try {
@@ -183,7 +183,7 @@ test.each([
     'tc qdisc del dev lan0 clsact',
   ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
-])('forwarding: auto · %s does not end direct forwarding', (_, come, go) => {
+])('with forwarding: auto, %s does not end direct forwarding', (_, come, go) => {
   sh(come);
   try {
     expect(reason()).toBe(ALONE);
@@ -193,7 +193,7 @@ test.each([
 });
 
 skipUnless(HAS_TCX, LACKS.tcx).test(
-  'forwarding: auto · a third-party BPF program on the hook ends direct forwarding',
+  'with forwarding: auto, a third-party BPF program on the hook ends direct forwarding',
   async () => {
     const { ifindex } = listInterfaces().find(({ name }) => name === 'wan0') ?? { ifindex: 0 };
     const other = loadForTest();
@@ -210,7 +210,7 @@ skipUnless(HAS_TCX, LACKS.tcx).test(
   },
 );
 
-test('forwarding: auto · forwards by the network stack if rp_filter is stricter than reverse_path', () => {
+test('with forwarding: auto, the node forwards by the network stack if rp_filter is stricter than reverse_path', () => {
   datapath.close();
   start({ reversePath: 'off' });
   sh('echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/lan0/rp_filter');
@@ -225,14 +225,14 @@ test('forwarding: auto · forwards by the network stack if rp_filter is stricter
   expect(reason()).toBe(ALONE);
 });
 
-test("forwarding: auto · forwards directly if only Weir's own BPF programs are attached by clsact", () => {
+test("with forwarding: auto, the node forwards directly if only Weir's own BPF programs are attached by clsact", () => {
   datapath.close();
   detach(topology.pinPath);
   start({ forceClsact: true });
   expect(reason()).toBe(ALONE);
 });
 
-test('forwarding: auto · forwards by the network stack while the guard is missing', () => {
+test('with forwarding: auto, the node forwards by the network stack while the guard is missing', () => {
   sh('nft delete table inet weir');
   expect(reason()).toBe('stack: the guard is missing');
   datapath.attach();
@@ -241,7 +241,7 @@ test('forwarding: auto · forwards by the network stack while the guard is missi
 
 // This test must stay the last in the file: the hooks that iptables-legacy registers stay in the network
 // namespace.
-test('forwarding: auto · a check finds tables of iptables-legacy, which cause no kernel notification', () => {
+test('with forwarding: auto, a check finds tables of iptables-legacy, which cause no kernel notification', () => {
   sh('iptables-legacy -A FORWARD -j ACCEPT');
   expect(reason()).toBe('stack: iptables, table filter');
 });

@@ -56,7 +56,7 @@ describe('the datapath thread', () => {
     detach(topology.pinPath);
   });
 
-  test('runs the operations of the datapath that the main thread requests, and returns their results', async () => {
+  test('the datapath thread runs the operations of the datapath that the main thread requests, and returns their results', async () => {
     datapath = openDatapath(options());
     expect(await datapath.probe()).toEqual([]);
     expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
@@ -88,7 +88,7 @@ describe('the datapath thread', () => {
     });
   });
 
-  test('rejects a policy that exceeds a capacity, and names the capacity', async () => {
+  test('the datapath thread rejects a policy that exceeds a capacity, and names the capacity', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     const starts = Uint32Array.from({ length: 10_000 }, (_, index) => index);
@@ -96,7 +96,7 @@ describe('the datapath thread', () => {
     await expect(refused).rejects.toEqual(new CapacityExceeded('program', 1_337, 1_024));
   });
 
-  test('reports to its watchers that the guard (nftables table of Weir) was deleted', async () => {
+  test('the datapath thread reports to its watchers that the guard (nftables table of Weir) was deleted', async () => {
     datapath = openDatapath(options());
     await datapath.open();
     await datapath.attach();
@@ -105,7 +105,7 @@ describe('the datapath thread', () => {
     expect(await told).toEqual({ type: 'guard_lost' });
   });
 
-  test('that ends by an error makes the pending requests fail, and its watchers are notified', async () => {
+  test('a datapath thread that ends by an error makes the pending requests fail, and notifies its watchers', async () => {
     datapath = openDatapath({ ...options(), pinPath: null as unknown as string });
     const told = new Promise<DatapathChange>((resolve) => datapath.watch(resolve));
     await expect(datapath.open()).rejects.toMatchObject({ code: 'worker_died' });

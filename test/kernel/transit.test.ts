@@ -110,14 +110,14 @@ describe.each([
   ['and polices only lan0', { interfaces: ['lan0'] }],
   ['with police_local', { policeLocal: true }],
 ] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
-  test('fragmented datagrams and their replies arrive', async () => {
+  test('fragmented datagrams and their replies arrive through a node', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-s', '4000')).toContain('1 received');
     expect(await datagram(ADDRESSES.server, 8_000)).toBe(true);
     expect(drops()).toEqual([]);
   });
 
-  test('hosts learn the MTU of a link behind the node', async () => {
+  test('hosts learn the MTU of a link behind a node', async () => {
     start(more);
     expect(await ping(FAR, '-M', 'do', '-s', '1400')).toContain(`mtu = ${FAR_MTU}`);
     expect(await echoed(FAR, MIB)).toBe(MIB);
@@ -125,7 +125,7 @@ describe.each([
     expect(drops()).toEqual([]);
   });
 
-  test('hosts receive ICMP errors for an expired TTL and for a closed port', async () => {
+  test('hosts behind a node receive ICMP errors for an expired TTL and for a closed port', async () => {
     start(more);
     expect(await ping(FAR, '-t', '1')).toContain('Time to live exceeded');
     expect(await ping(FAR, '-t', '2')).toContain('Time to live exceeded');
@@ -133,7 +133,7 @@ describe.each([
     expect(stdout).toContain('ICMP Port Unreachable');
   });
 
-  test('packets with the record-route option arrive, and hosts receive ICMP redirects to shorter routes', async () => {
+  test('packets with the record-route option arrive through a node, and hosts receive ICMP redirects to shorter routes', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);
@@ -144,7 +144,7 @@ describe.each([
     await topology.client.must('ip', 'route', 'del', '10.77.7.0/24');
   });
 
-  test("the server cannot open flows to the client if the server's interface is policed", async () => {
+  test('a server cannot open flows to a client through a node if the interface of the server is policed', async () => {
     start(more);
     const { stdout } = await topology.server.run('ping', '-n', '-c', '1', '-W', '0.5', ADDRESSES.client);
     expect(stdout).toContain(more.interfaces === undefined ? '0 received' : '1 received');

@@ -41,7 +41,7 @@ function ranked(others: number) {
   return policy([group([ADDRESSES.client], [...other, rule({ id: 'wanted', ports: [String(ALLOWED)] })])]);
 }
 
-test('a restart with other time-outs reuses the maps and loses no packet', async () => {
+test('a restart with other time-outs reuses the BPF maps and loses no packet', async () => {
   await startWith();
   for (let round = 1; round <= 4; round++) {
     await traffic(100);
@@ -64,7 +64,7 @@ test('after a restart with other mark bits, the guard (nftables rules of Weir) d
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a policy that needs larger maps is put into larger maps without packet loss', async () => {
+test('a policy that needs larger maps is put in force in larger maps without packet loss', async () => {
   await startWith();
   const before = node.datapath().stats().maps.program;
   node.putInForce(medium, 2);
@@ -148,7 +148,7 @@ test.each([
   }
 });
 
-test('flows are converted for a build with another layout of struct flow, and back, without packet loss', async () => {
+test('a restart converts flows for a build with another layout of struct flow, and back, without packet loss', async () => {
   await startWith(medium);
   for (const objectPath of [variants.shiftedFlows, builtObject]) {
     node.datapath().close();
@@ -181,7 +181,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('a datapath of a build that did not pin its layouts is not taken over, and continues to enforce its policy', async () => {
+test('the datapath of a build that did not pin its layouts is not taken over, and continues to enforce its policy', async () => {
   node.start().attach();
   node.putInForce(small, 1);
   node.datapath().close();

@@ -29,12 +29,12 @@ skipUnless(HAS_VLANS, LACKS.vlans).describe('the review of a node with a VLAN in
   const fault =
     'lan0 drops the tagged frames of lan0.10: put lan0.10 into dataplane.interfaces instead of lan0, or remove the VLAN';
 
-  test('reports a fault if its lower interface is policed, and does not report its packets as forwarded', () => {
+  test('the review of a node reports a fault for a VLAN interface on a policed interface, and no forwarded packets', () => {
     expect(review('lan0', 'wan0')).toEqual({ faults: [fault], warnings: [] });
     expect(review('lan0', 'lan0.10', 'wan0').faults).toEqual([fault]);
   });
 
-  test('reports no fault if the VLAN interface is down, or policed without its lower interface', () => {
+  test('the review of a node reports no fault if the VLAN interface is down, or policed without its lower interface', () => {
     expect(review('lan0.10', 'wan0')).toEqual({
       faults: [],
       warnings: ['the node forwards packets from lan0 without a policy: dataplane.interfaces does not contain it'],
@@ -43,7 +43,7 @@ skipUnless(HAS_VLANS, LACKS.vlans).describe('the review of a node with a VLAN in
     expect(review('lan0', 'wan0').faults).toEqual([]);
   });
 
-  test('warns of a bridge with policed ports that filters VLANs', () => {
+  test('the review of a node warns about a bridge with policed ports that filters VLANs', () => {
     sh('ip link add br0 type bridge vlan_filtering 1; ip link add p0 type veth peer name p1');
     sh('ip link set p0 master br0; ip link set br0 up; ip link set p0 up');
     const warning = 'bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames';
