@@ -23,7 +23,7 @@ export function listensAt({ listen, transparent }: Pick<DnsOptions, 'listen' | '
   ];
   return all.map(({ host, port, isTransparent }) => {
     const address = parseAddress(host);
-    if (address === undefined) throw new Error(`${host} is not an IPv4 address`);
+    if (address === undefined) throw new Error(`listen for DNS queries: ${host} is not an IPv4 address`);
     return { address, port, isTransparent };
   });
 }

@@ -57,7 +57,7 @@ function blocks(
 function prefixes(...texts: readonly string[]): readonly Prefix[] {
   return texts.map((text) => {
     const parsed = parseCidr(text);
-    if (parsed === undefined) throw new RangeError(`${text} is not a network`);
+    if (parsed === undefined) throw new RangeError(`${text} is not an IPv4 network in CIDR notation`);
     return parsed.prefix;
   });
 }

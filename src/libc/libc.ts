@@ -151,6 +151,7 @@ export function bpf(command: number, attributes: Uint8Array): number {
 
 function callNumber(numbers: Readonly<Record<string, number>>): number {
   const number = numbers[process.arch];
-  if (number === undefined) throw new Error(`Weir does not know the system calls of ${process.arch}`);
+  if (number === undefined)
+    throw new Error(`make a system call: Weir does not support the processor architecture ${process.arch}`);
   return number;
 }

@@ -332,7 +332,7 @@ export class Connection {
 
   #intercept(steps: readonly Step[], from: number, said: ClientBytes): void {
     const { hello } = this.#facts;
-    if (hello.kind !== 'hello') throw new Error('intercept a connection: its hello could not be read');
+    if (hello.kind !== 'hello') throw new Error('intercept a connection: the ClientHello could not be read');
     this.plane.counts.intercepted++;
     const session = this.plane.interceptor.begin({
       client: this.client,

@@ -47,7 +47,7 @@ export class Listener {
       destroyWithReset(socket);
       return;
     }
-    if (destinationPort === undefined) throw new Error('accept a connection: the socket has no port');
+    if (destinationPort === undefined) throw new Error('accept a connection: the socket has no destination port');
     const flow = { source, destination, protocol: IPPROTO.tcp, sourcePort, destinationPort, icmpType: 0, icmpCode: 0 };
     this.accept(socket, flow);
   }

@@ -179,7 +179,7 @@ function nameOf(part: ListeningPart, { kind, address, port, shared }: ListeningS
 export function descriptorIn(descriptors: SocketDescriptors, part: ListeningPart, socket: ListeningSocket): number {
   const name = nameOf(part, socket);
   const fd = descriptors[name];
-  if (fd === undefined) throw new Error(`the socket ${name} is not open`);
+  if (fd === undefined) throw new Error(`look up a listening socket: ${name} is not open`);
   return fd;
 }
 

@@ -82,7 +82,7 @@ export class OffloadedConnection {
       return false;
     }
     if (!closeSilently(pair.server))
-      throw new Error('close two sockets without notice to their peers: the kernel permitted it for one only');
+      throw new Error('close two sockets without a FIN or RST: the kernel permitted it for only one of them');
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
     const isOpen = table.setState(this.#there, SPLICE_STATE.joined) && table.setState(this.#back, SPLICE_STATE.joined);

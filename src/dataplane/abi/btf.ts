@@ -48,7 +48,8 @@ export class Btf {
 
   constructor(bytes: Uint8Array) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    if (view.getUint16(0, true) !== MAGIC) throw new RangeError('these bytes are not BTF');
+    if (view.getUint16(0, true) !== MAGIC)
+      throw new RangeError('read BTF type information: the bytes have no BTF header');
     const header = view.getUint32(4, true);
     const types = header + view.getUint32(8, true);
     const end = types + view.getUint32(12, true);
@@ -116,7 +117,7 @@ export class Btf {
 
   #typeOf(id: number): BtfType {
     const type = this.#types[id];
-    if (type === undefined) throw new RangeError(`there is no BTF type ${id}`);
+    if (type === undefined) throw new RangeError(`read BTF type information: there is no type ${id}`);
     return type;
   }
 }

@@ -175,7 +175,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
   for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
     const state = FLOW_STATE[name as FlowState];
-    if (state >= FLOW_STATES) throw new RangeError(`there is no state ${state}`);
+    if (state >= FLOW_STATES) throw new RangeError(`encode the datapath settings: there is no flow state ${state}`);
     set(SETTINGS_OFFSETS.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
   }
   set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
@@ -193,7 +193,10 @@ export function encodeSettings(settings: Settings): Uint8Array {
   flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
   flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
   const translated = settings.translated ?? [];
-  if (translated.length > MAX_TRANSLATED) throw new RangeError(`there are ${translated.length} translated prefixes`);
+  if (translated.length > MAX_TRANSLATED)
+    throw new RangeError(
+      `encode the datapath settings: ${translated.length} ranges of translated addresses are more than ${MAX_TRANSLATED}`,
+    );
   set(SETTINGS_OFFSETS.translated_prefixes, translated.length);
   for (const [index, { address, length }] of translated.entries()) {
     set(SETTINGS_OFFSETS.translated + 8 * index, address);

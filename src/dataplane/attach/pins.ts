@@ -33,7 +33,7 @@ export class Pins {
   prepare(): void {
     if (!isBpfFileSystem(this.path)) {
       if (!`${this.path}/`.startsWith(`${STANDARD_MOUNT}/`))
-        throw new Error(`${this.path} is not in a BPF file system`);
+        throw new Error(`create the pin folders: ${this.path} is not in a BPF file system, such as ${STANDARD_MOUNT}`);
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
     // Another user who can open a folder can lock it.

@@ -198,7 +198,7 @@ export class EventBatch {
 
   #at(index: number): number {
     if (index < 0 || index >= this.count)
-      throw new RangeError(`the batch has ${this.count} events: there is no event ${index}`);
+      throw new RangeError(`read event ${index} of a batch: the batch has ${this.count} events`);
     return index * RECORD_BYTES + RECORD_HEADER_BYTES;
   }
 
@@ -217,6 +217,7 @@ function verdictOf(number: number): Verdict | null {
 
 function nameOf<N>(names: readonly (N | undefined)[], number: number, what: string): N {
   const name = names[number];
-  if (name === undefined) throw new Error(`the kernel sent ${what} ${number}, which this build does not know`);
+  if (name === undefined)
+    throw new Error(`decode an event: this build does not know the ${what} ${number} that the datapath sent`);
   return name;
 }

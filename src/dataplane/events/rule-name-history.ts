@@ -42,7 +42,7 @@ export class RuleNameHistory {
   }
 
   flip(epoch: number): void {
-    if (this.#staged === undefined) throw new Error('no rule names are staged');
+    if (this.#staged === undefined) throw new Error('put rule names in force: no rule names are staged');
     this.place({ ...this.#staged, epoch });
     this.#staged = undefined;
   }

@@ -61,6 +61,6 @@ export class HitIndex {
     for (; this.#next < this.capacity; this.#next++) {
       if (this.words[this.#next * WORDS + LOW] === 0) return this.#next;
     }
-    throw new Error('no entry of the map hits is free');
+    throw new Error('find a free entry of the map hits: all entries are in use');
   }
 }

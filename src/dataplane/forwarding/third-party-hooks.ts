@@ -65,7 +65,7 @@ export class ThirdPartyProgram {
    */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();
-    if (step !== 0) throw new Error(`the kernel's lists were not read to their end: step ${step}`);
+    if (step !== 0) throw new Error(`the BPF program did not read the kernel's lists to their end: step ${step}`);
     check(
       'read third-party hooks',
       libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer),
@@ -77,7 +77,8 @@ export class ThirdPartyProgram {
     return Array.from({ length: count }, (_, index) => {
       const at = OTHERS.found + index * OTHER.size;
       const kind = KINDS.get(view.getUint32(at + OTHER.kind, true));
-      if (kind === undefined) throw new Error('the program that lists third-party hooks is of another build');
+      if (kind === undefined)
+        throw new Error('the BPF object that lists third-party hooks belongs to another build of Weir');
       const symbol = textIn(this.#answer.subarray(at + OTHER.function, at + OTHER.size));
       const hasId = kind !== 'forward' || symbol === NETFILTER_PROGRAM;
       return { kind, id: hasId ? view.getUint32(at + OTHER.id, true) : 0, symbol };

@@ -135,7 +135,7 @@ export class PatternTable {
     const digest = digestOf(text);
     const hex = hexOf(digest);
     const number = this.#adopted.get(hex) ?? this.#free.pop();
-    if (number === undefined) throw new RangeError('no number is free for a pattern');
+    if (number === undefined) throw new RangeError('assign a number to a hostname pattern: all numbers are in use');
     this.#adopted.delete(hex);
     this.#numbers.set(text, number);
     this.#texts.set(number, text);

@@ -153,7 +153,8 @@ function addLists(
       .some((ruleBlock) => at(ruleBlocks.named, ruleBlock) !== NONE);
     const line = lines.add(named ? 2 : 1);
     found[list] = line;
-    if (count > MAX_RULE_BLOCKS) throw new RangeError(`list ${list} has ${count} rule blocks`);
+    if (count > MAX_RULE_BLOCKS)
+      throw new RangeError(`build a program image: rule list ${list} has ${count} rule blocks`);
     lines.set(line, 0, count);
     lines.set(line, 1, defaultWord);
     for (let place = 0; place < count; place++) {
@@ -181,6 +182,7 @@ function addLists(
 
 function at(words: Uint32Array, index: number): number {
   const value = words[index];
-  if (value === undefined) throw new RangeError(`the program has no entry ${index} of ${words.length}`);
+  if (value === undefined)
+    throw new RangeError(`build a program image: index ${index} is out of bounds, there are ${words.length} entries`);
   return value;
 }

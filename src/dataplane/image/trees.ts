@@ -36,7 +36,10 @@ export class Trees implements Resolver {
   ref(map: number): number {
     if (map === NONE) return NONE;
     const known = this.refs[map];
-    if (known === undefined) throw new RangeError(`the program has no map ${map} of ${this.refs.length}`);
+    if (known === undefined)
+      throw new RangeError(
+        `build a program image: there is no interval map ${map}, there are ${this.refs.length} maps`,
+      );
     return known === NONE ? this.add(map) : known;
   }
 

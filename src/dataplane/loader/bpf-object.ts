@@ -145,7 +145,9 @@ export class BpfObject {
     const size = new BigUint64Array(1);
     const value = libbpf().bpf_map__initial_value(this.#map('.rodata.settings'), size);
     if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
-      throw new Error(`${this.path} was built from other sources: its settings have ${size[0]} bytes`);
+      throw new Error(
+        `load ${this.path}: the BPF object belongs to another build of Weir, because its settings have ${size[0]} bytes`,
+      );
     }
     new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
   }
@@ -196,7 +198,7 @@ export class BpfObject {
     const btf = libbpf().bpf_object__btf(this.#pointer);
     const size = new Uint32Array(1);
     const bytes = btf === null ? null : libbpf().btf__raw_data(btf, size);
-    if (bytes === null) throw new Error(`${this.path} has no BTF`);
+    if (bytes === null) throw new Error(`load ${this.path}: the BPF object has no BTF type information`);
     this.#btf = new Btf(new Uint8Array(memoryAt(bytes, u32At(size, 0))));
     return this.#btf;
   }

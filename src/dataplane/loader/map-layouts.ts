@@ -16,7 +16,8 @@ export function writeLayouts(object: BpfObject): void {
   const value = new Uint8Array(mapShape(fd).valueSize);
   const layouts: Layouts = Object.fromEntries(MAPS.map((name) => [name, object.layoutsOf(name)]));
   const text = new TextEncoder().encode(JSON.stringify(layouts));
-  if (text.length >= value.length) throw new RangeError(`the layouts take ${text.length} bytes`);
+  if (text.length >= value.length)
+    throw new RangeError(`write the map layouts: ${text.length} bytes do not fit into ${value.length} bytes`);
   value.set(text);
   check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
 }

@@ -191,7 +191,7 @@ export function startSweep(object: BpfObject): void {
     failed = start.run();
   }
   if (failed < 0) throw new KernelFailure('start the sweep of expired flows', -failed);
-  if (failed !== 0) throw new Error(`the sweep of expired flows did not start: step ${failed}`);
+  if (failed !== 0) throw new Error(`start the sweep of expired flows: the BPF program failed in step ${failed}`);
 }
 
 function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {

@@ -106,7 +106,7 @@ export class InterfacePolicing {
     const { policed } = this.kernel.hooks.interfaces();
     const { failures } = this.#putOnHooks(open, policed);
     if (!this.#isOnHooks(open.upgrade, policed))
-      throw failures[0]?.error ?? new Error('switch the hooks: a hook still holds another program');
+      throw failures[0]?.error ?? new Error('switch the hooks: a hook still has another BPF program');
     this.kernel.translation.follow(open.upgrade);
   }
 

@@ -36,6 +36,6 @@ export function flowConversion(from: StructLayout, to: StructLayout, samePolicy:
 
 function fieldOf(layout: StructLayout, name: string): Field {
   const field = layout.fields[name];
-  if (field === undefined) throw new RangeError(`flows of this layout have no ${name}`);
+  if (field === undefined) throw new RangeError(`convert flows: the layout has no field ${name}`);
   return field;
 }

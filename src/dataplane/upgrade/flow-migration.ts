@@ -88,12 +88,12 @@ export class FlowMigration {
   }
 
   #run(): void {
-    if (this.#program.run() !== 0) throw new Error('migrate a flow: the program failed');
+    if (this.#program.run() !== 0) throw new Error('migrate a flow: the BPF program failed');
   }
 
   #field(name: string): Field {
     const field = this.layout.fields[name];
-    if (field === undefined) throw new RangeError(`flows have no ${name}`);
+    if (field === undefined) throw new RangeError(`migrate flows: the layout has no field ${name}`);
     return field;
   }
 }

@@ -117,7 +117,7 @@ export class StateMigration {
     view.setBigUint64(8, packets, true);
     view.setBigUint64(16, bytes, true);
     const failed = new TestRun(this.to.programFd('weir_migrate_count'), undefined, request, undefined).run();
-    if (failed !== 0) throw new Error(`migrate counter ${index}: the program failed`);
+    if (failed !== 0) throw new Error(`migrate counter ${index}: the BPF program failed`);
   }
 }
 

@@ -55,7 +55,8 @@ export class EventRing {
     for (let count = 0; count < most && at < end; count++, at += RECORD_BYTES) {
       const header = this.#header(at);
       if ((header & (BUSY | DISCARDED)) !== 0) break;
-      if (header !== EVENT_BYTES) throw new Error(`the ring of events holds a record of ${header} bytes`);
+      if (header !== EVENT_BYTES)
+        throw new Error(`read the ring buffer events: a record has ${header} bytes, expected ${EVENT_BYTES}`);
     }
     const records = this.#data.slice(start, at);
     // Advance the consumer position only after the records were copied. The kernel may overwrite the records

@@ -6,7 +6,7 @@ import { KERNEL_WATCH, type KernelWatchInput } from './kernel-watch.js';
 import { Poll } from './poll.js';
 
 const port = parentPort;
-if (port === null) throw new Error('the kernel watch runs in a worker thread');
+if (port === null) throw new Error('start the kernel watch: it must run in a worker thread');
 const { eventFd, shared, maps, batches } = workerData as KernelWatchInput;
 
 try {

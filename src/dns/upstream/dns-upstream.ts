@@ -65,7 +65,7 @@ export class Upstream {
   ) {
     this.address = textOf(endpoint);
     const address = parseAddress(endpoint.host);
-    if (address === undefined) throw new Error(`the upstream ${endpoint.host} is not IPv4`);
+    if (address === undefined) throw new Error(`open the DNS upstream ${endpoint.host}: it is not an IPv4 address`);
     this.#to = { address, port: endpoint.port };
     this.#pool = new UdpPool(pump, this.#to, mark, onStray, () => this.renew());
     this.#tcp = new TcpExchange(endpoint, mark, onStray);

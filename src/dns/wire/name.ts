@@ -37,15 +37,19 @@ export function keyOf(name: WireName): NameKey {
  */
 export function nameOf(labels: readonly string[]): WireName {
   const length = labels.reduce((sum, label) => sum + label.length + 1, 1);
-  if (length > NAME_BYTES) throw new RangeError(`a name of ${length} bytes is longer than ${NAME_BYTES}`);
+  if (length > NAME_BYTES) throw new RangeError(`encode a DNS name: ${length} bytes are more than ${NAME_BYTES}`);
   const name = new Uint8Array(length);
   let at = 0;
   for (const label of labels) {
-    if (label.length < 1 || label.length > LABEL_BYTES) throw new RangeError(`a label of ${label.length} bytes`);
+    if (label.length < 1 || label.length > LABEL_BYTES)
+      throw new RangeError(`encode a DNS name: a label has ${label.length} bytes, allowed are 1 to ${LABEL_BYTES}`);
     name[at++] = label.length;
     for (let index = 0; index < label.length; index++) {
       const byte = label.charCodeAt(index);
-      if (byte > 255) throw new RangeError(`a label must consist of bytes; found U+${byte.toString(16)}`);
+      if (byte > 255)
+        throw new RangeError(
+          `encode a DNS name: a label contains U+${byte.toString(16)}, allowed are characters up to U+ff`,
+        );
       name[at++] = byte;
     }
   }

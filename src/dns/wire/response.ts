@@ -75,7 +75,7 @@ export function respond(template: Template, query: Query, options: ResponseOptio
   const { name } = query;
   const questionEnd = HEADER_BYTES + name.length + 4;
   if (u16(bytes, questionEnd - 4) !== query.type || bytes[questionEnd - 5] !== 0) {
-    throw new Error('a response was made from the template of another question');
+    throw new Error('build a DNS response: the template belongs to another question');
   }
   let edns = query.edns === null ? null : options.edns;
   let opt = edns === null ? 0 : ednsBytes(edns.options);

@@ -30,7 +30,8 @@ export function signerOf(key: KeyObject): Signer {
     return { key, digest: 'sha256', algorithm };
   }
   const found = ECDSA[key.asymmetricKeyDetails?.namedCurve ?? ''];
-  if (found === undefined) throw new TypeError(`sign a certificate: ${key.asymmetricKeyType ?? 'no'} key`);
+  if (found === undefined)
+    throw new TypeError(`sign a certificate: a key of type ${key.asymmetricKeyType ?? 'unknown'} is not supported`);
   return { key, digest: found[0], algorithm: der.sequence(der.oid(found[1])) };
 }
 

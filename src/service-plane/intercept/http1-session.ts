@@ -354,7 +354,7 @@ export class Http1Session {
   /** Ends an exchange whose response is complete. `isAlone`: the server sent no bytes after the response. */
   #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
     const { response } = exchange;
-    if (response === null) throw new Error('end a response: it has not begun');
+    if (response === null) throw new Error('end an HTTP response: the response has not begun');
     for (const part of exchange.responseEnd(response)) this.#toClient.add(part);
     const stays = this.#staysAfter(exchange, response.framing);
     this.#exchange = null;
@@ -379,7 +379,7 @@ export class Http1Session {
   #beginTunnel(head: ResponseHead, rest: Buffer): void {
     const { client } = this.ports;
     const link = this.#server.release();
-    if (link === null) throw new Error('begin a tunnel: there is no server connection');
+    if (link === null) throw new Error('begin a WebSocket tunnel: there is no connection to the server');
     this.#unhookClient();
     this.#toClient.add(writeResponseHead(head, 0, { closes: false }));
     this.#toClient.add(rest);
