@@ -20,7 +20,7 @@ afterEach(() => {
 });
 
 describe('a progress clock', () => {
-  test('shows the time that a computation takes, and not its waits behind other processes', async () => {
+  test('a progress clock counts the time of a computation, and not the time that the computation waits behind other processes', async () => {
     load(3);
     const from = performance.now();
     const clock = new ProgressClock();
@@ -31,7 +31,7 @@ describe('a progress clock', () => {
     expect(shown).toBeLessThan(passed / 2);
   });
 
-  test('shows a tenth of the time at least while many threads of descendants wait for a processor', async () => {
+  test('a progress clock shows at least a tenth of the elapsed time while many threads of descendant processes wait for a processor', async () => {
     const waiting = Array.from({ length: 12 }, () => spawn('taskset', ['-c', '0', 'sh', '-c', 'while :; do :; done']));
     for (const { pid = 0 } of waiting) busy.push(pid);
     const [from, clock] = [performance.now(), new ProgressClock()];
@@ -40,7 +40,7 @@ describe('a progress clock', () => {
     expect([passed >= 50, passed < 2_000]).toEqual([true, true]);
   });
 
-  test('shows the time of a wait for a timer', async () => {
+  test('a progress clock counts the time of a wait for a timer', async () => {
     const shown = async (): Promise<number> => {
       const clock = new ProgressClock();
       await pause(100);

@@ -39,7 +39,7 @@ const PING = {
 };
 
 describe('dataplane actor', () => {
-  test('puts the configured fallback policy in force if no policy was ever written', async () => {
+  test('the dataplane actor puts the configured fallback policy in force if no policy was ever written', async () => {
     const { datapath, until, system } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0']);
@@ -54,7 +54,7 @@ describe('dataplane actor', () => {
     ]);
   });
 
-  test('keeps the program of an earlier process in force if the generation of the program is newer than the data folder, until a policy is activated', async () => {
+  test('the dataplane actor keeps the program of an earlier process, whose generation is newer than the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -83,7 +83,7 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('reports since when the kernel enforces the generation: the time of the adopted program, and after a write the time of the new program', async () => {
+  test('the dataplane actor reports since when the kernel enforces the generation: for an adopted program from its activation, after a write from that write', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system } = await startSystem({ datapath });
@@ -96,7 +96,7 @@ describe('dataplane actor', () => {
     expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
   });
 
-  test('keeps the program of an earlier process in force if the proof of a newly written policy fails', async () => {
+  test('the dataplane actor keeps the program of an earlier process in force if the proof of a newly written policy fails', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     datapath.on.prove = () => {
@@ -110,7 +110,7 @@ describe('dataplane actor', () => {
     expect(datapath.inForce).toBe(null);
   });
 
-  test('opens the datapath again after the datapath thread died, and puts the previous policy in force again', async () => {
+  test('the dataplane actor opens the datapath again after the datapath thread died, and puts the previous policy in force again', async () => {
     const { datapath, until, system, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.policies.write(singleton('lan'));
@@ -131,7 +131,7 @@ describe('dataplane actor', () => {
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
   });
 
-  test('refuses a policy write without delay if the datapath thread dies while the policy is being staged', async () => {
+  test('the dataplane actor refuses a policy write without delay if the datapath thread dies while the policy is being staged', async () => {
     const { datapath, until, system } = await startSystem({ activationTimeoutMs: 60_000 });
     await until('policy_ready', 'never_activated');
     let staging = (): void => {};
@@ -153,7 +153,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[0]?.state).toBe('backing_off');
   });
 
-  test('puts the fallback policy in force only after the proof of the fallback policy has passed', async () => {
+  test('the dataplane actor puts the fallback policy in force only after the proof of the fallback policy has passed', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });
@@ -169,7 +169,7 @@ describe('dataplane actor', () => {
     expect(datapath.inForce).toBe(0);
   });
 
-  test('opens the datapath again after the first attempt to open the datapath has failed', async () => {
+  test('the dataplane actor opens the datapath again after the first attempt to open the datapath has failed', async () => {
     const datapath = fakeDatapath();
     let attempts = 0;
     datapath.on.open = () => {
@@ -181,7 +181,7 @@ describe('dataplane actor', () => {
     expect(attempts).toBe(2);
   });
 
-  test('reports a missing capability such as CAP_BPF, and refuses each policy write without storing the policy', async () => {
+  test('the dataplane actor reports a missing capability such as CAP_BPF, and refuses each policy write without storing the policy', async () => {
     const datapath = fakeDatapath();
     datapath.missing = [{ what: 'CAP_BPF', sentence: 'Run as root, or grant CAP_BPF.' }];
     const { until, system, store } = await startSystem({ datapath });
@@ -201,7 +201,7 @@ describe('dataplane actor', () => {
     expect(datapath.log).toEqual([]);
   });
 
-  test('fails the check `dataplane_config` while a configured interface is missing, until that interface appears', async () => {
+  test('the dataplane actor fails the check `dataplane_config` while a configured interface is missing, until that interface appears', async () => {
     const datapath = fakeDatapath();
     datapath.interfaces = ['wan0'];
     const { until, system } = await startSystem({ datapath });
@@ -212,7 +212,7 @@ describe('dataplane actor', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('names a configured name with `*` that no interface has, and the check stays ok', async () => {
+  test('the dataplane actor reports a configured interface pattern with `*` that matches no interface, while the check `dataplane_config` stays ok', async () => {
     const datapath = fakeDatapath();
     datapath.interfaces = ['lan0'];
     const { until, system } = await startSystem({ datapath });
@@ -226,7 +226,7 @@ describe('dataplane actor', () => {
     await expect.poll(() => system.readiness().checks[1]?.detail).not.toContain('wan*');
   });
 
-  test('fails with both names of a renamed interface until its name matches again, and names other missing interfaces too', async () => {
+  test('the dataplane actor fails the check `dataplane_config` with both names of a renamed interface until a configured name matches, and then reports other missing interfaces', async () => {
     const datapath = fakeDatapath();
     const { until, system } = await startSystem({ datapath });
     await until('dataplane_config', 'configured');
@@ -255,7 +255,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[1]?.detail).toBe('no interface has this name: lan0');
   });
 
-  test('reports that the flow table refuses new flows, but stays ready and does not attach the datapath again', async () => {
+  test('the dataplane actor reports that the flow table refuses new flows, but stays ready and does not attach the datapath again', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     const running = () => system.readiness().checks[0];
@@ -281,7 +281,7 @@ describe('dataplane actor', () => {
     expect(running()?.detail).toBe('enforcing');
   });
 
-  test('attaches the datapath again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
+  test('the dataplane actor attaches the datapath again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     datapath.on.attach = () => {
@@ -295,7 +295,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[0]?.state).toBe('enforcing');
   });
 
-  test('fails the check `dataplane_config` for a flowtable with hardware offload, and `weir status` shows the whole reason', async () => {
+  test('the check `dataplane_config` fails for a flowtable with hardware offload, and `weir status` shows the whole reason', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_config', 'configured');
     const flowtable = { family: 'inet', table: 'fw', name: 'fast', offloads: true, devices: ['lan0', 'wan0'] } as const;
@@ -315,7 +315,7 @@ describe('dataplane actor', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('names removed pins in the check `dataplane_config` until the pins are restored', async () => {
+  test('the dataplane actor names removed pins in the check `dataplane_config` until the pins are restored', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_config', 'configured');
     let restore = (): void => {};

@@ -104,12 +104,12 @@ async function started({ releaseMs, ...ports }: { readonly inCluster?: string; r
 }
 
 describe('the members of selectors in a running node', () => {
-  it('come from the integration of the configuration in place of a stored one with its name', async () => {
+  it('an integration in the configuration replaces a stored integration with the same name', async () => {
     const { source } = await started({ inCluster: 'prod' });
     await eventually(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
-  it('are compiled when the selector resolution changes, with the same generation, and end the state `unresolved`', async () => {
+  it('a change of the selector resolution compiles the active policy again with the same generation, and ends the readiness state `unresolved`', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
     await eventually(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
@@ -137,7 +137,7 @@ describe('the members of selectors in a running node', () => {
     expect(datapath.log).toHaveLength(3);
   });
 
-  it('are compiled once for several addresses that the program does not have, and again after a failure', async () => {
+  it('several new member addresses that the program lacks cause one compilation, and a failed compilation is repeated', async () => {
     const { system, datapath, source, send, until } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
     await send({ replaces: changeOf([]), scope: RESOLVED });
@@ -164,7 +164,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('are compiled without former members after the datapath had no room, until another generation is in force', async () => {
+  it('compilations leave out former members after the datapath had no room for them, until another generation is in force', async () => {
     const { system, datapath, source, send, until } = await started();
     const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
     source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
@@ -188,7 +188,7 @@ describe('the members of selectors in a running node', () => {
     expect(pairs).toEqual([1, 0, 0, 1]);
   });
 
-  describe('are compiled again without former members at once if the datapath has no room for them', () => {
+  describe('former members for which the datapath has no room', () => {
     /** The datapath has room for `room` pairs of a base and a set. `pairs`: those of each staged program. */
     async function withFormer(room: number) {
       const running = await started();
@@ -208,7 +208,7 @@ describe('the members of selectors in a running node', () => {
       return { ...running, pairs };
     }
 
-    it('in a write, which succeeds', async () => {
+    it('a policy write succeeds without former members if the datapath has no room for them', async () => {
       const { system, datapath, pairs, until } = await withFormer(0);
       expect(await system.policies.write(write(POLICY))).toMatchObject({ kind: 'written', generation: 1 });
       expect([pairs, datapath.log]).toEqual([
@@ -218,7 +218,7 @@ describe('the members of selectors in a running node', () => {
       await until('policy_ready', 'active');
     });
 
-    it('in a dry run and in a write of one group', async () => {
+    it('a dry run and a write of one group succeed without former members if the datapath has no room for them', async () => {
       const { system, pairs } = await withFormer(0);
       const tried = await system.policies.write(write(POLICY, { dryRun: true }));
       const first = await system.policies.write(write(POLICY));
@@ -230,7 +230,7 @@ describe('the members of selectors in a running node', () => {
       expect(pairs).toEqual([1, 0, 0, 1, 0]);
     });
 
-    it('in a compilation for members, which does not fail', async () => {
+    it('a compilation after a change of members leaves out former members, and reports no error, if the datapath has no room for them', async () => {
       const { system, datapath, pairs, send } = await withFormer(0);
       await system.policies.write(write(POLICY));
       const details: string[] = [];
@@ -248,7 +248,7 @@ describe('the members of selectors in a running node', () => {
       expect(details.filter((detail) => detail.includes('could not be compiled'))).toEqual([]);
     });
 
-    it('and refuses a write that is too large without them too', async () => {
+    it('a policy write that is too large even without former members is refused with capacity_exceeded', async () => {
       const { system, datapath, pairs } = await withFormer(-1);
       expect(await system.policies.write(write(POLICY))).toMatchObject({
         kind: 'refused',
@@ -259,7 +259,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('are compiled between writes that follow each other without a pause', async () => {
+  it('changed members are put in force while policy writes follow each other without a pause', async () => {
     const { system, datapath, source, send } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
     await send({ replaces: changeOf([]), scope: RESOLVED });
@@ -279,7 +279,7 @@ describe('the members of selectors in a running node', () => {
     }
   });
 
-  it('are released some time after a dry run, but not while a write is put in force', async () => {
+  it('the node releases the members of selectors some time after a dry run, but not while a write is put in force', async () => {
     const { system, datapath, source, send } = await started({ releaseMs: 20 });
     await send({ replaces: changeOf([]) });
     await system.policies.write(write(POLICY, { dryRun: true }));
@@ -299,7 +299,7 @@ describe('the members of selectors in a running node', () => {
     await eventually(() => expect(source.log.at(-1)).toBe('release'));
   });
 
-  it('are those that the node knows in a dry run of a client that may not change the node', async () => {
+  it('a dry run of a client that may not change the node uses only the members that the node already knows', async () => {
     const { system, source, send } = await started();
     await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
     const opened = [...source.log];
@@ -313,7 +313,7 @@ describe('the members of selectors in a running node', () => {
     expect(source.log).toEqual(opened);
   });
 
-  it('keep their integration while a write that names it is put in force', async () => {
+  it('an integration cannot be deleted while a write that names the integration is put in force', async () => {
     const { system, datapath, send } = await started();
     await send({ replaces: changeOf([]) });
     let isStaged: () => void = () => {};
@@ -329,7 +329,7 @@ describe('the members of selectors in a running node', () => {
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
   });
 
-  it('are the last known for a compilation while the thread fails', async () => {
+  it('a compilation uses the last known members while the Kubernetes thread fails', async () => {
     const { system, source, send, until } = await started();
     source.membership = async () => {
       throw new Error('the Kubernetes thread died');
@@ -340,7 +340,7 @@ describe('the members of selectors in a running node', () => {
     await until('policy_ready', 'active');
   });
 
-  it('keep the thread down from its end until all members came again', async () => {
+  it('the check `policy_ready` reports that the Kubernetes thread is down until the thread has sent all members again', async () => {
     const { system, send, fail } = await started();
     await send({ replaces: changeOf([]) });
     const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
@@ -352,7 +352,7 @@ describe('the members of selectors in a running node', () => {
     expect(detail()).not.toContain('the heap is full');
   });
 
-  it('are reported as the last known while the API server does not deliver', async () => {
+  it('the check `policy_ready` reports that the members are the last known ones while the API server refuses the token', async () => {
     const { system, send, reflect } = await started();
     await send({ replaces: changeOf([]) });
     const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
@@ -365,7 +365,7 @@ describe('the members of selectors in a running node', () => {
     expect(detail()).toBe(before);
   });
 
-  it('decide an explanation by the set of the source', async () => {
+  it('an explanation decides by the selector membership of the source address', async () => {
     const { system, source, send } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
     await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
@@ -386,7 +386,7 @@ describe('the members of selectors in a running node', () => {
 describe('`MemberDistribution`', () => {
   const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
 
-  it('gives removals to each part before additions to one of them, and stores the objects', async () => {
+  it('`MemberDistribution` sends removals to every part before it sends additions to any part, and stores the objects', async () => {
     const log: string[] = [];
     const sinkOf = (name: string, ms: number) => {
       const noted = async (change: { readonly addresses: Uint32Array }) => {
@@ -427,7 +427,7 @@ describe('`MemberDistribution`', () => {
     expect(stored).toEqual([object]);
   });
 
-  it('gives all members again to a part that has failed, and to a datapath that was opened', async () => {
+  it('`MemberDistribution` sends all members again to a part that failed, and to a datapath that was opened', async () => {
     const lists: number[] = [];
     const datapath = fakeDatapath();
     const result = { members: 1, refused: 0, uncompiled: 0, flows: 0 };
@@ -451,7 +451,7 @@ describe('`MemberDistribution`', () => {
     await distribution.close();
   });
 
-  it('gives the changes of owners of each message, and knows the owner of each address', async () => {
+  it('`MemberDistribution` publishes the owner changes of each message, and returns the current owner of each address', async () => {
     const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath: null, dns: null });
     const seen: OwnerChanges[] = [];
     distribution.ownersChanged.subscribe((changes) => seen.push(changes));

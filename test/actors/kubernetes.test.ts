@@ -21,7 +21,7 @@ function start() {
 }
 
 describe('actor of an integration', () => {
-  it('is in the state of its worst reflector, since that state began', () => {
+  it('the actor of an integration is in the state of its worst reflector, and shows the time when that state began', () => {
     const { actor, enter, context, state } = start();
     expect(state()).toBe('unused');
     enter('pods', 'connecting', 't1');
@@ -42,7 +42,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('has stale objects from the time when it stops to watch until it watches again or is unused', () => {
+  it('the actor of an integration sets `staleSince` when it stops to watch, and clears it when it watches again or is unused', () => {
     const { actor, enter, context } = start();
     expect(context().staleSince).toBeNull();
     enter('pods', 'connecting', 't1');
@@ -62,7 +62,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('shows the error of the reflector that the state is about, and not a later one of another reflector', () => {
+  it('the actor of an integration shows the error of the reflector that determines the state, and no later error of another reflector', () => {
     const { actor, enter, context, state } = start();
     const shown = () => [state(), context().lastError?.reflector, context().lastError?.reason];
     enter('pods', 'watching', 't1');
@@ -79,7 +79,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('keeps the latest error after the recovery', () => {
+  it('the actor of an integration keeps the latest error after the recovery', () => {
     const { actor, reflectors, enter, context, state } = start();
     enter('pods', 'backing_off', 't1', 'connection refused');
     expect(state()).toBe('backing_off');
@@ -90,7 +90,7 @@ describe('actor of an integration', () => {
     expect(reflectors.observed).toBe(false);
   });
 
-  it('exists as long as the integration, and ignores the reflectors of others', () => {
+  it('the actor of an integration exists as long as the integration, and ignores the reflectors of other integrations', () => {
     const { actor, names, reflectors, enter, of } = start();
     enter('pods', 'watching', 't1');
     names.next(['prod', 'test']);

@@ -37,7 +37,7 @@ async function nodeOf(shared: FakeSharedStore) {
 }
 
 describe('performance mode in a cluster', () => {
-  test('is in force at all nodes after a write at one node, and stays in force while a node is disconnected', async () => {
+  test('performance mode is in force at all nodes after a write at one node, and stays in force while a node is disconnected', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -56,7 +56,7 @@ describe('performance mode in a cluster', () => {
     expect(again.datapath.eventsWanted).toEqual(NO_EVENTS);
   });
 
-  test('is not changed by a write on a disconnected node, which is refused with store_unavailable', async () => {
+  test('performance mode is not changed by a write on a disconnected node, and the write is refused with store_unavailable', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     a.node.disconnect();
@@ -71,7 +71,7 @@ describe('performance mode in a cluster', () => {
     ]);
   });
 
-  test('follows the cluster to the mode that was written while the node was disconnected', async () => {
+  test('a node that was disconnected takes the performance mode that was written in the cluster meanwhile', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -88,7 +88,7 @@ describe('performance mode in a cluster', () => {
     ]);
   });
 
-  test('follows the cluster to an older revision, or to the default, after a backup was restored', async () => {
+  test('performance mode follows the cluster to an older revision, or to the default, after a backup was restored', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const empty = shared.backup();
@@ -111,7 +111,7 @@ describe('performance mode in a cluster', () => {
     ]);
   });
 
-  test('takes only one of two concurrent writes that expect the same revision at different nodes', async () => {
+  test('a cluster accepts only one of two concurrent writes of performance mode at different nodes that expect the same revision', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -125,7 +125,7 @@ describe('performance mode in a cluster', () => {
     expect(shared.json('setting/performance_mode')).toMatchObject({ enabled: false, updated_by: 'alice' });
   });
 
-  test('takes both of two concurrent writes that expect no revision, one after the other', async () => {
+  test('a cluster accepts both of two concurrent writes of performance mode that expect no revision, one after the other', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);

@@ -7,7 +7,7 @@ import { config, envelope, removal, singleton, startSystem, stopSystems, write }
 afterEach(stopSystems);
 
 describe('a node whose configuration has no `dataplane` section', () => {
-  test('stores a policy with the warning `not_enforced`, and is not ready', async () => {
+  test('a node whose configuration has no `dataplane` section stores a policy with the warning `not_enforced`, and is not ready', async () => {
     const { system, store, until } = await startSystem({ dataplane: null });
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(singleton('lan'));
@@ -39,7 +39,7 @@ describe('a part that is not running', () => {
     policy: { source_groups: [{ id: 'lan', sources: { ips: ['10.0.0.1'] }, rules }] },
   };
 
-  test('has the readiness state `needed_but_absent` while the active policy needs the part', async () => {
+  test('a part that is not running has the readiness state `needed_but_absent` while the active policy needs the part', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = await system.policies.write(write(needy));
@@ -51,7 +51,7 @@ describe('a part that is not running', () => {
 });
 
 describe('a stored policy that is invalid', () => {
-  test('is not put in force at startup, and is replaced by the next policy write', async () => {
+  test('a stored policy that is invalid is not put in force at startup, and is replaced by the next policy write', async () => {
     const store = await openMemoryStore();
     await store.policies.commit({
       generation: 7,
@@ -82,7 +82,7 @@ describe('a stored policy that is invalid', () => {
 });
 
 describe('shutdown of a node', () => {
-  test('completes the current policy write, refuses later policy writes, and keeps the program in the kernel in force', async () => {
+  test('the shutdown of a node completes the current policy write, refuses later policy writes, and keeps the program in the kernel in force', async () => {
     const { system, datapath, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     let release = (): void => {};
@@ -108,7 +108,7 @@ describe('shutdown of a node', () => {
     expect(datapath.inForce).toBe(1);
   });
 
-  test('closes the datapath once if the shutdown is requested twice, and refuses later policy writes', async () => {
+  test('a shutdown that is requested twice closes the datapath once, and refuses later policy writes', async () => {
     const { system, datapath } = await startSystem();
     await Promise.all([system.shutdown(), system.shutdown()]);
     expect(await system.policies.write(singleton('lan'))).toMatchObject({ kind: 'refused', code: 'draining' });
@@ -117,7 +117,7 @@ describe('shutdown of a node', () => {
 });
 
 describe('performance mode', () => {
-  test('is enabled by default, and keeps a written value after a restart of the node', async () => {
+  test('performance mode is enabled by default, and keeps a written value after a restart of the node', async () => {
     const { system, store } = await startSystem();
     expect(await system.performanceMode.read()).toEqual({ enabled: true, source: null, revision: 0 });
     const written = { enabled: false, source: 'local', revision: 1 };
@@ -128,7 +128,7 @@ describe('performance mode', () => {
     expect(await again.system.performanceMode.read()).toEqual(written);
   });
 
-  test('makes the datapath send all events if enabled and no events if disabled, also after a restart of the node', async () => {
+  test('performance mode makes the datapath send all events if enabled and no events if disabled, also after a restart of the node', async () => {
     const { system, store, datapath, until } = await startSystem();
     await until('dataplane_running', 'enforcing');
     expect(datapath.eventsWanted).toEqual(ALL_EVENTS);
@@ -142,7 +142,7 @@ describe('performance mode', () => {
     expect(again.datapath.eventsWanted).toEqual(ALL_EVENTS);
   });
 
-  test('is not written if the expected revision is outdated; concurrent writes run in their order', async () => {
+  test('performance mode is not written if the expected revision is outdated, and concurrent writes run in their order', async () => {
     const { system } = await startSystem();
     const outcomes = await Promise.all([
       system.performanceMode.write({ enabled: false, author: 'alice', expectedRevision: 0 }),
@@ -174,7 +174,7 @@ describe('Kubernetes integrations', () => {
     ],
   };
 
-  test('are returned by `list`, `read` and `write` without their service account token', async () => {
+  test('Kubernetes integrations are returned by `list`, `read` and `write` without their service account token', async () => {
     const { system } = await startSystem();
     const outcome = await system.integrations.write({
       integration,
@@ -194,7 +194,7 @@ describe('Kubernetes integrations', () => {
     });
   });
 
-  test('are not changed by a dry run, and a dry run returns the answer of the real write', async () => {
+  test('a dry run changes no Kubernetes integration, and returns the answer of the real write', async () => {
     const { system } = await startSystem();
     const dry = await system.integrations.write({
       integration,
@@ -213,7 +213,7 @@ describe('Kubernetes integrations', () => {
     expect(await system.integrations.read('prod')).toMatchObject({ revision: 1, updated_by: 'alice' });
   });
 
-  test('fail the check `policy_ready` while the pod selectors of the active policy are not resolved to addresses', async () => {
+  test('the check `policy_ready` fails while the pod selectors of the active policy are not resolved to addresses', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice', tryAccess: true });
@@ -225,7 +225,7 @@ describe('Kubernetes integrations', () => {
     expect(stateOf('policy_ready')).toBe('active');
   });
 
-  test('cannot be deleted while the active policy names the integration', async () => {
+  test('a Kubernetes integration cannot be deleted while the active policy names it', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     await system.integrations.write({ integration, author: 'alice', tryAccess: true });
@@ -253,7 +253,7 @@ describe('`explain` function of the node', () => {
     },
   };
 
-  test('evaluates the draft in the request, or the active policy, or the fallback if no policy is active', async () => {
+  test('the `explain` function of the node evaluates the draft in the request, or the active policy, or the fallback if no policy is active', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     expect(await system.policies.explain({ query }, 'alice')).toMatchObject({ decision: 'deny', source_group: null });
@@ -272,7 +272,7 @@ describe('`explain` function of the node', () => {
     });
   });
 
-  test('refuses an invalid draft policy, with a JSON pointer into the request for each problem', async () => {
+  test('the `explain` function of the node refuses an invalid draft policy, with a JSON pointer into the request for each problem', async () => {
     const { system } = await startSystem();
     expect(await system.policies.explain({ policy: config('') as never, query }, 'alice')).toMatchObject({
       kind: 'refused',

@@ -14,7 +14,7 @@ async function accepted(found: typeof enforced | null): Promise<InspectionImage[
 }
 
 describe('the service plane before the datapath is open', () => {
-  test('accepts by the stored policy if the kernel enforces it', async () => {
+  test('the service plane accepts connections by the stored policy before the datapath is open, if the kernel enforces that policy', async () => {
     expect(await accepted(enforced)).toEqual([stored.inForce.inspection]);
   });
 
@@ -25,7 +25,10 @@ describe('the service plane before the datapath is open', () => {
       'another policy with this generation',
       { ...enforced, imageSha256: imageSha256(fallbackPolicy('allow', 7).program) },
     ],
-  ])('waits if the kernel enforces %s', async (_, found) => {
-    expect(await accepted(found)).toEqual([]);
-  });
+  ])(
+    'the service plane accepts no connections before the datapath is open if the kernel enforces %s',
+    async (_, found) => {
+      expect(await accepted(found)).toEqual([]);
+    },
+  );
 });

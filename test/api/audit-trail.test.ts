@@ -10,7 +10,7 @@ const remote = '127.0.0.1';
 const PUT_POLICY = { operation: 'putActivePolicy', target: '/api/v1/policy', remote };
 
 describe('audit trail of refused logins', () => {
-  test('records the requested operation and the reason of the refusal', async () => {
+  test('the audit trail of refused logins records the requested operation and the reason of the refusal', async () => {
     const { ask, node } = await rig({ limits: { failedLoginsPerWindow: 2 } });
     await ask('GET', `/api/v1/policies/${RECORD.id}?x=1`, { token: 'guess' });
     await ask('PUT', '/api/v1/policy', { token: TOKENS.expired, body: BODY });
@@ -27,7 +27,7 @@ describe('audit trail of refused logins', () => {
     ]);
   });
 
-  test('records requests that are refused because of their Host or Origin header', async () => {
+  test('the audit trail of refused logins records requests that are refused because of their Host or Origin header', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy', { headers: { host: 'evil.example' } });
     await ask('PUT', '/api/v1/policy', { headers: { origin: 'https://evil.example' }, body: BODY });
@@ -39,7 +39,7 @@ describe('audit trail of refused logins', () => {
     ]);
   });
 
-  test('adds two findings in all for 500 refused requests from one address with different tokens and paths', async () => {
+  test('the audit trail of refused logins adds two findings in all for 500 refused requests from one address with different tokens and paths', async () => {
     const { ask, node } = await rig({ limits: { requestsPerWindow: 10_000 } });
     const pending = new PendingFindings('api');
     for (let at = 0; at < 500; at++) {
@@ -52,7 +52,7 @@ describe('audit trail of refused logins', () => {
     ]);
   });
 
-  test('has no record of a request without a token, for an unknown path, or with an invalid query or body', async () => {
+  test('the audit trail of refused logins has no record of a request without a token, for an unknown path, or with an invalid query or body', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy', { token: null });
     await ask('GET', '/nowhere', { token: 'guess' });
@@ -65,7 +65,7 @@ describe('audit trail of refused logins', () => {
 describe('audit trail of changes', () => {
   const changed = { type: 'config_change', actor: 'alice', remote };
 
-  test('records the author, the target path, the status and the ETag of each successful change', async () => {
+  test('the audit trail of changes records the author, the target path, the status and the ETag of each successful change', async () => {
     const { ask, node } = await rig();
     await ask('PUT', '/api/v1/policy', { body: BODY });
     await ask('PUT', '/api/v1/settings/performance-mode', { body: { enabled: true } });
@@ -87,7 +87,7 @@ describe('audit trail of changes', () => {
     ]);
   });
 
-  test('records a change even if the client disconnects before the node responds', async () => {
+  test('the audit trail of changes records a change even if the client disconnects before the node responds', async () => {
     const { api, node } = await rig();
     let finish = (): void => {};
     const { policyWrite } = node.answer;
@@ -112,7 +112,7 @@ describe('audit trail of changes', () => {
     await expect.poll(() => node.recorded).toEqual([{ ...changed, ...PUT_POLICY, status: 200, etag: ETAG }]);
   });
 
-  test('has no record of reads, explain and sysdump requests, dry runs, and refused writes', async () => {
+  test('the audit trail of changes has no record of reads, explain and sysdump requests, dry runs, and refused writes', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy');
     await ask('HEAD', '/api/v1/policy');

@@ -122,32 +122,41 @@ const expected = ({ status, type, pointers }: Omit<Bad, 'name' | 'asked'>) => ({
 });
 
 describe.each([...POLICY_WRITES, ...SMALL_WRITES])('request body of %s %s', (method, path) => {
-  test.each(unread)('is refused if the client sends $name', async ({ asked, ...bad }) => {
-    expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
-  });
+  test.each(unread)(
+    'the body of a policy write or other write request is refused if the client sends $name',
+    async ({ asked, ...bad }) => {
+      expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
+    },
+  );
 });
 
 describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
-  test.each(malformed)('is refused if the client sends $name', async ({ asked, ...bad }) => {
-    expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
-  });
+  test.each(malformed)(
+    'the body of a write request other than a policy write is refused if the client sends $name',
+    async ({ asked, ...bad }) => {
+      expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
+    },
+  );
 
-  test('is refused if the JSON text is deeply nested', async () => {
+  test('the body of a write request other than a policy write is refused if the JSON text is deeply nested', async () => {
     expect(await refusalOf(method, path, deep)).toMatchObject({ status: 400, type: 'urn:weir:error:invalid_body' });
   });
 
-  test('is refused with 413 if the body is larger than 1 MiB', async () => {
+  test('the body of a write request other than a policy write is refused with 413 if it is larger than 1 MiB', async () => {
     const asked = { body: `{"a":"${'x'.repeat(1024 * 1024)}"}` };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
 
-  test.each(['null', '[]', '"x"', '7'])('is refused if the body is %s instead of an object', async (body) => {
-    expect(await refusalOf(method, path, { body })).toEqual(
-      expected({ status: 400, type: 'invalid_request', pointers: [''] }),
-    );
-  });
+  test.each(['null', '[]', '"x"', '7'])(
+    'the body of a write request is refused if it is %s instead of an object',
+    async (body) => {
+      expect(await refusalOf(method, path, { body })).toEqual(
+        expected({ status: 400, type: 'invalid_request', pointers: [''] }),
+      );
+    },
+  );
 
-  test('is refused with the JSON pointer of an unknown JSON member', async () => {
+  test('the body of a write request other than a policy write is refused with the JSON pointer of an unknown JSON member', async () => {
     const { status, pointers } = await refusalOf(method, path, { body: '{"a/b~c":1}' });
     expect(status).toBe(400);
     expect(pointers).toContain('/a~1b~0c');
@@ -155,13 +164,13 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
 });
 
 describe.each(POLICY_WRITES)('policy body of %s %s', (method, path) => {
-  test('is passed to the node without being parsed, even if the body is invalid JSON', async () => {
+  test('the body of a policy write is passed to the node without being parsed, even if it is invalid JSON', async () => {
     const { ask, node } = await rig();
     await ask(method, path, { body: '{"a":1,"a":' });
     expect(node.changes.map(({ call }) => call)).toEqual(['policies.write']);
   });
 
-  test('is refused with 413 if the body is larger than 64 MiB', async () => {
+  test('the body of a policy write is refused with 413 if it is larger than 64 MiB', async () => {
     const asked = { body: Buffer.alloc(65 * 1024 * 1024, 0x20) };
     expect(await refusalOf(method, path, asked)).toEqual(expected({ status: 413, type: 'body_too_large' }));
   });
@@ -209,7 +218,7 @@ test.each([
     ['/policy/source_groups/0/id', '/policy/source_groups/0/mode', '/policy/source_groups/0/sources'],
   ],
 ] as const)(
-  '%s %s with the body %j is refused with one JSON pointer for each problem',
+  'the request %s %s with the body %j is refused with one JSON pointer for each problem',
   async (method, path, body, pointers) => {
     const found = await refusalOf(method, path, { body: JSON.stringify(body) });
     expect({ ...found, pointers: found.pointers?.sort() }).toEqual(

@@ -67,7 +67,7 @@ async function serving() {
 }
 
 describe('debug routes of statecharts', () => {
-  it('return the state and the latest events of each statechart', async () => {
+  it('the debug routes of statecharts return the state and the latest events of each statechart', async () => {
     const { ask } = await serving();
     const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
     expect(answer.json()).toEqual({
@@ -89,7 +89,7 @@ describe('debug routes of statecharts', () => {
     });
   });
 
-  it('stream first one message for each running actor, then one message for each XState event', async () => {
+  it('the debug routes of statecharts stream first one message for each running actor, then one message for each XState event', async () => {
     const { url, tell, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -103,7 +103,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(() => listeners.size).toBe(0);
   });
 
-  it('accept a stream request only as a WebSocket upgrade with a valid token in the Authorization header', async () => {
+  it('the debug routes of statecharts accept a stream request only as a WebSocket upgrade with a valid token in the Authorization header', async () => {
     const { url, ask } = await serving();
     const answer = await ask('GET', STREAM);
     expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([426, 'urn:weir:error:upgrade_needed']);
@@ -111,7 +111,7 @@ describe('debug routes of statecharts', () => {
     await expect(openWebSocket(`${url}?token=x`, { token: TOKENS.admin })).rejects.toThrow('refused with 400');
   });
 
-  it('close the connection of a client whose WebSocket upgrade was refused', async () => {
+  it('the debug routes of statecharts close the connection of a client whose WebSocket upgrade was refused', async () => {
     const { url, api } = await serving();
     const refused = Array.from({ length: 5 }, () => openWebSocket(url, { token: 'garbage' }).catch(String));
     expect(await Promise.all(refused)).toEqual(refused.map(() => 'Error: refused with 401'));
@@ -119,7 +119,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(open).toBe(0);
   });
 
-  it('send the number of lost messages to a reader that paused, and then one message for each running actor', async () => {
+  it('the debug routes of statecharts send the number of lost messages to a reader that paused, and then one message for each running actor', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -145,7 +145,7 @@ describe('debug routes of statecharts', () => {
     expect([count >= lost, after[1]]).toEqual([true, JSON.parse(JSON.stringify(introduced))]);
   });
 
-  it('disconnect a reader that has lost more than 1,000 messages, and buffer less than 32 MiB for that reader', async () => {
+  it('the debug routes of statecharts disconnect a reader that has lost more than 1,000 messages, and buffer less than 32 MiB for that reader', async () => {
     const { url, tell, readers, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
@@ -165,7 +165,7 @@ describe('debug routes of statecharts', () => {
     await expect.poll(readers).toEqual({ open: 0, dropped: 1_001, cut_off: 1 });
   });
 
-  it('send a close frame to each reader at shutdown, and complete the shutdown even if a reader does not respond', async () => {
+  it('the debug routes of statecharts send a close frame to each reader at shutdown, and complete the shutdown even if a reader does not respond', async () => {
     const { url, tell, api, listeners } = await serving();
     const [hears, deaf] = await Promise.all([1, 2].map(() => openWebSocket(url, { token: TOKENS.admin })));
     await expect.poll(() => listeners.size).toBe(2);
@@ -178,7 +178,7 @@ describe('debug routes of statecharts', () => {
     deaf?.socket.destroy();
   });
 
-  it('allow at most 32 readers at the same time', async () => {
+  it('the debug routes of statecharts allow at most 32 readers at the same time', async () => {
     const { url, listeners } = await serving();
     const clients = await Promise.all(Array.from({ length: 33 }, () => openWebSocket(url, { token: TOKENS.admin })));
     const refused = await Promise.race(clients.map(({ closed }) => closed));
@@ -190,7 +190,7 @@ describe('debug routes of statecharts', () => {
 describe('POST /api/v1/support/sysdump/cluster', () => {
   const PATH = '/api/v1/support/sysdump/cluster';
 
-  it('streams the archive while the node still collects files', async () => {
+  it('POST /api/v1/support/sysdump/cluster streams the archive while the node still collects files', async () => {
     const archive = new PassThrough();
     const { ask } = await rig(
       {},
@@ -210,13 +210,16 @@ describe('POST /api/v1/support/sysdump/cluster', () => {
   it.each([
     ['running', 409, 'sysdump_running'],
     ['closed', 503, 'draining'],
-  ] as const)('is refused while another sysdump runs or the node shuts down (%s)', async (state, status, code) => {
-    const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
-    const answer = await ask('POST', PATH);
-    expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);
-  });
+  ] as const)(
+    'POST /api/v1/support/sysdump/cluster is refused while another sysdump runs or the node shuts down (%s)',
+    async (state, status, code) => {
+      const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
+      const answer = await ask('POST', PATH);
+      expect([answer.statusCode, answer.json<{ type: string }>().type]).toEqual([status, `urn:weir:error:${code}`]);
+    },
+  );
 
-  it('stops collecting files when the client disconnects', async () => {
+  it('POST /api/v1/support/sysdump/cluster stops collecting files when the client disconnects', async () => {
     const archive = new PassThrough();
     const { api } = await rig({}, fakeManagement({ support: { begin: () => ({ fileName: 'a', archive }) } }));
     const port = await listening(api);

@@ -74,7 +74,7 @@ async function filledRig() {
 }
 
 describe('dry run', () => {
-  test('is supported by every write operation of the API', () => {
+  test('every write operation of the API supports a dry run', () => {
     const without = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.entries(operations)
         .filter(([method]) => method !== 'get' && !NO_WRITES.includes(path))
@@ -88,26 +88,29 @@ describe('dry run', () => {
     expect(WRITES).toHaveLength(writes.length);
   });
 
-  test.each(WRITES)('of %s %s is allowed for the role readonly, and changes nothing', async (method, path, body) => {
-    const { ask, node } = await filledRig();
-    const given = { token: TOKENS.readonly, ...(body === undefined ? {} : { body }) };
-    const query = `${path.includes('?') ? '&' : '?'}dry_run=true`;
-    const answer = await ask(method, path + query, given);
-    expect([method, path, answer.statusCode]).toEqual([method, path, expect.toSatisfy((code) => code < 300)]);
-    // A dry run may call the node only with `dryRun: true`, because the node then writes nothing.
-    const asked = node.changes.map((change) => change.with as { dryRun?: boolean; mayWatch?: boolean });
-    expect(asked.map(({ dryRun }) => dryRun)).toEqual(asked.map(() => true));
-    expect(asked.filter(({ mayWatch }) => mayWatch === true)).toEqual([]);
-    expect(node.recorded.filter(({ type }) => type === 'config_change')).toEqual([]);
-    expect((await ask(method, path, given)).statusCode).toBe(403);
-    expect((await ask(method, `${path}${query}&dry_run=true`, given)).statusCode).toBe(403);
-    expect((await ask(method, `${path}${query.replace('true', 'false')}`, given)).statusCode).toBe(403);
-  });
+  test.each(WRITES)(
+    'a dry run of %s %s is allowed for the role readonly, and changes nothing',
+    async (method, path, body) => {
+      const { ask, node } = await filledRig();
+      const given = { token: TOKENS.readonly, ...(body === undefined ? {} : { body }) };
+      const query = `${path.includes('?') ? '&' : '?'}dry_run=true`;
+      const answer = await ask(method, path + query, given);
+      expect([method, path, answer.statusCode]).toEqual([method, path, expect.toSatisfy((code) => code < 300)]);
+      // A dry run may call the node only with `dryRun: true`, because the node then writes nothing.
+      const asked = node.changes.map((change) => change.with as { dryRun?: boolean; mayWatch?: boolean });
+      expect(asked.map(({ dryRun }) => dryRun)).toEqual(asked.map(() => true));
+      expect(asked.filter(({ mayWatch }) => mayWatch === true)).toEqual([]);
+      expect(node.recorded.filter(({ type }) => type === 'config_change')).toEqual([]);
+      expect((await ask(method, path, given)).statusCode).toBe(403);
+      expect((await ask(method, `${path}${query}&dry_run=true`, given)).statusCode).toBe(403);
+      expect((await ask(method, `${path}${query.replace('true', 'false')}`, given)).statusCode).toBe(403);
+    },
+  );
 
   test.each([
     ['DELETE', `${INTEGRATIONS}/other`, 404],
     ['DELETE', '/api/v1/tokens/t-9', 404],
-  ])('of %s %s is refused with the same status as the real write', async (method, path, status) => {
+  ])('a dry run of %s %s is refused with the same status as the real write', async (method, path, status) => {
     const { ask } = await filledRig();
     expect((await ask(method, `${path}?dry_run=true`)).statusCode).toBe(status);
     expect((await ask(method, path)).statusCode).toBe(status);
@@ -119,14 +122,14 @@ describe('dry run', () => {
     ['DELETE', `${INTEGRATIONS}/there`, undefined],
     ['POST', `${CA}/generate`, undefined],
     ['DELETE', CA, undefined],
-  ])('of %s %s is refused with 412 if the If-Match header does not match', async (method, path, body) => {
+  ])('a dry run of %s %s is refused with 412 if the If-Match header does not match', async (method, path, body) => {
     const { ask } = await filledRig();
     const headers = { 'if-match': '"another"' };
     const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });
     expect(answer.statusCode).toBe(412);
   });
 
-  test('of POST /api/v1/integrations is refused with 412 if If-None-Match fails, like the real write', async () => {
+  test('a dry run of POST /api/v1/integrations is refused with 412 if If-None-Match fails, like the real write', async () => {
     const { ask } = await filledRig();
     const body = { name: 'there', ...INTEGRATION };
     const headers = { 'if-none-match': '*' };

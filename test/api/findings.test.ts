@@ -56,7 +56,7 @@ const linesOf = (body: string) =>
     .map((line) => JSON.parse(line) as { rule: string });
 
 describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
-  test('returns one page of findings to the role readonly, without a query to other nodes', async () => {
+  test('the findings route returns one page of findings to the role readonly, without a query to other nodes', async () => {
     const { ask, node } = await rig();
     node.reads.findings = [{ items: [found()], next: CURSOR }];
     const answer = await ask('GET', path, { token: TOKENS.readonly });
@@ -74,7 +74,7 @@ describe.each([PATH, `${PATH}/local`])('GET %s', (path) => {
     expect(node.reads.asked).toEqual([{ filter: { ...EVERY_FINDING, types: LISTED }, limit: 100, cursor: null }]);
   });
 
-  test('passes all filters of the query to the node, with the values of a repeated filter as alternatives', async () => {
+  test('the findings route passes all filters of the query to the node, with the values of a repeated filter as alternatives', async () => {
     const { ask, node } = await rig();
     const query =
       'finding_type=l4_deny&finding_type=gap&source_group=lan&rule=web&rule=dns&policy_id=p&src=10.0.0.7&src=10.1.2.3/8' +
@@ -202,7 +202,7 @@ describe('findings in the format jsonl', () => {
     { items: [found({ rule: 'c' })], next: null },
   ];
 
-  test('contain the matching findings of all pages, although some pages are empty', async () => {
+  test('the response with findings in the format jsonl contains the matching findings of all pages, although some pages are empty', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     const answer = await ask('GET', `${PATH}?format=jsonl&rule=x`);
@@ -217,19 +217,19 @@ describe('findings in the format jsonl', () => {
     );
   });
 
-  test('end when the number of findings reaches the query parameter `limit`', async () => {
+  test('the response with findings in the format jsonl ends when the number of findings reaches the query parameter `limit`', async () => {
     const { ask, node } = await rig();
     node.reads.findings = pages;
     await ask('GET', `${PATH}?format=jsonl&limit=3`);
     expect(node.reads.asked.map((asked) => (asked as { limit: number }).limit)).toEqual([3, 1, 1]);
   });
 
-  test('are an empty response body if no finding matches', async () => {
+  test('the response with findings in the format jsonl has an empty body if no finding matches', async () => {
     const { ask } = await rig();
     expect((await ask('GET', `${PATH}?format=jsonl`)).body).toBe('');
   });
 
-  test('are not read from the store while the client reads nothing, or after the client has disconnected', async () => {
+  test('findings in the format jsonl are not read from the store while the client reads nothing, or after the client has disconnected', async () => {
     const { api, node } = await rig();
     const page = { items: Array.from({ length: 1_000 }, () => found({ hostname: 'x'.repeat(200) })), next: CURSOR };
     node.reads.findings = [page];
@@ -257,7 +257,7 @@ describe('findings in the format jsonl', () => {
     expect(node.reads.asked.length).toBeLessThan(before + 3);
   });
 
-  test('end with a broken connection if a later page cannot be read', async () => {
+  test('the response with findings in the format jsonl ends with a broken connection if a later page cannot be read', async () => {
     const { api, node } = await rig();
     node.reads.findings = [
       { items: [found()], next: CURSOR },

@@ -13,7 +13,7 @@ describe('Host header', () => {
     'LOCALHOST',
     'weir.example:443',
     '192.0.2.1',
-  ])('with the value %s is accepted', async (host) => {
+  ])('the value %s of the Host header is accepted', async (host) => {
     const { ask } = await rig({ hosts: ['weir.example', '192.0.2.1'] });
     expect((await ask('GET', '/health', { headers: { host } })).statusCode).toBe(200);
   });
@@ -25,7 +25,7 @@ describe('Host header', () => {
     '192.0.2.2',
     'a b',
     'x@localhost',
-  ])('with the value %j is refused by every route with 403', async (host) => {
+  ])('the value %j of the Host header is refused by every route with 403', async (host) => {
     const { ask, node } = await rig({ hosts: ['weir.example'] });
     for (const [method, path] of [
       ['GET', '/health'],
@@ -51,7 +51,7 @@ describe('write request from a browser', () => {
     { origin: 'http://localhost:9999' },
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
-  ])('is refused with 403 if it has the header %j', async (headers) => {
+  ])('a write request from a browser is refused with 403 if it has the header %j', async (headers) => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', PATH, { ...PUT, headers: headers });
     expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
@@ -61,7 +61,7 @@ describe('write request from a browser', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test('is accepted if the page has the same origin as the API', async () => {
+  test('a write request from a browser is accepted if the page has the same origin as the API', async () => {
     const { ask } = await rig();
     const headers = { origin: 'http://localhost:8080', 'sec-fetch-site': 'same-origin' };
     expect((await ask('PUT', PATH, { ...PUT, headers })).statusCode).toBe(200);
@@ -102,7 +102,7 @@ test('every response has the headers nosniff, no-store and Content-Security-Poli
 
 describe('request without a matching route', () => {
   test.each(['/', '/api', '/api/v1/policys', '/api/v2/policy', '/api/v1/policy/'])(
-    'gets 404 for the path %s',
+    'a request without a matching route gets 404 for the path %s',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -120,17 +120,20 @@ describe('request without a matching route', () => {
     ['OPTIONS', '/api/v1/policies', 'GET, HEAD, POST'],
     ['GET', '/api/v1/policy/explain', 'POST'],
     ['POST', '/api/v1/audit/findings', 'GET, HEAD'],
-  ])('gets 405 and the allowed methods in the Allow header for %s %s', async (method, path, allow) => {
-    const { ask } = await rig();
-    const answer = await ask(method, path);
-    expect({ status: answer.statusCode, allow: answer.headers.allow, type: answer.json().type }).toEqual({
-      status: 405,
-      allow,
-      type: 'urn:weir:error:method_not_allowed',
-    });
-  });
+  ])(
+    'a request without a matching route gets 405 and the allowed methods in the Allow header for %s %s',
+    async (method, path, allow) => {
+      const { ask } = await rig();
+      const answer = await ask(method, path);
+      expect({ status: answer.statusCode, allow: answer.headers.allow, type: answer.json().type }).toEqual({
+        status: 405,
+        allow,
+        type: 'urn:weir:error:method_not_allowed',
+      });
+    },
+  );
 
-  test('gets 400 or 414 for an empty name, an invalid percent escape or an overlong name in the path', async () => {
+  test('a request without a matching route gets 400 or 414 for an empty name, an invalid percent escape or an overlong name in the path', async () => {
     const { ask } = await rig();
     const nameless = await ask('GET', '/api/v1/policies/by-name/');
     expect([nameless.statusCode, nameless.json().problems[0].pointer]).toEqual([400, '/name']);

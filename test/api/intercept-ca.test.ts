@@ -34,7 +34,7 @@ async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
 }
 
 describe('intercept CA', () => {
-  test('can be created, read, replaced and removed, and the service plane receives each change', async () => {
+  test('an intercept CA can be created, read, replaced and removed, and the service plane receives each change', async () => {
     const { ask, subjects } = await real();
     expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
     expect((await ask('GET', `${PATH}/cert`)).statusCode).toBe(404);
@@ -75,7 +75,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
   });
 
-  test('is not replaced if the If-Match or If-None-Match header of the write does not match', async () => {
+  test('an intercept CA is not replaced if the If-Match or If-None-Match header of the write does not match', async () => {
     const { ask, subjects } = await real();
     await ask('PUT', PATH, { body });
     const late = { headers: { 'if-none-match': '*' } };
@@ -85,7 +85,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null, 'CN=given']);
   });
 
-  test('can be downloaded as a PEM file for installation on clients', async () => {
+  test('an intercept CA can be downloaded as a PEM file for installation on clients', async () => {
     const { ask } = await real();
     await ask('PUT', PATH, { body });
     const file = await ask('GET', `${PATH}/cert`, { token: TOKENS.readonly });
@@ -97,7 +97,7 @@ describe('intercept CA', () => {
     ]);
   });
 
-  test('is refused with a list of problems if the private key does not belong to the certificate', async () => {
+  test('an intercept CA is refused with a list of problems if the private key does not belong to the certificate', async () => {
     const { ask, subjects } = await real();
     const answer = await ask('PUT', PATH, { body: { cert_pem: CERTIFICATE, key_pem: body.key_pem } });
     expect([answer.statusCode, answer.json().type, answer.json().problems]).toEqual([
@@ -114,7 +114,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('can be written and removed only with a token of the role admin', async () => {
+  test('an intercept CA can be written and removed only with a token of the role admin', async () => {
     const { ask, subjects } = await real();
     const token = TOKENS.readonly;
     const answers = [
@@ -126,7 +126,7 @@ describe('intercept CA', () => {
     expect(subjects()).toEqual([null]);
   });
 
-  test('is recorded in the audit trail with the ETag, but without certificate and private key', async () => {
+  test('a write of an intercept CA is recorded in the audit trail with the ETag, but without certificate and private key', async () => {
     const { ask, node } = await real();
     await ask('PUT', PATH, { body });
     await ask('POST', `${PATH}/generate`);

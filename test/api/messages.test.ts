@@ -48,30 +48,30 @@ describe('explain request', () => {
   const NEEDED = 'This field is required for this protocol.';
 
   test.each(['tcp', 'UDP', 33, 132, 136])(
-    'for the protocol %s is refused without a destination port',
+    'an explain request for the protocol %s is refused without a destination port',
     async (proto) => {
       expect(await asking({ ...packet, proto })).toEqual([`required /dst_port: ${NEEDED}`]);
       expect(await asking({ ...packet, proto, dst_port: 0 })).toEqual([]);
     },
   );
-  test('for ICMP is refused without an ICMP type, and for GRE (protocol 47) is accepted without type and port', async () => {
+  test('an explain request for ICMP is refused without an ICMP type, and for GRE (protocol 47) is accepted without type and port', async () => {
     expect(await asking({ ...packet, proto: 'icmp' })).toEqual([`required /icmp_type: ${NEEDED}`]);
     expect(await asking({ ...packet, proto: 'icmp', icmp_type: 0 })).toEqual([]);
     expect(await asking({ ...packet, proto: 47 })).toEqual([]);
   });
-  test('without a source port is passed to the node with `sourcePortAssumed: true`', async () => {
+  test('an explain request without a source port is passed to the node with `sourcePortAssumed: true`', async () => {
     const { ask, node } = await rig({}, asked());
     await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
     expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
   });
-  test('gets one problem each for a missing protocol, a missing destination address and an IPv6 source address', async () => {
+  test('an explain request with no protocol, no destination address and an IPv6 source address gets one problem for each of these faults', async () => {
     expect(await asking({ src: 'fe80::1' })).toEqual([
       'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
       'required /dst: This field is required.',
       'required /proto: This field is required.',
     ]);
   });
-  test('with the unknown field dest_port gets a problem that suggests dst_port', async () => {
+  test('an explain request with the unknown field dest_port gets a problem that suggests dst_port', async () => {
     expect(await asking({ ...packet, proto: 47, dest_port: 1 })).toEqual([
       'unknown_field /dest_port: There is no field "dest_port" here (did you mean "dst_port"?).',
     ]);
@@ -94,11 +94,11 @@ describe('detail text of an error', () => {
   test.each([
     ['PUT', '/api/v1/settings/performance-mode'],
     ['PUT', '/api/v1/policy'],
-  ])('for %s %s without a body says only that the body is empty', async (method, path) => {
+  ])('the detail text of an error for %s %s without a body says only that the body is empty', async (method, path) => {
     const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
     expect(detail).toBe('The body is empty; JSON is required.');
   });
-  test('contains "the body" if the JSON pointer of the problem is empty', async () => {
+  test('the detail text of an error contains "the body" if the JSON pointer of the problem is empty', async () => {
     expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
       'the body: Must be an object, not an array.',
     );
@@ -108,19 +108,19 @@ describe('detail text of an error', () => {
       'the body: Must be an object.',
     );
   });
-  test('for status 412 tells the client to read the policy again and to write with the new ETag', async () => {
+  test('the detail text of an error for status 412 tells the client to read the policy again and to write with the new ETag', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({ kind: 'refused', code: 'precondition_failed', detail: 'the ETag is "x"' });
     expect((await ask('PUT', '/api/v1/policy', { body: '{}' })).json<Told>().detail).toBe(
       'the ETag is "x"; read it again, and write with the new ETag in If-Match',
     );
   });
-  test('for a refused Host header names the host and the configuration key api.allowed_hosts', async () => {
+  test('the detail text of an error for a refused Host header names the host and the configuration key api.allowed_hosts', async () => {
     expect((await told('GET', '/health', { headers: { host: 'gw.example:8080' } })).detail).toBe(
       'gw.example is not a name of this node: use the address that the node listens on, or add the name to api.allowed_hosts',
     );
   });
-  test('for status 415 names the required content type', async () => {
+  test('the detail text of an error for status 415 names the required content type', async () => {
     const { detail } = await told('PUT', '/api/v1/policy', { body: '{}', headers: { 'content-type': 'text/plain' } });
     expect(detail).toContain('`Content-Type: application/json`');
   });
@@ -136,7 +136,7 @@ describe('detail text of an error', () => {
     ['/ready/', '/ready/ is not a path of this API; write it without the slash at its end: /ready'],
     [`/api/v1/policies/${RECORD.id}/`, expect.stringContaining('write it without the slash at its end')],
   ])(
-    'for the unknown path GET %s names the correct path, or the document that lists all paths',
+    'the detail text of an error for the unknown path GET %s names the correct path, or the document that lists all paths',
     async (path, detail) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -175,7 +175,7 @@ test.each([
     'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap, cluster_contradiction, address_shared, value_unreadable.',
   ],
 ])(
-  '%s %s is refused with a problem that names the invalid parameter and explains the fault',
+  'the request %s %s is refused with a problem that names the invalid parameter and explains the fault',
   async (method, path, problem) => {
     const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
     expect(problems).toEqual([problem]);

@@ -22,19 +22,22 @@ async function operations(): Promise<readonly (readonly [string, string])[]> {
 }
 
 describe('metrics listener', () => {
-  test.each(OWN)('serves GET and HEAD of %s without a token, with the headers of the API', async (path) => {
-    const { ask } = await scraping();
-    const { ask: askApi } = await rig();
-    for (const method of ['GET', 'HEAD']) {
-      const answer = await ask(method, path, { token: null });
-      expect([method, answer.statusCode]).toEqual([method, 200]);
-      const ofApi = (await askApi(method, path)).headers;
-      expect(SECURITY.map((name) => answer.headers[name])).toEqual(SECURITY.map((name) => ofApi[name]));
-      expect(answer.headers['content-type']).toBe(ofApi['content-type']);
-    }
-  });
+  test.each(OWN)(
+    'the metrics listener serves GET and HEAD of %s without a token, with the headers of the API',
+    async (path) => {
+      const { ask } = await scraping();
+      const { ask: askApi } = await rig();
+      for (const method of ['GET', 'HEAD']) {
+        const answer = await ask(method, path, { token: null });
+        expect([method, answer.statusCode]).toEqual([method, 200]);
+        const ofApi = (await askApi(method, path)).headers;
+        expect(SECURITY.map((name) => answer.headers[name])).toEqual(SECURITY.map((name) => ofApi[name]));
+        expect(answer.headers['content-type']).toBe(ofApi['content-type']);
+      }
+    },
+  );
 
-  test('answers 503 at /ready while the node is not ready', async () => {
+  test('the metrics listener answers 503 at /ready while the node is not ready', async () => {
     const node = fakeManagement();
     const check = { name: 'dataplane', ok: false, state: 'opening', detail: '', since: '2026-01-31T12:00:00.000Z' };
     const { ask } = await scraping(Object.assign(node, { readiness: () => ({ ready: false, checks: [check] }) }));
@@ -42,7 +45,7 @@ describe('metrics listener', () => {
     expect((await ask('GET', '/health', { token: null })).statusCode).toBe(200);
   });
 
-  test('has no other path of the management API, also with an admin token', async () => {
+  test('the metrics listener has no other path of the management API, even for an admin token', async () => {
     const others = (await operations()).filter(([, path]) => !OWN.includes(path));
     expect(others.length).toBeGreaterThan(50);
     const node = fakeManagement();
@@ -60,7 +63,7 @@ describe('metrics listener', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test.each(OWN)('answers 405 to other methods of %s, with the allowed methods', async (path) => {
+  test.each(OWN)('the metrics listener answers 405 to other methods of %s, with the allowed methods', async (path) => {
     const { ask } = await scraping();
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
       const answer = await ask(method, path);
@@ -69,7 +72,7 @@ describe('metrics listener', () => {
   });
 
   test.each(['weir-7xk2p.weir-system.pod', 'gateway.example.com:19649', '192.0.2.1:19649', '[2001:db8::1]', 'a_b'])(
-    'accepts the Host header %s',
+    'the metrics listener accepts the Host header %s',
     async (host) => {
       const { ask } = await scraping();
       const { ask: askApi } = await rig();
@@ -78,7 +81,7 @@ describe('metrics listener', () => {
     },
   );
 
-  test('accepts a request of HTTP/1.0 without a Host header, and refuses one of HTTP/1.1', async () => {
+  test('the metrics listener accepts a request of HTTP/1.0 without a Host header, and refuses one of HTTP/1.1', async () => {
     const { api } = await scraping();
     const port = await listening(api);
     expect(await answerTo(port, 'GET /health HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 200 /);
@@ -88,7 +91,7 @@ describe('metrics listener', () => {
   test.each([
     ['/metrics', 200],
     ['/api/v1/wiretap/stream', 404],
-  ])('ignores the offer of a WebSocket at %s', async (path, status) => {
+  ])('the metrics listener ignores the offer of a WebSocket at %s', async (path, status) => {
     const { api } = await scraping();
     const port = await listening(api);
     const offer = 'Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n';
@@ -102,7 +105,7 @@ describe('metrics listener', () => {
     { client: 'the node, by loopback', from: '127.0.0.1', isCounted: false },
     { client: 'the node, by loopback to an IPv6 socket', from: '::ffff:127.0.0.2', isCounted: false },
   ])('with requests of $client', ({ from, isCounted }) => {
-    test(`${isCounted ? 'limits' : 'does not limit'} the requests a second, of public paths too`, async () => {
+    test(`the metrics listener ${isCounted ? 'limits' : 'does not limit'} the requests of a client in a time window, also those to public paths`, async () => {
       const { api } = await rig({ listener: 'metrics', limits: { requestsPerWindow: 3, requestWindowMs: 60_000 } });
       const statuses: number[] = [];
       for (const url of ['/metrics', '/health', '/nope', '/metrics'])
@@ -111,7 +114,7 @@ describe('metrics listener', () => {
     });
   });
 
-  test('closes at a stop without a wait for a client whose request body is not complete', async () => {
+  test('the metrics listener closes without waiting for a client whose request body is not complete', async () => {
     const lingerMs = 5_000;
     const { api } = await rig({ listener: 'metrics', limits: { lingerMs } });
     const port = await listening(api);
@@ -123,7 +126,7 @@ describe('metrics listener', () => {
     expect(performance.now() - stopped).toBeLessThan(lingerMs / 2);
   });
 
-  test('limits connections of the node itself, and those of remote clients, each on their own', () => {
+  test('the metrics listener limits the connections of the node itself and the connections of remote clients separately', () => {
     const refuses = limitConnections();
     const own = '10.0.0.1';
     const opened: EventEmitter[] = [];
@@ -144,7 +147,7 @@ describe('metrics listener', () => {
   });
 });
 
-test('the management API keeps the paths of the metrics listener', async () => {
+test('the management API serves the paths of the metrics listener too', async () => {
   const { ask } = await rig();
   for (const path of OWN) expect([path, (await ask('GET', path, { token: null })).statusCode]).toEqual([path, 200]);
 });

@@ -3,7 +3,7 @@ import { BODY } from './fake-management.js';
 import { rig } from './rig.js';
 
 describe('a read with Weir-Min-Generation', () => {
-  it('succeeds if the node enforces this generation or a later one', async () => {
+  it('a read with Weir-Min-Generation succeeds if the node enforces this generation or a later one', async () => {
     const { ask } = await rig();
     for (const generation of ['0', '7']) {
       const reply = await ask('GET', '/api/v1/policies', { headers: { 'weir-min-generation': generation } });
@@ -11,7 +11,7 @@ describe('a read with Weir-Min-Generation', () => {
     }
   });
 
-  it('is 503 if the node does not enforce this generation, and 400 for any other text', async () => {
+  it('a read with Weir-Min-Generation gets 503 if the node does not enforce this generation, and 400 if the value is not a number', async () => {
     const { ask } = await rig();
     const late = await ask('GET', '/api/v1/policy', { headers: { 'weir-min-generation': '8' } });
     expect([late.statusCode, late.body]).toEqual([503, expect.stringContaining('generation 7, and 8')]);
@@ -23,18 +23,21 @@ describe('a read with Weir-Min-Generation', () => {
     ['GET', '/health', undefined],
     ['GET', '/metrics', undefined],
     ['PUT', '/api/v1/policy', BODY],
-  ])('is only a read with a token: %s %s ignores the header', async (method, path, body) => {
-    const { ask } = await rig();
-    for (const generation of ['8', 'x']) {
-      const headers = { 'weir-min-generation': generation };
-      const reply = await ask(method, path, body === undefined ? { headers } : { headers, body });
-      expect(reply.statusCode).toBe(200);
-    }
-  });
+  ])(
+    'the header Weir-Min-Generation is ignored unless the request is a read that needs a token: %s %s',
+    async (method, path, body) => {
+      const { ask } = await rig();
+      for (const generation of ['8', 'x']) {
+        const headers = { 'weir-min-generation': generation };
+        const reply = await ask(method, path, body === undefined ? { headers } : { headers, body });
+        expect(reply.statusCode).toBe(200);
+      }
+    },
+  );
 });
 
 describe('a policy write in a cluster', () => {
-  it('passes `wait` and `rehearse` to the node, and refuses other values', async () => {
+  it('a policy write passes the query parameters `wait` and `rehearse` to the node, and refuses other values', async () => {
     const own = await rig();
     await own.ask('PUT', '/api/v1/policy?wait=all&rehearse=false', { body: BODY });
     expect(own.node.changes.at(-1)).toMatchObject({ with: { wait: 'all', rehearse: false } });

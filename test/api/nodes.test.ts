@@ -70,7 +70,7 @@ describe('GET /api/v1/audit/findings', () => {
   const summary = (body: FindingsBody) =>
     body.items.map(({ id: [first], count, node_ids: nodes }) => [first, count, nodes.join()]);
 
-  test('merges equal findings of all nodes, the newest first', async () => {
+  test('GET /api/v1/audit/findings merges equal findings of all nodes, the newest first', async () => {
     const { node } = withNodes(
       ['b', 'c'],
       nodeWith({
@@ -96,7 +96,7 @@ describe('GET /api/v1/audit/findings', () => {
     expect(body).toMatchObject({ next_cursor: null, partial: false, nodes_queried: 3, nodes_responded: 3 });
   });
 
-  test('returns each finding on one page, also if nodes saw it at different times', async () => {
+  test('GET /api/v1/audit/findings returns each finding on one page only, even if nodes saw it at different times', async () => {
     const { node } = withNodes(['b', 'c'], (name, path) => {
       const all: Readonly<Record<string, readonly Of[]>> = {
         b: [
@@ -154,7 +154,7 @@ describe('GET /api/v1/audit/findings', () => {
     }
   });
 
-  test('is partial if a node is silent, refuses, or sends another form; asks silent nodes once', async () => {
+  test('the findings of a cluster are partial if a node is silent, refuses or sends another form, and silent nodes are asked once', async () => {
     const { node, asked } = withNodes(['b', 'c', 'd', 'e'], (name, path) => {
       if (name === 'b') return null;
       if (name === 'c') return { status: 503, body: { detail: 'performance mode is off' } };
@@ -179,7 +179,7 @@ describe('GET /api/v1/audit/findings', () => {
     expect(asked[0]).toBe('b /api/v1/audit/findings/local?since=2026-01-01T00%3A00%3A00Z&limit=100');
   });
 
-  test('returns an error if this node cannot read its findings while another node is slow', async () => {
+  test('GET /api/v1/audit/findings returns an error if the own node cannot read its findings while another node is slow', async () => {
     const node = fakeManagement();
     const askAll: Management['peers']['askAll'] = async () => {
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -191,14 +191,14 @@ describe('GET /api/v1/audit/findings', () => {
     expect((await ask('GET', '/api/v1/audit/findings')).statusCode).toBe(503);
   });
 
-  test('passes the requested ids to the node', async () => {
+  test('GET /api/v1/audit/findings passes the requested ids to the node', async () => {
     const { ask, node } = await rig();
     await ask('GET', `/api/v1/audit/findings/local?id=${id('a')}&id=${id('b')}`);
     expect(node.reads.asked).toMatchObject([{ filter: { ids: [id('a'), id('b')] } }]);
     expect((await ask('GET', '/api/v1/audit/findings?id=x')).statusCode).toBe(400);
   });
 
-  test('writes the findings of all nodes as JSON Lines', async () => {
+  test('GET /api/v1/audit/findings writes the findings of all nodes as JSON Lines', async () => {
     const { node } = withNodes(['b'], nodeWith({ b: [{ digit: '1', at: '12:00:03', count: 2 }] }));
     node.reads.findings = [{ items: [{ ...seen({ lastMs: Date.parse(SINCE) }), id: id('9') }], next: null }];
     const { ask } = await rig({}, node);
@@ -207,7 +207,7 @@ describe('GET /api/v1/audit/findings', () => {
     expect(lines.map((line) => JSON.parse(line).id[0])).toEqual(['1', '9']);
   });
 
-  test('ends JSON Lines with the nodes that did not respond for one of the pages', async () => {
+  test('GET /api/v1/audit/findings ends JSON Lines with a list of the nodes that did not respond for one of the pages', async () => {
     const lastMs = Date.parse(SINCE);
     const { node } = withNodes(['b', 'c'], (name, path) =>
       name === 'b' && !path.includes('cursor=') ? null : page(name, []),
@@ -267,7 +267,7 @@ describe('GET /api/v1/policy/hits?scope=cluster', () => {
     next: null,
   } as const;
 
-  test('returns the sums, and the nodes with another generation as errors', async () => {
+  test('GET /api/v1/policy/hits?scope=cluster returns the sums of all nodes, and reports nodes with another generation as errors', async () => {
     const { node, asked } = withNodes(['b', 'c'], (name) => ({
       body: name === 'b' ? report(7, 5, SINCE) : report(6, 9, SINCE),
     }));
@@ -283,7 +283,7 @@ describe('GET /api/v1/policy/hits?scope=cluster', () => {
     expect(asked[0]).toBe('b /api/v1/policy/hits?group=lan');
   });
 
-  test('lists a rule as unused only if no node has a hit', async () => {
+  test('GET /api/v1/policy/hits?scope=cluster lists a rule as unused only if no node has a hit', async () => {
     const { node } = withNodes(['b'], () => ({ body: report(7, 1, SINCE) }));
     node.reads.hits = own;
     const { ask } = await rig({}, node);
@@ -314,7 +314,7 @@ describe('GET /api/v1/flows?scope=cluster', () => {
     ...{ opened: SINCE, last_seen: SINCE, expires_in: 1, interfaces: { in: 'lan0', out: 'wan0' } },
   });
 
-  test('pages through the flows of all nodes in the order of node and flow', async () => {
+  test('GET /api/v1/flows?scope=cluster pages through the flows of all nodes in the order of node and flow', async () => {
     const of: Readonly<Record<string, readonly number[]>> = { b: [1, 2, 3], c: [1], z: [5, 6] };
     const { node } = withNodes(['b', 'c', 'z'], (name, path) => {
       const query = new URL(path, 'http://x').searchParams;
@@ -340,7 +340,7 @@ describe('GET /api/v1/flows?scope=cluster', () => {
     }
   });
 
-  test('begins and ends the flows of this node where a cursor of all nodes says', async () => {
+  test('GET /api/v1/flows?scope=cluster begins and ends the flows of the own node at the positions in the cursor', async () => {
     const { ask, node } = await rig();
     node.reads.flows = { matched: 1, items: [], next: new Uint8Array(16).fill(9) };
     const next = async (cursor: string): Promise<unknown> =>
@@ -382,12 +382,12 @@ describe('GET /api/v1/cluster/nodes', () => {
     return Object.fromEntries(items.map(({ node_id: name, clock_offset: offset }) => [name, offset]));
   }
 
-  test('shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {
+  test('GET /api/v1/cluster/nodes shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {
     const times = { b: '10.800', c: '10.400', d: '08.200', older: undefined };
     expect(await offsetsWith(times)).toEqual({ b: 1, c: 0, d: -1, older: null, 'node-a': 0, silent: null });
   });
 
-  test('shows the own clock if those of most nodes differ from it', async () => {
+  test('GET /api/v1/cluster/nodes shows the clock of the own node as different if the clocks of most other nodes differ from it', async () => {
     expect(await offsetsWith({ b: '12.500', c: '12.600' })).toEqual({ b: 0, c: 0, 'node-a': -3, silent: null });
   });
 });
@@ -424,7 +424,7 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
       Awaited<ReturnType<Management['peers']['open']>>;
   };
 
-  test('names the node of each message, and reports the end of the stream of a node', async () => {
+  test('GET /api/v1/wiretap/stream?scope=cluster names the node of each message, and reports when the stream of a node ends', async () => {
     const stream = streamOf();
     const { next, own, end } = await opened({
       others: async () => [{ id: 'b', address: null }],
@@ -442,7 +442,7 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
     end();
   });
 
-  test('ends the streams of removed nodes with `node_gone`, also of a node that was gone, and opens none again', async () => {
+  test('GET /api/v1/wiretap/stream?scope=cluster ends the stream of each removed node with `node_gone`, and does not open that stream again', async () => {
     const opens: string[] = [];
     const stream = streamOf();
     let ids = ['b', 'c'];

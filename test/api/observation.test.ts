@@ -20,7 +20,7 @@ const failing = () => {
 const NOW: unknown = expect.stringMatching(/^20\d\d-.*Z$/);
 
 describe('readiness route', () => {
-  test('returns every readiness check, with status 200 if all checks pass and status 503 if a check fails', async () => {
+  test('the readiness route returns every readiness check, with status 200 if all checks pass and status 503 if a check fails', async () => {
     const { ask } = await rig();
     const good = await ask('GET', '/ready', { token: null });
     expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([
@@ -40,21 +40,24 @@ describe('readiness route', () => {
     ['/ready?verbose', {}],
     ['/ready?verbose=true', {}],
     ['/ready', { accept: 'text/plain' }],
-  ])('for %s with the headers %j returns plain text with one line for each readiness check', async (url, headers) => {
-    const answer = await (await failing()).ask('GET', url, { headers });
-    expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
-      503,
-      '[+]dataplane_running ok\n[-]dns_allowlist failed: needed_but_absent: a rule names a host\nnot ready\n',
-      'text/plain; charset=utf-8',
-    ]);
-  });
+  ])(
+    'the readiness route for %s with the headers %j returns plain text with one line for each readiness check',
+    async (url, headers) => {
+      const answer = await (await failing()).ask('GET', url, { headers });
+      expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
+        503,
+        '[+]dataplane_running ok\n[-]dns_allowlist failed: needed_but_absent: a rule names a host\nnot ready\n',
+        'text/plain; charset=utf-8',
+      ]);
+    },
+  );
 
   test.each([
     'exclude=dns_allowlist,cluster',
     'exclude=cluster&exclude=dns_allowlist',
     'exclude=dns_allowlist&exclude=cluster,cluster',
   ])(
-    'with ?%s computes `ready` and the status without the named checks, and marks them in the response',
+    'the readiness route with ?%s computes `ready` and the status without the named checks, and marks them in the response',
     async (query) => {
       const node = fakeManagement();
       const cluster = { name: 'cluster', ok: false, state: 'lost', detail: '', since: SINCE };
@@ -73,14 +76,14 @@ describe('readiness route', () => {
     },
   );
 
-  test('has null for the time of the policy in force if nothing is in force', async () => {
+  test('the readiness route returns null for the time of the policy in force if no policy is in force', async () => {
     const node = fakeManagement();
     node.reads.inForceSince = null;
     const { ask } = await rig({}, node);
     expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null, time: NOW });
   });
 
-  test('stays not ready while a check fails that the query does not exclude', async () => {
+  test('the readiness route reports not ready while a check fails that the query does not exclude', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dataplane_running');
     expect([answer.statusCode, answer.json()]).toEqual([
@@ -94,7 +97,7 @@ describe('readiness route', () => {
     ]);
   });
 
-  test('marks the excluded checks in plain text', async () => {
+  test('the readiness route marks the excluded checks in plain text', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?verbose&exclude=dns_allowlist,dataplane_running');
     expect([answer.statusCode, answer.body]).toEqual([
@@ -103,7 +106,7 @@ describe('readiness route', () => {
     ]);
   });
 
-  test('refuses a query that excludes an unknown check, and lists the names of the checks', async () => {
+  test('the readiness route refuses a query that excludes an unknown check, and lists the names of the checks', async () => {
     const { ask } = await failing();
     const answer = await ask('GET', '/ready?exclude=dns,dns_allowlist,');
     expect([answer.statusCode, answer.json()]).toEqual([
@@ -128,7 +131,7 @@ test('GET /health returns the status ok', async () => {
 });
 
 describe('stats route', () => {
-  test('returns all members of the statistics, with 0 or null for the counters of a part that does not run', async () => {
+  test('the stats route returns all members of the statistics, with 0 or null for the counters of a part that does not run', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
       generation: 7,
@@ -182,7 +185,7 @@ describe('stats route', () => {
     });
   });
 
-  test('returns the counters of each part that runs', async () => {
+  test('the stats route returns the counters of each part that runs', async () => {
     const stats = {
       ...STATS,
       dataplane: null,
@@ -285,7 +288,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('and reads of policies tell which generation the kernel enforces instead of the active policy', async () => {
+  test('the explain route and the reads of policies return the generation that the kernel enforces if this is not the active policy', async () => {
     const { ask, node } = await rig();
     const body = { src: '10.0.0.7', query: 'a.example' };
     const told = async () => {
@@ -298,7 +301,7 @@ describe('explain route', () => {
     expect(await told()).toEqual(['17', '17', 17]);
   });
 
-  test('returns the flow in which a denied packet is a reply as a question about a packet', async () => {
+  test('the explain route returns the flow to which a denied packet is a reply in the form of a question about a packet', async () => {
     const { node, ask } = await rig();
     const flow = { source: 0x0a000007, destination: 0xc000020a, sourcePort: 40_000, destinationPort: 443 };
     const body = { src: '192.0.2.10', dst: '10.0.0.7', proto: 'udp', src_port: 443, dst_port: 40_000 };
@@ -312,7 +315,7 @@ describe('explain route', () => {
     expect(await replyTo(47)).toEqual({ ...ends, proto: 47 });
   });
 
-  test('passes a question about a packet to the node with numeric addresses, and returns the explanation', async () => {
+  test('the explain route passes a question about a packet to the node with numeric addresses, and returns the explanation', async () => {
     const packet = {
       src: '10.0.0.7',
       dst: '192.0.2.10',
@@ -349,7 +352,7 @@ describe('explain route', () => {
     [132, '/dst_port'],
     ['icmp', '/icmp_type'],
   ])(
-    'refuses a question about the protocol %s without a destination port or ICMP type instead of assuming a value',
+    'the explain route refuses a question about the protocol %s without a destination port or ICMP type instead of assuming a value',
     async (proto, pointer) => {
       const { status, body, questions } = await asking({ src: '10.0.0.7', dst: '192.0.2.10', proto });
       const problems = (body as { problems: { pointer: string; code: string }[] }).problems;
@@ -361,7 +364,7 @@ describe('explain route', () => {
     },
   );
 
-  test('passes a question about a DNS query, with a draft policy, to the node', async () => {
+  test('the explain route passes a question about a DNS query, with a draft policy, to the node', async () => {
     const policy = { default_policy: 'allow' };
     expect(await asking({ policy, src: '10.0.0.7', query: 'API.test.' })).toEqual({
       status: 200,
@@ -370,7 +373,7 @@ describe('explain route', () => {
     });
   });
 
-  test('returns 400 with the problems of an invalid draft policy', async () => {
+  test('the explain route returns 400 with the problems of an invalid draft policy', async () => {
     const problems = [
       { pointer: '/policy/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
     ];
@@ -395,7 +398,7 @@ describe('metrics route', () => {
     return answer.body.split('\n');
   };
 
-  test('returns kernel counters, readiness checks, and the number of requests to each route', async () => {
+  test('the metrics route returns kernel counters, readiness checks, and the number of requests to each route', async () => {
     const lines = await scraped();
     expect(lines).toEqual(
       expect.arrayContaining([
@@ -426,7 +429,7 @@ describe('metrics route', () => {
     expect(lines.some((line) => line.startsWith('weir_nodejs_eventloop_lag_seconds '))).toBe(true);
   });
 
-  test('omits the kernel counters while the node cannot read them', async () => {
+  test('the metrics route omits the kernel counters while the node cannot read them', async () => {
     const metrics = createMetrics({
       version: '0.1.0',
       stats: () => Promise.reject(new Error('no kernel')),
@@ -437,7 +440,7 @@ describe('metrics route', () => {
     expect(lines.filter((line) => /^weir_dataplane_packets_total\{/.test(line))).toEqual([]);
   });
 
-  test('returns the metrics of the DNS proxy while the proxy runs', async () => {
+  test('the metrics route returns the metrics of the DNS proxy while the proxy runs', async () => {
     const dns = {
       queriesAllow: 1,
       queriesDeny: 2,
@@ -483,7 +486,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('counts passed and failed proofs, and the packets of passed proofs', async () => {
+  test('the metrics route counts passed and failed proofs, and the packets of passed proofs', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });
@@ -497,7 +500,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('returns the same kernel counters in two scrapes if the kernel counted nothing in between', async () => {
+  test('the metrics route returns the same kernel counters in two scrapes if the kernel counted nothing in between', async () => {
     const { ask } = await rig();
     await ask('GET', '/metrics');
     const second = await ask('GET', '/metrics');

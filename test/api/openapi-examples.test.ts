@@ -27,15 +27,18 @@ describe('examples of the OpenAPI document', () => {
   ajv.addSchema({ ...document, $id: 'weir' });
   const found = withExamples(document, '');
 
-  test('exist in more than 30 schemas', () => {
+  test('the examples of the OpenAPI document exist in more than 30 schemas', () => {
     expect(found.length).toBeGreaterThan(30);
   });
 
-  test.each(found)('are valid for their schema at the JSON pointer %s', (pointer, examples) => {
-    const validate = ajv.compile({ $ref: `weir#${pointer}` });
-    const faults = examples
-      .filter((example) => !validate(example))
-      .map((example) => ({ example, errors: validate.errors }));
-    expect(faults).toEqual([]);
-  });
+  test.each(found)(
+    'the examples of the OpenAPI document are valid for their schema at the JSON pointer %s',
+    (pointer, examples) => {
+      const validate = ajv.compile({ $ref: `weir#${pointer}` });
+      const faults = examples
+        .filter((example) => !validate(example))
+        .map((example) => ({ example, errors: validate.errors }));
+      expect(faults).toEqual([]);
+    },
+  );
 });

@@ -34,13 +34,13 @@ beforeAll(async () => {
 });
 
 describe('OpenAPI document', () => {
-  test('is valid OpenAPI 3.1', async () => {
+  test('the OpenAPI document is valid OpenAPI 3.1', async () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(document))).toEqual({ valid: true });
     expect(validator.version).toBe('3.1');
   });
 
-  test('has exactly the endpoints of the specification and of the decisions in docs/contract.md', () => {
+  test('the OpenAPI document has exactly the endpoints of the specification and of the decisions in docs/contract.md', () => {
     expect(operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`).sort()).toEqual(
       [
         'GET /health',
@@ -105,7 +105,7 @@ describe('OpenAPI document', () => {
     );
   });
 
-  test('gives each operation a unique id, one tag, a summary and a security requirement', () => {
+  test('the OpenAPI document gives each operation a unique id, one tag, a summary and a security requirement', () => {
     const ids = operations.map(({ operation }) => operation.operationId);
     expect(new Set(ids).size).toBe(ids.length);
     expect(
@@ -116,7 +116,7 @@ describe('OpenAPI document', () => {
     ).toEqual([]);
   });
 
-  test('describes every response, and describes every error as a problem document, except for /ready', () => {
+  test('the OpenAPI document describes every response, and describes every error as a problem document, except for /ready', () => {
     const answers = operations.flatMap(({ operation }) => Object.entries(operation.responses));
     expect(answers.filter(([, { description }]) => description === 'Default Response' || description === '')).toEqual(
       [],
@@ -134,7 +134,7 @@ describe('OpenAPI document', () => {
     }
   });
 
-  test('has the schema of every policy body, although the API routes for policies do not parse that body', () => {
+  test('the OpenAPI document has the schema of every policy body, although the API routes for policies do not parse that body', () => {
     const schemaOf = (path: string, method: string) => document.paths[path]?.[method]?.requestBody;
     const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
     const holding = (schema: unknown) => ({ required: true, content: { 'application/json': { schema } } });
@@ -148,7 +148,7 @@ describe('OpenAPI document', () => {
     ]).toEqual([body('PolicyConfig'), body('PolicyEnvelope'), either, either]);
   });
 
-  test('describes a union type without a discriminator as anyOf', () => {
+  test('the OpenAPI document describes a union type without a discriminator as anyOf', () => {
     const types = (name: string) =>
       ((document.components.schemas[name]?.anyOf ?? []) as { type?: string; $ref?: string }[]).map(
         ({ type, $ref }) => type ?? $ref,
@@ -158,7 +158,7 @@ describe('OpenAPI document', () => {
     expect(types('ProtoValue')).toEqual(['string', 'integer']);
   });
 
-  test('has no duplicate, unused or missing component schema', () => {
+  test('the OpenAPI document has no duplicate, unused or missing component schema', () => {
     const names = Object.keys(document.components.schemas);
     expect(names.filter((name) => name.endsWith('Input'))).toEqual([]);
     const used = [...JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(
@@ -167,7 +167,7 @@ describe('OpenAPI document', () => {
     expect([...new Set(used)].sort()).toEqual(names.sort());
   });
 
-  test('lists the headers of each response, such as ETag and Retry-After', () => {
+  test('the OpenAPI document lists the headers of each response, such as ETag and Retry-After', () => {
     const headers = (path: string, method: string, status: string) =>
       Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {});
     expect(headers('/api/v1/policies', 'post', '201')).toEqual([
@@ -183,7 +183,7 @@ describe('OpenAPI document', () => {
     expect(headers('/api/v1/policy', 'get', '429')).toEqual(['Retry-After']);
   });
 
-  test('lists the header Weir-Min-Generation for exactly the reads that need a token', () => {
+  test('the OpenAPI document lists the header Weir-Min-Generation for exactly the reads that need a token', () => {
     const named = operations.filter(({ operation: { parameters = [] } }) =>
       parameters.some(({ name, in: place }) => place === 'header' && name === 'weir-min-generation'),
     );
@@ -191,7 +191,7 @@ describe('OpenAPI document', () => {
     expect(named).toEqual(reads);
   });
 
-  test('has no member for a token, key or secret in the schema of a response', () => {
+  test('the OpenAPI document has no member for a token, key or secret in the schema of a response', () => {
     const shown = ['Integration', 'WrittenIntegration', 'TlsInterceptCa', 'WrittenTlsInterceptCa', 'Token'].map(
       (name) => Object.keys(document.components.schemas[name]?.properties ?? {}),
     );
@@ -202,7 +202,7 @@ describe('OpenAPI document', () => {
 describe('mergeComponents', () => {
   const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-  test('keeps both schemas if the input and output schema differ, directly or in a referenced schema', () => {
+  test('`mergeComponents` keeps both schemas if the input and output schema differ, directly or in a referenced schema', () => {
     const document = {
       paths: {
         '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('CInput'), answer: ref('C') } },

@@ -15,7 +15,7 @@ const answering = (outcome: PolicyOutcome) => {
 };
 
 describe('policy read', () => {
-  test('of an active envelope returns the mode of the envelope in every source group, and all other bytes unchanged', async () => {
+  test('a policy read of an active envelope returns the mode of the envelope in every source group, and all other bytes unchanged', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(
@@ -28,7 +28,7 @@ describe('policy read', () => {
     ]);
   });
 
-  test('without an active policy returns an empty policy with the ETag "none"', async () => {
+  test('a policy read without an active policy returns an empty policy with the ETag "none"', async () => {
     const node = fakeManagement();
     node.reads.stored = null;
     const { ask } = await rig({}, node);
@@ -37,7 +37,7 @@ describe('policy read', () => {
   });
 
   test.each([`/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/Office'])(
-    'of %s returns the policy record and the stored body',
+    'a policy read of %s returns the policy record and the stored body',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -46,13 +46,13 @@ describe('policy read', () => {
     },
   );
 
-  test('of the list of policies returns every policy record without the stored body', async () => {
+  test('a read of the list of policies returns every policy record without the stored body', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/policies')).json()).toEqual({ items: [RECORD] });
   });
 
   test.each(['/api/v1/policies/nobody', '/api/v1/policies/by-name/nobody'])(
-    'of %s returns 404 if the policy does not exist',
+    'a policy read of %s returns 404 if the policy does not exist',
     async (path) => {
       const node = fakeManagement();
       node.reads.stored = null;
@@ -68,7 +68,7 @@ describe('policy read', () => {
   );
 
   test.each(['/api/v1/policy', `/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/office'])(
-    'of %s returns 304 if If-None-Match contains the current ETag',
+    'a policy read of %s returns 304 if If-None-Match contains the current ETag',
     async (path) => {
       const { ask } = await rig();
       const known = await ask('GET', path, { headers: { 'if-none-match': `"old", W/${ETAG}` } });
@@ -94,11 +94,11 @@ describe('singletonView', () => {
       '{"default_policy":"source_groups","source_groups":[{"id":"a"}]}',
       '{"default_policy":"source_groups","source_groups":[{"mode":"audit","id":"a"}]}',
     ],
-  ])('adds the mode of the envelope to each source group of %s', (body, expected) => {
+  ])('`singletonView` adds the mode of the envelope to each source group of %s', (body, expected) => {
     expect(view(body)).toBe(expected);
   });
 
-  test('does not change a policy that was written in singleton form', () => {
+  test('`singletonView` does not change a policy that was written in singleton form', () => {
     const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
   });
@@ -123,7 +123,7 @@ describe('policy write', () => {
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
     ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
   ] as const)(
-    'with %s %s passes the received body to the node unchanged, with target, form and preconditions',
+    'a policy write with %s %s passes the received body to the node unchanged, with target, form and preconditions',
     async (method, path, target, form, more: string = '') => {
       const { ask, node } = await rig();
       const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
@@ -151,28 +151,31 @@ describe('policy write', () => {
   test.each([
     ['', false],
     ['?dry_run=true', true],
-  ])('with POST /activate%s asks the node to activate the policy record, and sends no body', async (query, dryRun) => {
-    const { ask, node } = await rig();
-    const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
-      headers: { 'if-match': ETAG },
-    });
-    expect([answer.statusCode, answer.headers.etag, answer.json().warnings]).toEqual([200, ETAG, []]);
-    expect(node.changes).toMatchObject([
-      {
-        with: {
-          operation: 'activate',
-          target: { by: 'id', id: RECORD.id },
-          body: new Uint8Array(),
-          ifMatch: ETAG,
-          dryRun,
+  ])(
+    'a policy write with POST /activate%s asks the node to activate the policy record, and sends no body',
+    async (query, dryRun) => {
+      const { ask, node } = await rig();
+      const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
+        headers: { 'if-match': ETAG },
+      });
+      expect([answer.statusCode, answer.headers.etag, answer.json().warnings]).toEqual([200, ETAG, []]);
+      expect(node.changes).toMatchObject([
+        {
+          with: {
+            operation: 'activate',
+            target: { by: 'id', id: RECORD.id },
+            body: new Uint8Array(),
+            ifMatch: ETAG,
+            dryRun,
+          },
         },
-      },
-    ]);
-  });
+      ]);
+    },
+  );
 
   const LONGEST = 'n'.repeat(253);
   test.each(['', ' ', '\u00a0', 'a\tb', 'a\nb', '\u0000', '\u200b', '\u2028', '\u{1f600}'.repeat(254), `${LONGEST}n`])(
-    'with the name %j in the path is refused, and nothing is written',
+    'a policy write with the name %j in the path is refused, and nothing is written',
     async (name) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
@@ -182,7 +185,7 @@ describe('policy write', () => {
   );
 
   test.each([LONGEST, ` ${LONGEST} `, '\u{1f600}'.repeat(253), 'a/b?#%', 'é'])(
-    'with the name %j in the path is accepted',
+    'a policy write with the name %j in the path is accepted',
     async (name) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', `/api/v1/policies/by-name/${encodeURIComponent(name)}`, { body: ENVELOPE });
@@ -191,7 +194,7 @@ describe('policy write', () => {
     },
   );
 
-  test('that creates a record returns 201 with a Location header, the ETag and the warnings', async () => {
+  test('a policy write that creates a record returns 201 with a Location header, the ETag and the warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -215,7 +218,7 @@ describe('policy write', () => {
     [true, 201, `/api/v1/policies/${RECORD.id}`],
     [false, 200, undefined],
   ])(
-    'by name returns a Location header only for a new record (created: %s, status: %i)',
+    'a policy write by name returns a Location header only for a new record (created: %s, status: %i)',
     async (created, status, location) => {
       const { ask } = await answering({
         kind: 'written',
@@ -230,7 +233,7 @@ describe('policy write', () => {
     },
   );
 
-  test('in singleton form returns only the stored policy, and the codes of warnings in the header Weir-Warnings', async () => {
+  test('a policy write in singleton form returns only the stored policy, and the codes of warnings in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,
@@ -253,48 +256,54 @@ describe('policy write', () => {
     ['PUT', '/api/v1/policy', '{}'],
     ['POST', '/api/v1/policies', ENVELOPE],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
-  ])('in a dry run of %s %s returns the policy record that the real write would store', async (method, path, body) => {
-    const { ask } = await answering({
-      kind: 'checked',
-      stored: STORED,
-      warnings: [WARNING],
-      programLines: 12,
-      proof: PROOF,
-    });
-    const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
-    expect(answer.statusCode).toBe(200);
-    expect(answer.headers.etag).toBeUndefined();
-    expect(answer.json()).toEqual({
-      ...RECORD,
-      dry_run: true,
-      warnings: [WARNING],
-      program_lines: 12,
-      proof: PROOF,
-      policy: JSON.parse(BODY),
-    });
-  });
+  ])(
+    'a policy write in a dry run of %s %s returns the policy record that the real write would store',
+    async (method, path, body) => {
+      const { ask } = await answering({
+        kind: 'checked',
+        stored: STORED,
+        warnings: [WARNING],
+        programLines: 12,
+        proof: PROOF,
+      });
+      const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
+      expect(answer.statusCode).toBe(200);
+      expect(answer.headers.etag).toBeUndefined();
+      expect(answer.json()).toEqual({
+        ...RECORD,
+        dry_run: true,
+        warnings: [WARNING],
+        program_lines: 12,
+        proof: PROOF,
+        policy: JSON.parse(BODY),
+      });
+    },
+  );
 
   test.each([
     ['PUT', '/api/v1/policy', '{}', 'written'],
     ['POST', '/api/v1/policies', ENVELOPE, 'written'],
     ['POST', `/api/v1/policies/${RECORD.id}/activate`, undefined, 'written'],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined, 'deleted'],
-  ] as const)('of %s %s in a cluster returns Weir-Revision and Weir-Nodes', async (method, path, body, kind) => {
-    const asked = async (cluster: CommitInCluster | undefined) => {
-      const outcome = { generation: 9, warnings: [], ...(cluster === undefined ? {} : { cluster }) };
-      const { ask } = await answering(
-        kind === 'deleted' ? { kind, ...outcome } : { kind, ...outcome, created: false, stored: STORED, proof: null },
-      );
-      const { statusCode, headers } = await ask(method, path, body === undefined ? {} : { body });
-      return [statusCode < 300, headers['weir-revision'], headers['weir-nodes']];
-    };
-    expect(await asked({ revision: 42, nodes: { ready: 2, members: 3 } })).toEqual([true, '42', '2/3']);
-    // Without a rehearsal, no member has voted.
-    expect(await asked({ revision: 42, nodes: null })).toEqual([true, '42', undefined]);
-    expect(await asked(undefined)).toEqual([true, undefined, undefined]);
-  });
+  ] as const)(
+    'a policy write of %s %s in a cluster returns Weir-Revision and Weir-Nodes',
+    async (method, path, body, kind) => {
+      const asked = async (cluster: CommitInCluster | undefined) => {
+        const outcome = { generation: 9, warnings: [], ...(cluster === undefined ? {} : { cluster }) };
+        const { ask } = await answering(
+          kind === 'deleted' ? { kind, ...outcome } : { kind, ...outcome, created: false, stored: STORED, proof: null },
+        );
+        const { statusCode, headers } = await ask(method, path, body === undefined ? {} : { body });
+        return [statusCode < 300, headers['weir-revision'], headers['weir-nodes']];
+      };
+      expect(await asked({ revision: 42, nodes: { ready: 2, members: 3 } })).toEqual([true, '42', '2/3']);
+      // Without a rehearsal, no member has voted.
+      expect(await asked({ revision: 42, nodes: null })).toEqual([true, '42', undefined]);
+      expect(await asked(undefined)).toEqual([true, undefined, undefined]);
+    },
+  );
 
-  test('that deletes the active policy returns 204 and the warning none_active in the header Weir-Warnings', async () => {
+  test('a policy write that deletes the active policy returns 204 and the warning none_active in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'deleted',
       generation: 9,
@@ -320,27 +329,30 @@ describe('policy write', () => {
     ['dataplane_unavailable', 503],
     ['store_unavailable', 503],
     ['draining', 503],
-  ] as const)('that the node refuses with %s returns %i and a problem document', async (code, status) => {
-    const problems = [
-      { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
-    ];
-    const { ask } = await answering({ kind: 'refused', code, detail: 'the policy was refused', problems });
-    const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
-    expect([answer.statusCode, answer.headers['content-type'], answer.headers['retry-after']]).toEqual([
-      status,
-      'application/problem+json; charset=utf-8',
-      status === 503 ? '1' : undefined,
-    ]);
-    expect(answer.json()).toMatchObject({
-      type: `urn:weir:error:${code}`,
-      status,
-      detail: expect.stringMatching(/^the policy was refused/),
-      problems,
-    });
-  });
+  ] as const)(
+    'a policy write that the node refuses with %s returns %i and a problem document',
+    async (code, status) => {
+      const problems = [
+        { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },
+      ];
+      const { ask } = await answering({ kind: 'refused', code, detail: 'the policy was refused', problems });
+      const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
+      expect([answer.statusCode, answer.headers['content-type'], answer.headers['retry-after']]).toEqual([
+        status,
+        'application/problem+json; charset=utf-8',
+        status === 503 ? '1' : undefined,
+      ]);
+      expect(answer.json()).toMatchObject({
+        type: `urn:weir:error:${code}`,
+        status,
+        detail: expect.stringMatching(/^the policy was refused/),
+        problems,
+      });
+    },
+  );
 
   test.each([{ 'if-match': 'unquoted' }, { 'if-match': '"a" "b"' }, { 'if-none-match': '"a"' }])(
-    'with the invalid precondition header %j is refused, and nothing is written',
+    'a policy write with the invalid precondition header %j is refused, and nothing is written',
     async (headers) => {
       const { ask, node } = await rig();
       const answer = await ask('PUT', '/api/v1/policy', { body: '{}', headers: headers });
@@ -349,7 +361,7 @@ describe('policy write', () => {
     },
   );
 
-  test('that fails because of a bug returns 500 without details of the error', async () => {
+  test('a policy write that fails because of a bug returns 500 without details of the error', async () => {
     const node = fakeManagement();
     node.answer.policyWrite = () => Promise.reject(new Error('/home/weir/src/secret.ts:12 exploded'));
     const { ask } = await rig({}, node);

@@ -52,7 +52,7 @@ const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
 const parameters = routes.flatMap(({ all }) => all);
 
 describe('query parameters', () => {
-  test('of all types are described in the OpenAPI document', () => {
+  test('query parameters of all types are described in the OpenAPI document', () => {
     expect(new Set(parameters.map(({ schema }) => schema.type))).toEqual(
       new Set(['string', 'integer', 'boolean', undefined]),
     );
@@ -63,7 +63,7 @@ describe('query parameters', () => {
   });
 
   test.each(routes)(
-    'of $route are refused with 400 if they are empty or odd, and change nothing',
+    'query parameters of $route are refused with 400 if they are empty or malformed, and change nothing',
     async ({ method, url, body, all }) => {
       const { ask, node } = await rig({ limits: { requestsPerWindow: 100_000 } });
       for (const { name, schema } of all) {
@@ -103,13 +103,16 @@ describe('query parameters', () => {
       '?generation: Must be a whole number from 1 in decimal digits.',
     ],
     ['GET', '/api/v1/wiretap/stream?replay=', '?replay: Must be a duration such as 10s or 500ms.'],
-  ])('%s %s is refused with a sentence about the value', async (method, url, detail) => {
-    const { ask, node } = await rig();
-    const answer = await ask(method, url);
-    expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
-  });
+  ])(
+    'the request %s %s is refused with a sentence about the value of the query parameter',
+    async (method, url, detail) => {
+      const { ask, node } = await rig();
+      const answer = await ask(method, url);
+      expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
+    },
+  );
 
-  test('that are numbers are read as decimal digits, and booleans may be without a value', async () => {
+  test('query parameters that are numbers are read as decimal digits, and boolean query parameters may have no value', async () => {
     const { ask, node } = await rig();
     expect((await ask('DELETE', '/api/v1/flows?min_bytes=10&foreign')).statusCode).toBe(200);
     expect(node.changes).toMatchObject([{ call: 'traffic.cutFlows', with: { minBytes: 10, foreign: true } }]);

@@ -6,7 +6,7 @@ import { rig } from './rig.js';
 describe('performance mode', () => {
   const PATH = '/api/v1/settings/performance-mode';
 
-  test('has an ETag; a write whose If-Match header has an outdated ETag is refused with 412', async () => {
+  test('performance mode has an ETag, and a write whose If-Match header has an outdated ETag is refused with 412', async () => {
     const { ask, node } = await rig();
     const before = await ask('GET', PATH);
     expect([before.json(), before.headers.etag]).toEqual([{ enabled: true, source: null }, '"performance-mode.0"']);
@@ -30,7 +30,7 @@ describe('performance mode', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('is not written if the node reports that another write came first; the response has the status 412', async () => {
+  test('performance mode is not written, and the response has the status 412, if the node reports that another write came first', async () => {
     const node = await rig().then((made) => made.node);
     const { ask } = await rig(
       {},
@@ -54,7 +54,7 @@ describe('performance mode', () => {
   });
 
   test.each(['/api/v1/audit/findings', '/api/v1/audit/findings/local', '/api/v1/wiretap/stream'])(
-    'must be enabled for GET %s; otherwise that route returns 503',
+    'performance mode must be enabled for GET %s, and otherwise that route returns 503',
     async (path) => {
       const { ask } = await rig();
       expect((await ask('GET', path)).json().type).not.toBe('urn:weir:error:performance_mode_disabled');
@@ -115,7 +115,7 @@ describe('routes of Kubernetes integrations', () => {
     updated_at: SINCE,
     updated_by: 'alice',
   };
-  test('create, read, replace and delete an integration, and return no service account token', async () => {
+  test('the routes of Kubernetes integrations create, read, replace and delete an integration, and return no service account token', async () => {
     const { ask, node } = await rig();
     const made = await ask('POST', PATH, { body: { name: 'prod', ...integration } });
     expect([made.statusCode, made.headers.location, made.headers.etag, made.json()]).toEqual([
@@ -151,7 +151,7 @@ describe('routes of Kubernetes integrations', () => {
     ]);
   });
 
-  test('return 409 for a second integration of the same name, and 412 for a precondition that fails', async () => {
+  test('the routes of Kubernetes integrations return 409 for a second integration of the same name, and 412 for a precondition that fails', async () => {
     const { ask, node } = await rig();
     await ask('PUT', `${PATH}/prod`, { body: integration, headers: { 'if-none-match': '*' } });
     expect((await ask('POST', PATH, { body: { name: 'prod', ...integration } })).json().type).toBe(
@@ -165,7 +165,7 @@ describe('routes of Kubernetes integrations', () => {
     expect(node.changes).toHaveLength(1);
   });
 
-  test('return 409 if the active policy uses the integration that a request deletes', async () => {
+  test('the routes of Kubernetes integrations return 409 if the active policy uses the integration that a request deletes', async () => {
     const { node } = await rig();
     const { ask } = await rig(
       {},
@@ -182,7 +182,7 @@ describe('routes of Kubernetes integrations', () => {
     expect([answer.statusCode, answer.json().error]).toEqual([409, 'group lan names it.']);
   });
 
-  test('show the integration of the configuration without an ETag, and refuse to write it before preconditions', async () => {
+  test('the routes of Kubernetes integrations show the configured integration without an ETag, and refuse to write it before they test preconditions', async () => {
     const { ask, node } = await rig();
     const read = await ask('GET', `${PATH}/local`);
     expect([read.statusCode, read.json(), read.headers.etag]).toEqual([200, local, undefined]);
@@ -201,7 +201,7 @@ describe('routes of Kubernetes integrations', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test('show the status of an integration, or 404 for an unknown one', async () => {
+  test('the routes of Kubernetes integrations return the status of an integration, or 404 for an unknown integration', async () => {
     const { ask } = await rig();
     const { lastError, ...status } = STATUS;
     const answer = await ask('GET', `${PATH}/local/status`, { token: TOKENS.readonly });
@@ -209,7 +209,7 @@ describe('routes of Kubernetes integrations', () => {
     expect((await ask('GET', `${PATH}/other/status`)).statusCode).toBe(404);
   });
 
-  test('return the warnings of a write, and 503 for the status on a node that does not watch Kubernetes', async () => {
+  test('the routes of Kubernetes integrations return the warnings of a write, and 503 for the status if the node does not watch Kubernetes', async () => {
     const warnings = [{ pointer: '/service_account_token', code: 'token_expires', message: 'Soon.' }] as const;
     const { integrations } = fakeManagement();
     const tried: boolean[] = [];
@@ -230,7 +230,7 @@ describe('routes of Kubernetes integrations', () => {
     expect((await ask('GET', `${PATH}/prod/status`)).json().type).toBe('urn:weir:error:feature_unavailable');
   });
 
-  test('refuse a write if the name in the body differs from the name in the path', async () => {
+  test('the routes of Kubernetes integrations refuse a write if the name in the body differs from the name in the path', async () => {
     const { ask, node } = await rig();
     const answer = await ask('PUT', `${PATH}/prod`, { body: { name: 'test', ...integration } });
     expect([answer.statusCode, answer.json().problems[0].pointer]).toEqual([400, '/name']);
@@ -246,7 +246,7 @@ describe('routes of Kubernetes integrations', () => {
     'https://',
     'file:///etc/passwd',
     'https://kube example.com',
-  ])('refuse an integration with the API server URL %s', async (url) => {
+  ])('the routes of Kubernetes integrations refuse an integration with the API server URL %s', async (url) => {
     const { ask, node } = await rig();
     const answer = await ask('POST', PATH, { body: { name: 'prod', ...integration, api_server_url: url } });
     expect(answer.json().problems.map(({ pointer }: { pointer: string }) => pointer)).toEqual(['/api_server_url']);
@@ -255,7 +255,7 @@ describe('routes of Kubernetes integrations', () => {
 });
 
 describe('API tokens', () => {
-  test('appear as text only in the response to the create request, are listed without text, and can be revoked', async () => {
+  test('an API token appears as text only in the response to the create request, is listed without text, and can be revoked', async () => {
     const { ask, node } = await rig();
     const issued = await ask('POST', '/api/v1/tokens', { body: { subject: 'ci', role: 'readonly', expires_in: 60 } });
     expect([issued.statusCode, issued.json()]).toEqual([
@@ -291,7 +291,7 @@ describe('a reload of the configuration', () => {
     needs_restart: ['/dataplane/mark_mask'],
   };
 
-  test('returns the applied, the unchanged and the waiting fields; a dry run changes nothing', async () => {
+  test('a reload of the configuration returns the applied fields, the unchanged fields and those that need a restart, and a dry run changes nothing', async () => {
     const { ask, node } = await rig();
     expect((await ask('POST', `${PATH}?dry_run=true`)).json()).toEqual({ ...REPORT, dry_run: true });
     expect(node.changes).toEqual([]);
@@ -305,7 +305,7 @@ describe('a reload of the configuration', () => {
     );
   });
 
-  test('that fails is answered with the problems of the file, or with the reason of the part', async () => {
+  test('a failed reload of the configuration returns the problems of the file, or the reason of the part that failed', async () => {
     const problems = [
       { pointer: '/log/level', code: 'invalid_value', message: 'weir.yaml:1:2: must be a level' },
     ] as const;
@@ -328,7 +328,7 @@ describe('a reload of the configuration', () => {
     }
   });
 
-  test('is shown as the last reload', async () => {
+  test('a read of the reload route returns the last reload of the configuration', async () => {
     const last = { at: SINCE, by: 'SIGHUP', result: 'applied', detail: null, applied: ['/log/level'] } as const;
     const lastReload = () => ({ ...last, needsRestart: ['/node/id'] });
     const node = fakeManagement();

@@ -77,17 +77,20 @@ describe('malformed HTTP request', () => {
       431,
       'headers_too_large',
     ],
-  ] as const)('with %s gets an error response, and changes nothing on the node', async (_name, bytes, status, code) => {
-    const answer = await converse(bytes);
-    expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
-      status,
-      type: `urn:weir:error:${code}`,
-      changes: [],
-    });
-    expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
-  });
+  ] as const)(
+    'a malformed HTTP request with %s gets an error response, and changes nothing on the node',
+    async (_name, bytes, status, code) => {
+      const answer = await converse(bytes);
+      expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({
+        status,
+        type: `urn:weir:error:${code}`,
+        changes: [],
+      });
+      expect(answer.text).not.toMatch(/node_modules|\n\s+at /);
+    },
+  );
 
-  test('gets a problem document with a Content-Length header', async () => {
+  test('a malformed HTTP request gets a problem document with a Content-Length header', async () => {
     const { head, text } = await converse('hello\r\n\r\n');
     expect(head).toContain('Content-Type: application/problem+json; charset=utf-8');
     expect(head).toContain(`Content-Length: ${Buffer.byteLength(text.split('\r\n\r\n')[1] ?? '')}`);
@@ -95,13 +98,13 @@ describe('malformed HTTP request', () => {
 });
 
 describe('slow client', () => {
-  test('gets 408 and is disconnected if the request headers are not complete in time', async () => {
+  test('a slow client gets 408 and is disconnected if the request headers are not complete in time', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\nX-', QUICK);
     expect([answer.status, answer.type]).toEqual([408, 'urn:weir:error:request_timeout']);
     expect(answer.progressMs).toBeLessThan(3_000);
   });
 
-  test('gets 408 and is disconnected if the request body is not complete in time', async () => {
+  test('a slow client gets 408 and is disconnected if the request body is not complete in time', async () => {
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
       QUICK,
@@ -110,7 +113,7 @@ describe('slow client', () => {
     expect(answer.progressMs).toBeLessThan(3_000);
   });
 
-  test('gets more time to send the body of a policy write than to send other bodies', async () => {
+  test('a slow client gets more time to send the body of a policy write than to send other bodies', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sou`,
       { ...QUICK, requestTimeoutMs: 10, policyRequestTimeoutMs: 200 },
@@ -119,7 +122,7 @@ describe('slow client', () => {
     expect(answer.ms).toBeGreaterThanOrEqual(190);
   });
 
-  test('is disconnected if it sends no further request within the keep-alive timeout', async () => {
+  test('a slow client is disconnected if it sends no further request within the keep-alive timeout', async () => {
     const answer = await converse('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n', { keepAliveTimeoutMs: 50 });
     expect([answer.status, answer.text.endsWith('{"status":"ok"}')]).toEqual([200, true]);
     expect(answer.progressMs).toBeLessThan(5_000);
@@ -127,7 +130,7 @@ describe('slow client', () => {
 });
 
 describe('oversized request body', () => {
-  test('is refused with 413 as soon as the Content-Length header arrives, and the connection is closed', async () => {
+  test('an oversized request body is refused with 413 as soon as the Content-Length header arrives, and the connection is closed', async () => {
     const answer = await converse(
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 68157440\r\n\r\n{`,
       { lingerMs: 20 },
@@ -136,7 +139,7 @@ describe('oversized request body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('in chunked encoding is refused with 413 when the received size exceeds the limit', async () => {
+  test('an oversized request body in chunked encoding is refused with 413 when the received size exceeds the limit', async () => {
     const chunk = `${(1 << 20).toString(16)}\r\n${'x'.repeat(1 << 20)}\r\n`;
     const answer = await converse(
       `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}${chunk}`,
@@ -145,7 +148,7 @@ describe('oversized request body', () => {
     expect([answer.status, answer.type, answer.changes]).toEqual([413, 'urn:weir:error:body_too_large', []]);
   });
 
-  test('gets the response 413 even if the client reads only after it has sent the complete body', async () => {
+  test('an oversized request body gets the response 413 even if the client reads only after it has sent the complete body', async () => {
     const { api } = await rig();
     const port = await listening(api);
     const answer = await fetch(`http://127.0.0.1:${port}/api/v1/policy`, {
@@ -173,14 +176,14 @@ describe('API with TLS', () => {
     return listening(api);
   };
 
-  test('accepts TLS 1.2 and TLS 1.3, and refuses older versions', async () => {
+  test('the API with TLS accepts TLS 1.2 and TLS 1.3, and refuses older versions', async () => {
     const port = await serving();
     expect(await handshake(port, {})).toBe('TLSv1.3');
     expect(await handshake(port, { maxVersion: 'TLSv1.2' })).toBe('TLSv1.2');
     expect(await handshake(port, { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' })).toBe('refused');
   });
 
-  test('refuses plain HTTP', async () => {
+  test('the API with TLS refuses plain HTTP', async () => {
     const port = await serving();
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
   });
@@ -229,15 +232,18 @@ describe('connection that reaches the limit of requests', () => {
     ['a request with an invalid query', head('/api/v1/policy?a=b'), 400],
     ['a request with an invalid path', head('/%zz'), 400],
     ['a request with a refused Host header', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
-  ])('is closed after %s, whose response has the header `Connection: close`', async (_, last, status) => {
-    const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
-      requestsPerSocket: 3,
-    });
-    expect(heads.map((text) => Number(/\d{3}/.exec(text)?.[0]))).toEqual([200, 200, status]);
-    expect(heads.map((text) => /\r\nconnection: close\r\n/i.test(text))).toEqual([false, false, true]);
-  });
+  ])(
+    'a connection that reaches the limit of requests is closed after %s, whose response has the header `Connection: close`',
+    async (_, last, status) => {
+      const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
+        requestsPerSocket: 3,
+      });
+      expect(heads.map((text) => Number(/\d{3}/.exec(text)?.[0]))).toEqual([200, 200, status]);
+      expect(heads.map((text) => /\r\nconnection: close\r\n/i.test(text))).toEqual([false, false, true]);
+    },
+  );
 
-  test('gets no response to the requests that the client pipelined beyond the limit of 1,000 requests', async () => {
+  test('a client gets no response to the requests that it pipelined beyond the limit of 1,000 requests per connection', async () => {
     const { api } = await rig({ limits: { requestsPerSocket: 1_000, requestsPerWindow: 10_000 } });
     const text = await answerTo(await listening(api), get('/nope').repeat(1_100));
     expect(text.match(/HTTP\/1\.1 404/g)).toHaveLength(1_000);
@@ -248,7 +254,7 @@ describe('connection that reaches the limit of requests', () => {
 describe('HTTP request', () => {
   const methods = METHODS.filter((method) => method !== 'CONNECT');
   test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
-    'of every method that Node parses gets a response with a status below 500 from %s',
+    'an HTTP request of every method that Node parses gets a response with a status below 500 from %s',
     async (path) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -268,11 +274,14 @@ describe('HTTP request', () => {
     },
   );
 
-  test.each(['CONNECT localhost:443', 'CONNECT /health'])('with %s is refused with 400 or 405', async (line) => {
-    const { status, type } = await converse(`${line} HTTP/1.1\r\n${AUTHORIZED}\r\n`);
-    expect([400, 405]).toContain(status);
-    expect(type).toMatch(/^urn:weir:error:(method_not_allowed|malformed_request)$/);
-  });
+  test.each(['CONNECT localhost:443', 'CONNECT /health'])(
+    'an HTTP request with %s is refused with 400 or 405',
+    async (line) => {
+      const { status, type } = await converse(`${line} HTTP/1.1\r\n${AUTHORIZED}\r\n`);
+      expect([400, 405]).toContain(status);
+      expect(type).toMatch(/^urn:weir:error:(method_not_allowed|malformed_request)$/);
+    },
+  );
 
   test.each([
     'http://localhost/health',
@@ -288,7 +297,7 @@ describe('HTTP request', () => {
     '?a=b',
     'localhost:8080',
     '@evil/health',
-  ])('with the request target %s is refused with 400', async (target) => {
+  ])('an HTTP request with the request target %s is refused with 400', async (target) => {
     const { status, type } = await converse(`GET ${target} HTTP/1.1\r\n${AUTHORIZED}Connection: close\r\n\r\n`);
     expect(status).toBe(400);
     expect(type).toMatch(/^urn:weir:error:(invalid_url|malformed_request)$/);
@@ -317,22 +326,25 @@ describe('request that offers an upgrade', () => {
     ['GET', '/nope', 'websocket', 404, ''],
     ['DELETE', '/health', 'h2c', 405, ''],
     ...STREAMS.map((path) => ['GET', path, 'h2c', 426, ''] as const),
-  ] as const)('of %s %s to %s is answered as one without the offer', async (method, path, protocol, status, body) => {
-    const { api } = await rig();
-    const port = await listening(api);
-    const text = await answerTo(port, offer(method, path, protocol, AUTHORIZED, body));
-    expect(statusesOf(text)).toEqual([status]);
-    expect(text).toMatch(/\r\nconnection: close/i);
-    expect(statusesOf(await answerTo(port, LAST))).toEqual([200]);
-    if (status < 400) return;
-    expect(text).toMatch(/\r\ncontent-type: application\/problem\+json/i);
-    if (status !== 426) return;
-    expect(text).toMatch(/\r\nupgrade: websocket\r\n/i);
-    expect(text).toMatch(/\r\nconnection: close, upgrade\r\n/i);
-  });
+  ] as const)(
+    'a request %s %s that offers an upgrade to %s is answered as if it did not offer the upgrade',
+    async (method, path, protocol, status, body) => {
+      const { api } = await rig();
+      const port = await listening(api);
+      const text = await answerTo(port, offer(method, path, protocol, AUTHORIZED, body));
+      expect(statusesOf(text)).toEqual([status]);
+      expect(text).toMatch(/\r\nconnection: close/i);
+      expect(statusesOf(await answerTo(port, LAST))).toEqual([200]);
+      if (status < 400) return;
+      expect(text).toMatch(/\r\ncontent-type: application\/problem\+json/i);
+      if (status !== 426) return;
+      expect(text).toMatch(/\r\nupgrade: websocket\r\n/i);
+      expect(text).toMatch(/\r\nconnection: close, upgrade\r\n/i);
+    },
+  );
 
   test.each(STREAMS.flatMap((path) => ['websocket', 'h2c'].map((protocol) => [path, protocol] as const)))(
-    'of %s to %s without a token gets 401, whatever else is wrong with the handshake',
+    'a request for %s that offers an upgrade to %s gets 401 without a token, even if the rest of the handshake is invalid',
     async (path, protocol) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -349,15 +361,18 @@ describe('request that offers an upgrade', () => {
     ['with an old version', 'Sec-WebSocket-Version: 8\r\n', 426, 'upgrade_needed'],
     ['without a key', 'Sec-WebSocket-Version: 13\r\n', 400, 'malformed_request'],
     ['with a short key', 'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n', 400, 'malformed_request'],
-  ])('to a WebSocket %s gets a problem document', async (_, headers, expected, code) => {
-    const upgrade = `Connection: Upgrade\r\nUpgrade: websocket\r\n${headers}`;
-    const { status, type, head } = await converse(`GET ${STREAMS[0]} HTTP/1.1\r\n${AUTHORIZED}${upgrade}\r\n`);
-    expect([status, type]).toEqual([expected, `urn:weir:error:${code}`]);
-    if (status === 426) expect(head).toMatch(/\r\nupgrade: websocket[\s\S]*\r\nsec-websocket-version: 13/i);
-  });
+  ])(
+    'a request that offers an upgrade to a WebSocket %s gets a problem document',
+    async (_, headers, expected, code) => {
+      const upgrade = `Connection: Upgrade\r\nUpgrade: websocket\r\n${headers}`;
+      const { status, type, head } = await converse(`GET ${STREAMS[0]} HTTP/1.1\r\n${AUTHORIZED}${upgrade}\r\n`);
+      expect([status, type]).toEqual([expected, `urn:weir:error:${code}`]);
+      if (status === 426) expect(head).toMatch(/\r\nupgrade: websocket[\s\S]*\r\nsec-websocket-version: 13/i);
+    },
+  );
 });
 
-test('a request with an unknown expectation is answered as one without it', async () => {
+test('a request with an unknown Expect header is answered as a request without that header', async () => {
   const { status, text } = await converse(
     `GET /health HTTP/1.1\r\n${AUTHORIZED}Expect: a-miracle\r\nConnection: close\r\n\r\n`,
   );
@@ -372,7 +387,7 @@ describe('an API that closes', () => {
       { tls: { cert: CERTIFICATE, key: KEY } },
       (port: number) => connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false }),
     ],
-  ])('does not wait for a connection of %s without a request', async (_, options, open) => {
+  ])('a closing API does not wait for a connection of %s on which no request was sent', async (_, options, open) => {
     const { api } = await rig(options);
     const socket = open(await listening(api));
     socket.on('error', () => {});

@@ -9,7 +9,7 @@ const NO_FILTER = anyFlow();
 const readonly = { token: TOKENS.readonly };
 
 describe('GET /api/v1/policy/hits', () => {
-  test('returns each rule and each default with its hits to the role readonly', async () => {
+  test('GET /api/v1/policy/hits returns each rule and each default with its hits to the role readonly', async () => {
     const { ask, node } = await rig();
     const used = { packets: 5n, bytes: 500n, lastMs: SINCE_MS + 1_000, unusedSinceMs: null };
     const unused = { packets: 0n, bytes: 0n, lastMs: null, unusedSinceMs: SINCE_MS };
@@ -73,7 +73,7 @@ describe('GET /api/v1/policy/hits', () => {
     ]);
   });
 
-  test('passes the filters and the cursor in the query string to the node', async () => {
+  test('GET /api/v1/policy/hits passes the filters and the cursor in the query string to the node', async () => {
     const { ask, node } = await rig();
     await ask('GET', '/api/v1/policy/hits?group=a&group=b&rule=web&unused&limit=10&cursor=7.20');
     await ask('GET', '/api/v1/policy/hits?unused=false');
@@ -88,13 +88,13 @@ describe('GET /api/v1/policy/hits', () => {
     ['?cursor=x', '?cursor: Must be the `next_cursor` of a response.'],
     ['?limit=1001', '?limit: Must be a whole number from 1 to 1000.'],
     ['?grup=x', '?grup: There is no parameter "grup" here (did you mean "group"?).'],
-  ])('refuses the query %s with 400', async (query, detail) => {
+  ])('GET /api/v1/policy/hits refuses the query %s with 400', async (query, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', `/api/v1/policy/hits${query}`);
     expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
   });
 
-  test('returns 503 while no dataplane runs', async () => {
+  test('GET /api/v1/policy/hits returns 503 while no dataplane runs', async () => {
     const { ask, node } = await rig();
     node.reads.hits = refusal('dataplane_unavailable', 'the dataplane is not running; see /ready');
     const answer = await ask('GET', '/api/v1/policy/hits');
@@ -152,7 +152,7 @@ describe('GET /api/v1/flows', () => {
     translation: null,
   };
 
-  test('returns flows and a cursor, and passes a cursor of the query to the node as a flow key', async () => {
+  test('GET /api/v1/flows returns flows and a cursor, and passes a cursor of the query to the node as a flow key', async () => {
     const { ask, node } = await rig();
     const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);
     const echo = { ...flow, protocol: 1, ports: null, icmpId: 77, state: 'icmp_opened' } as const;
@@ -205,7 +205,7 @@ describe('GET /api/v1/flows', () => {
     ]);
   });
 
-  test('shows the ends on the wire of a translated flow', async () => {
+  test('GET /api/v1/flows shows the addresses that a flow with NAT has on the wire', async () => {
     const { ask, node } = await rig();
     const translation = {
       source: { address: 0xcb00_7101, port: 1_024 },
@@ -227,7 +227,7 @@ describe('GET /api/v1/flows', () => {
     ]);
   });
 
-  test('accepts every filter, and passes all filters to the node', async () => {
+  test('GET /api/v1/flows accepts every filter, and passes all filters to the node', async () => {
     const { ask, node } = await rig();
     const words = [
       'src=10.0.0.1&src=10.1.2.3/8&dst=192.0.2.0/24&port=53&src_port=1-2&dst_port=443&proto=TCP&proto=47',
@@ -268,7 +268,7 @@ describe('GET /api/v1/flows', () => {
     ['verdict=deny', '?verdict: Must be one of allow, audit, redirect.'],
     ['min_bytes=many', '?min_bytes: Must be a whole number in decimal digits.'],
     ['cursor=abc', '?cursor: Must be the `next_cursor` of a response.'],
-  ])('refuses the query %s with 400', async (query, detail) => {
+  ])('GET /api/v1/flows refuses the query %s with 400', async (query, detail) => {
     const { ask } = await rig();
     const answer = await ask('GET', `/api/v1/flows?${query}`);
     expect([answer.statusCode, answer.json().detail]).toEqual([400, detail]);
@@ -276,7 +276,7 @@ describe('GET /api/v1/flows', () => {
 });
 
 describe('DELETE /api/v1/flows', () => {
-  test('removes the flows that match the filters, or all flows if the query is ?all', async () => {
+  test('DELETE /api/v1/flows removes the flows that match the filters, or all flows if the query is ?all', async () => {
     const { ask, node } = await rig();
     const answers = [await ask('DELETE', '/api/v1/flows?src=10.0.0.1'), await ask('DELETE', '/api/v1/flows?all')];
     expect(answers.map((answer) => [answer.statusCode, answer.json()])).toEqual([
@@ -289,7 +289,7 @@ describe('DELETE /api/v1/flows', () => {
     ]);
   });
 
-  test('returns in a dry run the number of flows that the real request would remove, and removes no flow', async () => {
+  test('DELETE /api/v1/flows returns in a dry run the number of flows that the real request would remove, and removes no flow', async () => {
     const { ask, node } = await rig();
     node.reads.flows = { matched: 12, items: [], next: null };
     const answer = await ask('DELETE', '/api/v1/flows?proto=udp&dry_run');
@@ -302,13 +302,13 @@ describe('DELETE /api/v1/flows', () => {
     ['?all=false', '?all: Required if no other parameter selects flows.'],
     ['?all&src=10.0.0.1', '?all: Not allowed together with parameters that select flows.'],
     ['?srk=10.0.0.1', '?srk: There is no parameter "srk" here (did you mean "src"?).'],
-  ])('removes no flow and returns 400 if the query is %j', async (query, detail) => {
+  ])('DELETE /api/v1/flows removes no flow and returns 400 if the query is %j', async (query, detail) => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', `/api/v1/flows${query}`);
     expect([answer.statusCode, answer.json().detail, node.changes]).toEqual([400, detail, []]);
   });
 
-  test('requires the role admin', async () => {
+  test('DELETE /api/v1/flows requires the role admin', async () => {
     const { ask, node } = await rig();
     const answer = await ask('DELETE', '/api/v1/flows?all', readonly);
     expect([answer.statusCode, node.changes]).toEqual([403, []]);

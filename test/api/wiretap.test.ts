@@ -204,12 +204,15 @@ test.each([
   ['accepted', true],
   ['refused', false],
   ['failed', false],
-] as const)('a wiretap stream whose token is %s in a later check may continue: %s', async (outcome, goesOn) => {
-  const verify = async (): Promise<TokenVerdict> => {
-    if (outcome === 'failed') throw new Error('the store is closed');
-    if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
-    return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
-  };
-  const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
-  expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
-});
+] as const)(
+  'a wiretap stream whose token is %s when it is verified again may continue: %s',
+  async (outcome, goesOn) => {
+    const verify = async (): Promise<TokenVerdict> => {
+      if (outcome === 'failed') throw new Error('the store is closed');
+      if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
+      return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+    };
+    const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
+    expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
+  },
+);

@@ -45,7 +45,7 @@ const lamp = setup({
 });
 
 describe('ChartRecorder', () => {
-  it('records actors, events and snapshots in the format of the Stately inspector, without context, input or output', async () => {
+  it('`ChartRecorder` records actors, events and snapshots in the format of the Stately inspector, without context, input or output', async () => {
     const now = clock();
     const recorder = new ChartRecorder(now);
     const seen: Inspection[] = [];
@@ -119,7 +119,7 @@ describe('ChartRecorder', () => {
     expect(recorder.actors()).toEqual([]);
   });
 
-  it('records the end of an actor whose action throws, without the text of the error', async () => {
+  it('`ChartRecorder` records the end of an actor whose action throws, without the text of the error', async () => {
     const recorder = new ChartRecorder(clock());
     const parent = createMachine({
       id: 'parent',
@@ -157,7 +157,7 @@ describe('ChartRecorder', () => {
     expect(JSON.stringify(recorder.recent().slice(-4))).not.toContain('"planted"');
   });
 
-  it('lists all statecharts of a running node, and keeps at most 2,000 records in all and 100 per statechart', async () => {
+  it('`ChartRecorder` lists all statecharts of a running node, and keeps at most 2,000 records in all and 100 per statechart', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     const running = system.debug.charts();

@@ -28,7 +28,7 @@ const problem = (status: number, code: string) => ({
 });
 
 describe('weir ca', () => {
-  test('show prints the subject, fingerprint and validity of the CA, or all fields with --output json', async () => {
+  test('`weir ca show` prints the subject, fingerprint and validity of the CA, or all fields with --output json', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: CA });
     expect(await run(['ca', 'show', '--server', url], ENVIRONMENT)).toEqual({ code: 0, out: TEXT, err: '' });
     const json = await run(['ca', 'show', '--server', url, '--output', 'json'], ENVIRONMENT);
@@ -36,7 +36,7 @@ describe('weir ca', () => {
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual([`GET ${PATH}`, `GET ${PATH}`]);
   });
 
-  test('generate sends If-None-Match: *, so that an existing CA is kept; with --replace it omits this header', async () => {
+  test('`weir ca generate` sends If-None-Match: *, so that an existing CA is kept, and omits this header with --replace', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: CA });
     expect(await run(['ca', 'generate', '--server', url], ENVIRONMENT)).toEqual({ code: 0, out: TEXT, err: '' });
     await run(['ca', 'generate', '--replace', '--server', url], ENVIRONMENT);
@@ -46,7 +46,7 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('generate exits with 1 and names the flag --replace if the node already has a CA', async () => {
+  test('`weir ca generate` exits with 1 and names the flag --replace if the node already has a CA', async () => {
     const { url } = await serverThatAnswers(problem(412, 'precondition_failed'));
     const { code, err } = await run(['ca', 'generate', '--server', url], ENVIRONMENT);
     expect([code, err]).toEqual([
@@ -55,7 +55,7 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('install sends the content of the certificate and key files, and prints the warnings of the node', async () => {
+  test('`weir ca install` sends the content of the certificate and key files, and prints the warnings of the node', async () => {
     const warnings = [{ pointer: '/cert_pem', code: 'ca_not_valid_yet', message: 'Not yet.' }];
     const { url, asked } = await serverThatAnswers({ status: 200, body: { ...CA, warnings } });
     const folder = temporaryFolder();
@@ -69,14 +69,14 @@ describe('weir ca', () => {
     ]);
   });
 
-  test('install exits with 1, names the file that cannot be read, and sends no request', async () => {
+  test('`weir ca install` exits with 1, names the file that cannot be read, and sends no request', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: CA });
     const words = ['ca', 'install', '--cert', '/nowhere/ca.pem', '--key', '/nowhere/ca.key', '--server', url];
     const { code, err } = await run(words, ENVIRONMENT);
     expect([code, err, asked]).toEqual([1, 'weir: /nowhere/ca.pem cannot be read: no such file or directory\n', []]);
   });
 
-  test('cert prints the certificate of the CA, or writes the certificate to the file that -f names', async () => {
+  test('`weir ca cert` prints the certificate of the CA, or writes the certificate to the file that -f names', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: CA });
     expect((await run(['ca', 'cert', '--server', url], ENVIRONMENT)).out).toBe(CERTIFICATE);
     const file = join(temporaryFolder(), 'ca.pem');
@@ -86,7 +86,7 @@ describe('weir ca', () => {
     expect([nowhere.code, existsSync('/nowhere/ca.pem')]).toEqual([1, false]);
   });
 
-  test('remove deletes the CA, or exits with 1 and a remedy if the node has no CA', async () => {
+  test('`weir ca remove` deletes the CA, or exits with 1 and a remedy if the node has no CA', async () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined }, problem(404, 'not_found'));
     const words = ['ca', 'remove', '--server', url];
     expect(await run(words, ENVIRONMENT)).toEqual({ code: 0, out: 'the intercept CA is removed\n', err: '' });

@@ -22,7 +22,7 @@ it('docs/cli.md has a section for every command, and a line for every flag', asy
   }
 });
 
-it('no default in a help text is a number of milliseconds', () => {
+it('no help text states a default as a number of milliseconds', () => {
   const bare = (command: Command): readonly string[] => [
     ...command.options
       .filter(({ flags, defaultValue, defaultValueDescription }) => {
@@ -34,7 +34,7 @@ it('no default in a help text is a number of milliseconds', () => {
   expect(bare(commandTree(processTerminal, () => {}))).toEqual([]);
 });
 
-it('every command that calls a node, except weir sysdump, accepts --output json and --output yaml', () => {
+it('every command that calls a node, except `weir sysdump`, accepts --output json and --output yaml', () => {
   const remote = everyCommand(tree).filter(({ options }) => options.some(({ names }) => names.includes('--server')));
   expect(remote.map(({ path }) => path)).toContain('weir policy list');
   for (const { path, options } of remote) {

@@ -24,7 +24,7 @@ const joinWith = (token: string, config: string) =>
 const files = (config: string): string[] => readdirSync(join(dirname(config), 'cluster')).sort();
 
 describe('weir cluster join', () => {
-  it('gives the credentials to the user of the node alone, and keeps owner, mode and comments of the configuration', async () => {
+  it('`weir cluster join` writes the credentials for the user of the node only, and keeps owner, mode and comments of the configuration', async () => {
     const { token } = await issuingNode();
     const config = configuration();
     expect(await joinWith(token, config)).toMatchObject({ code: 0, err: '' });
@@ -43,7 +43,7 @@ describe('weir cluster join', () => {
     ]);
   });
 
-  it('can be repeated with a new token if a file could not be written after the token was used', async () => {
+  it('`weir cluster join` can be repeated with a new token if a file could not be written after the first token was used', async () => {
     const config = configuration();
     const blocked = join(dirname(config), 'cluster', 'etcd.key');
     const first = await issuingNode(() => mkdirSync(blocked));
@@ -62,7 +62,7 @@ describe('weir cluster join', () => {
     expect(files(config)).toHaveLength(5);
   });
 
-  it('keeps the token if the user of the node cannot reach the files', async () => {
+  it('`weir cluster join` does not use up the token if the user of the node cannot reach the files', async () => {
     const { token, redeemed } = await issuingNode();
     const config = configuration();
     chmodSync(dirname(config), 0o700);
@@ -73,7 +73,7 @@ describe('weir cluster join', () => {
     expect((await joinWith(token, config)).code).toBe(0);
   });
 
-  it('says that a response without credentials is none', async () => {
+  it('`weir cluster join` exits with 1 and leaves the configuration unchanged if the response has no credentials', async () => {
     const { token } = await issuingNode(() => {}, '<html>');
     const config = configuration();
     expect(await joinWith(token, config)).toMatchObject({

@@ -13,7 +13,7 @@ const CLUSTER = {
   members: null,
 };
 
-it('weir cluster init and recover with --dry-run ask for a dry run, and say that nothing was changed', async () => {
+it('`weir cluster init` and `weir cluster recover` with --dry-run ask for a dry run, and say that nothing was changed', async () => {
   const answer = { status: 200, body: { ...CLUSTER, dry_run: true } };
   const { url, asked } = await serverThatAnswers(answer, answer, { status: 200, body: CLUSTER });
   const commands = [['init', '--dry-run'], ['recover', '--keep', 'store', '--dry-run'], ['init']];
@@ -34,13 +34,13 @@ it('weir cluster init and recover with --dry-run ask for a dry run, and say that
 it.each([
   ['reachable', []],
   ['not connected', null],
-])('weir cluster status shows etcd as %s before the cluster is created', async (state, members) => {
+])('`weir cluster status` shows etcd as %s before the cluster is created', async (state, members) => {
   const { url } = await serverThatAnswers({ status: 200, body: { ...CLUSTER, connected: false, members } });
   const { out } = await run(['cluster', 'status', '--server', url], TOKEN);
   expect(out).toMatch(new RegExp(`^etcd +${state}$`, 'm'));
 });
 
-it('weir cluster nodes shows a node whose clock differs', async () => {
+it('`weir cluster nodes` shows by how many seconds the clock of a node differs', async () => {
   const node = (id: string, offset: number | null, failing: readonly string[] = []) => ({
     ...{ node_id: id, address: '10.0.0.1:7443', version: '1.0.0', joined_at: '2026-01-31T12:00:00.000Z' },
     ...{ state: 'ready', error: null, generation: 7, started_at: null },

@@ -39,7 +39,7 @@ COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; p
 
 describe('bash completion', () => {
   it.each(completed(tree).map(({ path, commands: below, options }) => [path, below, options] as const))(
-    'offers the subcommands and flags of %s',
+    'bash completion offers the subcommands and flags of %s',
     async (path, below, options) => {
       const offered = await offers([...path.split(' '), '']);
       expect(offered).toEqual(expect.arrayContaining(below.map(({ name }) => name)));
@@ -79,7 +79,7 @@ describe('bash completion', () => {
       ['diff', 'delete'],
     ],
     [['weir', 'policy', 'explain', '--path', ''], []],
-  ])('completes the last of the words %j to %j', async (words, offered) => {
+  ])('bash completion completes the last of the words %j to %j', async (words, offered) => {
     expect(await offers(words)).toEqual(offered);
   });
 
@@ -94,11 +94,14 @@ describe('bash completion', () => {
       ['--output'],
     ],
     ['weir status --server=http://a:80 --output t', 'weir|status|--server|=|http|:|//a|:|80|--output|t', ['table']],
-  ] as const)('completes the line %s although readline splits this line at = and :', async (line, words, offered) => {
-    expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
-  });
+  ] as const)(
+    'bash completion completes the line %s although readline splits this line at = and :',
+    async (line, words, offered) => {
+      expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
+    },
+  );
 
-  it('offers file names, also names with blanks, for an argument that is a file', async () => {
+  it('bash completion offers file names, also names with blanks, for an argument that is a file', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'my policy.yaml'), '');
     mkdirSync(join(folder, 'other'));
@@ -106,7 +109,7 @@ describe('bash completion', () => {
     expect(await offers(['weir', 'config', 'check', 'ot'], folder)).toEqual(['other']);
   });
 
-  it('completes a command line that a user types at an interactive prompt', async () => {
+  it('bash completion completes a command line that a user types at an interactive prompt', async () => {
     const file = join(temporaryFolder(), 'completion');
     writeFileSync(file, `${await script('bash')}\nweir() { printf 'called with <%s>\\n' "$*"; }\n`);
     const shell = spawn('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], { stdio: 'pipe' });
@@ -162,15 +165,18 @@ describe('completion of values from the node', () => {
       '/api/v1/dns-cache',
       ['a.example'],
     ],
-  ])('prints the values of kind %s that begin with the typed text', async (kind, answer, words, path, offered) => {
-    const { url, asked } = await serverThatAnswers(ok(answer));
-    const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
-    const out = offered.map((value) => `${value}\n`).join('');
-    expect(await run(['complete', kind, '--', ...line], TOKEN)).toEqual({ code: 0, out, err: '' });
-    expect(asked.map(({ path: of }) => of)).toEqual([path]);
-  });
+  ])(
+    '`weir complete` prints the values of kind %s that begin with the typed text',
+    async (kind, answer, words, path, offered) => {
+      const { url, asked } = await serverThatAnswers(ok(answer));
+      const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
+      const out = offered.map((value) => `${value}\n`).join('');
+      expect(await run(['complete', kind, '--', ...line], TOKEN)).toEqual({ code: 0, out, err: '' });
+      expect(asked.map(({ path: of }) => of)).toEqual([path]);
+    },
+  );
 
-  it('prints nothing and exits with 0 if the node refuses the request or is unreachable', async () => {
+  it('`weir complete` prints nothing and exits with 0 if the node refuses the request or is unreachable', async () => {
     const { url } = await serverThatAnswers({ status: 401, body: { error: 'No.' } });
     const nothing = { code: 0, out: '', err: '' };
     expect(await run(['complete', 'group', '--', 'hits', '--server', url, ''], TOKEN)).toEqual(nothing);
@@ -180,7 +186,7 @@ describe('completion of values from the node', () => {
     expect(await run(['complete', 'group', '--', 'hits', '--token-file', '/no/such/file', ''])).toEqual(nothing);
   });
 
-  it('prints nothing if the node does not respond within 1 s', async () => {
+  it('`weir complete` prints nothing if the node does not respond within 1 s', async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');
     await once(silent, 'listening');
     onTestFinished(() => silent.closeAllConnections());
@@ -191,7 +197,7 @@ describe('completion of values from the node', () => {
     silent.close();
   });
 
-  it('sends the whole command line to `weir complete`, and escapes the blanks of the values for bash', async () => {
+  it('bash completion sends the whole command line to `weir complete`, and escapes the blanks of the values', async () => {
     const folder = temporaryFolder();
     const program = join(folder, 'weir');
     writeFileSync(program, `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho 'my office'\necho home\n`);
@@ -210,7 +216,7 @@ describe('completion of values from the node', () => {
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
 
-  it('offers the finding types, message types, verdicts and flow states that the API accepts', () => {
+  it('shell completion offers the finding types, message types, verdicts and flow states that the API accepts', () => {
     expect(KNOWN_VALUES).toMatchObject({
       'finding-type': FINDING_TYPES,
       'message-type': WIRETAP_TYPES,
@@ -220,7 +226,7 @@ describe('completion of values from the node', () => {
     });
   });
 
-  it('is offered for every flag and argument that takes a name or id from the node', async () => {
+  it('completion is offered for every flag and argument that takes a name or id from the node', async () => {
     const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
     expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied', 'address_shared']);
     expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);

@@ -30,7 +30,7 @@ function thrownBy(act: () => unknown): unknown {
   throw new Error('nothing was thrown');
 }
 
-describe('each error of the command line begins with `weir: ` and has further lines for problems and advice only', () => {
+describe('errors of the command line', () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-errors-'));
   afterAll(() => rmSync(folder, { recursive: true }));
   const config = join(folder, 'weir.yaml');
@@ -64,22 +64,25 @@ describe('each error of the command line begins with `weir: ` and has further li
     ['a token file that does not exist', ['token', 'list', '--token-file', '/no/such/file'], 1],
     ['a refused connection', ['token', 'list', '--server', 'REFUSED'], 1],
     ['a problem document', ['token', 'list'], 1],
-  ])('%s', async (_, words, exit) => {
-    const answer = { status: 409, body: { type: 'urn:weir:error:name_taken', error: 'No.', ...problems } };
-    const { url } = await serverThatAnswers(answer);
-    const closed = `http://127.0.0.1:${await freePort()}`;
-    const given = words.map((word) => (word === 'REFUSED' ? closed : word));
-    const environment = { WEIR_SERVER: url, ...(given.includes('--token-file') ? {} : { WEIR_TOKEN: 't' }) };
-    const { code, out, err } = await run(given, environment);
-    expect({ code, out }).toEqual({ code: exit, out: '' });
-    const [first, ...others] = err.split('\n').slice(0, -1);
-    expect(first).toMatch(/^weir: \S/);
-    expect(first).not.toMatch(/error:/);
-    for (const line of others) expect(line).toMatch(/^( {2}\S|\/\S+:\d+:\d+: \S)/);
-  });
+  ])(
+    'an error of the command line begins with `weir: `, and its other lines have only problems and advice: %s',
+    async (_, words, exit) => {
+      const answer = { status: 409, body: { type: 'urn:weir:error:name_taken', error: 'No.', ...problems } };
+      const { url } = await serverThatAnswers(answer);
+      const closed = `http://127.0.0.1:${await freePort()}`;
+      const given = words.map((word) => (word === 'REFUSED' ? closed : word));
+      const environment = { WEIR_SERVER: url, ...(given.includes('--token-file') ? {} : { WEIR_TOKEN: 't' }) };
+      const { code, out, err } = await run(given, environment);
+      expect({ code, out }).toEqual({ code: exit, out: '' });
+      const [first, ...others] = err.split('\n').slice(0, -1);
+      expect(first).toMatch(/^weir: \S/);
+      expect(first).not.toMatch(/error:/);
+      for (const line of others) expect(line).toMatch(/^( {2}\S|\/\S+:\d+:\d+: \S)/);
+    },
+  );
 });
 
-describe('a system error names the operation, the file or address, and the remedy', () => {
+describe('system errors of the command line', () => {
   const asUser = (act: string): unknown => {
     const script = `process.setuid(65534); try { ${act} } catch (error) { console.log(JSON.stringify({ message: error.message, ...error })) }`;
     const { stdout } = spawnSync(process.execPath, ['-e', script], { encoding: 'utf8' });
@@ -141,14 +144,17 @@ describe('a system error names the operation, the file or address, and the remed
       () => thrownBy(() => readFileSync('/no/\u001b[2J')),
       'open /no/\\u001b[2J: no such file or directory (ENOENT)',
     ],
-  ])('%s', (_, fail, message, remedy) => {
-    expect(printed(fail())).toEqual({
-      code: 1,
-      err: `weir: ${message}\n${remedy === undefined ? '' : `  → ${remedy}\n`}`,
-    });
-  });
+  ])(
+    'the output for a system error names the operation, the file or address, and the remedy: %s',
+    (_, fail, message, remedy) => {
+      expect(printed(fail())).toEqual({
+        code: 1,
+        err: `weir: ${message}\n${remedy === undefined ? '' : `  → ${remedy}\n`}`,
+      });
+    },
+  );
 
-  it('an address in use', async () => {
+  it('the output for an address in use names the address and a command that shows the process with this address', async () => {
     const [first, second] = [createServer(), createServer()];
     const port = await freePort();
     await new Promise<void>((resolve) => void first.listen(port, '127.0.0.1', resolve));
@@ -159,7 +165,7 @@ describe('a system error names the operation, the file or address, and the remed
     );
   });
 
-  it('rethrows a bug', () => {
+  it('the command line rethrows a bug, such as a `TypeError`, instead of printing it as an error', () => {
     expect(() => printed(new TypeError('x is undefined'))).toThrow('x is undefined');
   });
 });

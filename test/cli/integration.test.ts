@@ -49,7 +49,7 @@ const add = (file: string, url: string, ...more: string[]) =>
   run(['integration', 'add', 'prod', '--kubeconfig', file, '--server', url, ...more], ENVIRONMENT);
 
 describe('weir integration add', () => {
-  test('creates objects that no manifest of the DaemonSet has, so that its removal leaves them', async () => {
+  test('`weir integration add` creates objects that are in no manifest of the DaemonSet, so that a removal of the DaemonSet leaves them', async () => {
     const printed = await add(kubeconfig({}), 'http://127.0.0.1:1', '--create-account', '--print', '--long-lived');
     const nameOf = ({ kind, metadata }: { kind: string; metadata: { name: string; namespace?: string } }) =>
       `${kind} ${metadata.namespace ?? ''}/${metadata.name}`;
@@ -66,7 +66,7 @@ describe('weir integration add', () => {
     expect(created.map(nameOf).filter((name) => names.includes(name))).toEqual([]);
   });
 
-  test('stores the server, the CA and the token of the current context of a kubeconfig', async () => {
+  test('`weir integration add` stores the server, the CA and the token of the current context of a kubeconfig', async () => {
     const warnings = [{ pointer: '/service_account_token', code: 'token_expires', message: 'Soon.' }];
     const { url, asked } = await serverThatAnswers(ABSENT, { status: 201, body: { ...prod, warnings } });
     expect(await add(kubeconfig({ token: 'of-one' }), url)).toEqual({
@@ -84,7 +84,7 @@ describe('weir integration add', () => {
     });
   });
 
-  test('reads another context, a CA and a token from files beside the kubeconfig, and replaces with a dry run', async () => {
+  test('`weir integration add` accepts another context, and a CA and a token in files beside the kubeconfig', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { ...prod, warnings: [], dry_run: true } });
     const files = { 'ca.pem': CERTIFICATE, 'token.txt': 'of-file\n' };
     const file = kubeconfig({ tokenFile: 'token.txt' }, { 'certificate-authority': 'ca.pem' }, files);
@@ -100,7 +100,7 @@ describe('weir integration add', () => {
     expect(JSON.parse(asked[0]?.body ?? '').ca_cert_pem).toBe(CERTIFICATE);
   });
 
-  test('creates nothing if the node has an integration of this name, or cannot write it', async () => {
+  test('`weir integration add` creates nothing if the node already has an integration with this name, or has it in its configuration', async () => {
     const taken = await serverThatAnswers({ status: 200, body: prod });
     const file = kubeconfig({ token: 'of-one' }, { ...CA_DATA, server: 'https://127.0.0.1:1' });
     expect(await add(file, taken.url, '--create-account')).toEqual({
@@ -140,7 +140,7 @@ describe('weir integration add', () => {
       /has no context three\n {2}→ give --context with one of: one, two/,
     ],
     ['a missing file', { tokenFile: 'nowhere' }, [], /nowhere cannot be read: no such file/],
-  ])('refuses a kubeconfig with %s, and says what to do', async (_, user, flags, error) => {
+  ])('`weir integration add` refuses a kubeconfig with %s, and prints a remedy', async (_, user, flags, error) => {
     const { url } = await serverThatAnswers(ABSENT);
     const { code, out, err } = await add(kubeconfig(user), url, ...flags);
     expect([code, out]).toEqual([1, '']);
@@ -157,13 +157,16 @@ describe('weir integration add', () => {
     ['another server name', { ...CA_DATA, 'tls-server-name': 'kube' }, /tls-server-name/],
     ['no TLS', { ...CA_DATA, server: 'http://kube.example.com' }, /not an https:\/\/ URL/],
     ['no CA', {}, /no certificate-authority; the node trusts only the CA of an integration\n {2}→ add the CA/],
-  ])('refuses a cluster with %s, which the node could not verify or reach', async (_, cluster, error) => {
-    const { url, asked } = await serverThatAnswers(ABSENT);
-    expect((await add(kubeconfig({ token: 'x' }, cluster), url)).err).toMatch(error);
-    expect(asked).toEqual([]);
-  });
+  ])(
+    '`weir integration add` refuses a cluster with %s, which the node could not verify or reach',
+    async (_, cluster, error) => {
+      const { url, asked } = await serverThatAnswers(ABSENT);
+      expect((await add(kubeconfig({ token: 'x' }, cluster), url)).err).toMatch(error);
+      expect(asked).toEqual([]);
+    },
+  );
 
-  test('refuses files that are no kubeconfig, and flags that contradict each other', async () => {
+  test('`weir integration add` refuses files that are no kubeconfig, and flags that contradict each other', async () => {
     const file = join(temporaryFolder(), 'config');
     for (const [text, error] of [
       ['a: [', /is no YAML: /],
@@ -190,7 +193,7 @@ describe('weir integration add', () => {
       expect((await add(file, 'http://127.0.0.1:1', ...flags)).code).toBe(2);
   });
 
-  test('--print prints the objects of the account, and asks no server', async () => {
+  test('`weir integration add --create-account --print` prints the objects of the account, and sends no request', async () => {
     const printed = await add(kubeconfig(EXEC), 'http://127.0.0.1:1', '--create-account', '--print', '--long-lived');
     const objects = parseAllDocuments(printed.out).map((document) => document.toJS());
     expect([printed.code, printed.err, objects.map(({ kind }) => kind)]).toEqual([
@@ -230,7 +233,7 @@ describe('weir integration', () => {
     stale: true,
   };
 
-  test('list shows stored integrations and the one of the configuration', async () => {
+  test('`weir integration list` shows the stored integrations and the integration in the configuration', async () => {
     clockAt('2026-02-01T12:03:00Z');
     const { url } = await serverThatAnswers({ status: 200, body: { items: [local, prod] } });
     expect((await run(['integration', 'list', '--server', url], ENVIRONMENT)).out).toBe(
@@ -241,7 +244,7 @@ prod   https://kube.example.com:6443  3 min ago  alice
     );
   });
 
-  test('status shows a line for each integration, or the selectors and warnings of one', async () => {
+  test('`weir integration status` shows a line for each integration, or the selectors and warnings of the named integration', async () => {
     clockAt('2026-02-01T12:00:00Z');
     const unused = {
       ...status,
@@ -283,7 +286,7 @@ warning: New pods are not closed.
     expect(asked.map(({ path }) => path).slice(0, 3)).toEqual([PATH, `${PATH}/local/status`, `${PATH}/prod/status`]);
   });
 
-  test('remove removes an integration, or shows that it would', async () => {
+  test('`weir integration remove` removes an integration, or with --dry-run only prints that it would be removed', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 204, body: undefined },
       { status: 204, body: undefined },
@@ -315,7 +318,7 @@ describe('weir policy members', () => {
 
   const network = { cidr: '10.244.7.0/24', integration: 'prod', kind: 'node', namespace: null, name: 'n7' };
 
-  test('reads all pages of a group of the active policy, up to the limit', async () => {
+  test('`weir policy members` reads all pages of a group of the active policy, up to the limit', async () => {
     const pages = [
       { status: 200, body: { items: [{ ...record, id: 'p-0', active: false }, record] } },
       { status: 200, body: { items: [member('10.244.1.1')], networks: [network], total: 3, next: '10.244.1.1' } },
@@ -337,7 +340,7 @@ describe('weir policy members', () => {
     ]);
   });
 
-  test('fails without an active policy', async () => {
+  test('`weir policy members` fails if no policy is active', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
     expect((await run(['policy', 'members', 'web', '--server', url], ENVIRONMENT)).err).toMatch(
       /^weir: no policy is active/,

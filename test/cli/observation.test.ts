@@ -66,7 +66,7 @@ const page = (items: unknown[], next: string | null = null, errors: unknown[] = 
   });
 
 describe('weir findings', () => {
-  it('prints the pods that owned the addresses', async () => {
+  it('`weir findings` prints the pods that owned the addresses', async () => {
     const owner = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
     const owned = { ...finding, hostname: null, src_owner: owner('web'), dst_owner: owner('api') };
     const { url } = await serverThatAnswers(page([owned]));
@@ -74,7 +74,7 @@ describe('weir findings', () => {
     expect(out).toContain('  shop/web (10.0.0.7)  shop/api (192.0.2.1:443)  ');
   });
 
-  it('prints the findings of all pages up to the limit as one table, and names nodes that did not respond', async () => {
+  it('`weir findings` prints the findings of all pages up to the limit as one table, and names nodes that did not respond', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const { url, asked } = await serverThatAnswers(
       page([finding], 'c1', [{ node_id: 'node-b', error: 'no answer within 2 s' }]),
@@ -106,7 +106,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('prints the URL or server name of the request, and prints the reason of a deny next to the rule', async () => {
+  it('`weir findings` prints the URL or server name of the request, and prints the reason of a deny next to the rule', async () => {
     clockAt('2026-01-31T12:03:05Z');
     const expired = { ...request, finding_type: 'tls_deny', http: null, reason: 'upstream_untrusted:expired' };
     const translated = { ...finding, translation: { dst_ip: '198.51.100.1', dst_port: 80 } };
@@ -119,7 +119,7 @@ describe('weir findings', () => {
     ]);
   });
 
-  it('with --local requests the findings of one node, and with --output json prints a JSON object with the findings', async () => {
+  it('`weir findings` with --local requests the findings of one node, and with --output json prints a JSON object with the findings', async () => {
     const { url, asked } = await serverThatAnswers(page([finding]));
     const { out } = await run(['findings', '--local', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding], partial: false, node_errors: [] });
@@ -127,14 +127,14 @@ describe('weir findings', () => {
   });
 
   it.each(['10', '2026-01-31T12:00:00', '2026-01-31', 'Jan 31 2026'])(
-    'refuses the time %s as wrong usage',
+    '`weir findings` refuses the time %s as wrong usage',
     async (time) => {
       const { code, err } = await run(['findings', '--since', time, '-o', 'json'], TOKEN);
       expect([code, (JSON.parse(err) as { error: { code: string } }).error.code]).toEqual([2, 'usage']);
     },
   );
 
-  it('exits with 2 if the node refuses the value of a flag', async () => {
+  it('`weir findings` exits with 2 if the node refuses the value of a flag', async () => {
     const problems = [{ pointer: '?src', code: 'invalid_value', message: 'Must be a network.' }];
     const body = { type: 'urn:weir:error:invalid_query', error: 'The query is not valid.', problems };
     const { url } = await serverThatAnswers({ status: 400, body });
@@ -142,7 +142,7 @@ describe('weir findings', () => {
   });
 
   const earlier = (time: string) => new Date(Date.parse(time) - 10_000).toISOString();
-  it('with --follow prints a finding again only if the count or the last time of the finding changed; the newest finding comes last', async () => {
+  it('`weir findings --follow` prints a finding again only if its count or last time has changed, and prints the newest finding last', async () => {
     const other = { ...finding, rule: 'other', last_seen: '2026-01-31T12:00:06.000Z', count: 1 };
     const otherAgain = { ...other, count: 2 };
     const again = { ...finding, last_seen: '2026-01-31T12:00:07.000Z', count: 4 };
@@ -176,13 +176,13 @@ describe('weir findings', () => {
   });
 
   const silent = { node_id: 'node-b', error: 'no answer within 2 s' };
-  it('with --output json names the nodes of all pages that did not respond', async () => {
+  it('`weir findings` with --output json names the nodes that did not respond for one of the pages', async () => {
     const { url } = await serverThatAnswers(page([finding], 'c1', [silent]), page([write]));
     const { out } = await run(['findings', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ items: [finding, write], partial: true, node_errors: [silent] });
   });
 
-  it('with --follow reports nodes that do not respond only when they change: as an object in JSON, else on standard error', async () => {
+  it('`weir findings --follow` reports nodes that do not respond only when they change: in JSON as an object, else on standard error', async () => {
     for (const form of ['json', 'table']) {
       const { url, asked } = await serverThatAnswers(
         page([], null, [silent]),
@@ -211,11 +211,14 @@ describe('weir findings', () => {
     }
   });
 
-  it.each([[['--since', 'yesterday']], [['--limit', '0']]])('with the invalid flag %j exits with 2', async (words) => {
-    expect((await run(['findings', ...words], TOKEN)).code).toBe(2);
-  });
+  it.each([[['--since', 'yesterday']], [['--limit', '0']]])(
+    '`weir findings` with the invalid flag %j exits with 2',
+    async (words) => {
+      expect((await run(['findings', ...words], TOKEN)).code).toBe(2);
+    },
+  );
 
-  it('accepts a duration for --since, and subtracts this duration from the current time', async () => {
+  it('`weir findings` accepts a duration for --since, and subtracts this duration from the current time', async () => {
     const { url, asked } = await serverThatAnswers(page([]));
     const before = Date.now();
     await run(['findings', '--since', '10m', '--server', url], TOKEN);
@@ -264,7 +267,7 @@ describe('weir status', () => {
   const ready = ok({ ready: true, checks: [check] });
   const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
 
-  it('prints readiness, the active policy and the counters, and exits with 0, if the node is ready', async () => {
+  it('`weir status` prints readiness, the active policy and the counters, and exits with 0, if the node is ready', async () => {
     const { url } = await serverThatAnswers(ready, ok(stats), ok({ items: [record] }), started);
     expect(await run(['status', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -290,7 +293,7 @@ ok  policy_ready  active  2 h ago  generation 7
   it.each([
     [{ result: 'applied', detail: null }, 'reloaded 2 h ago by SIGHUP: 1 changed  needs a restart: /node/id'],
     [{ result: 'rolled_back', detail: 'EADDRINUSE' }, 'not reloaded 2 h ago by SIGHUP (rolled_back): EADDRINUSE'],
-  ])('shows the last reload of the configuration', async (last, text) => {
+  ])('`weir status` shows the last reload of the configuration', async (last, text) => {
     const more = { at: SINCE, by: 'SIGHUP', applied: ['/log/level'], needs_restart: ['/node/id'] };
     const { url } = await serverThatAnswers(
       ready,
@@ -302,7 +305,7 @@ ok  policy_ready  active  2 h ago  generation 7
     expect(out.split('\n')[2]).toBe(`config      ${text}`);
   });
 
-  it('exits with 3 while a readiness check fails, with text output and with JSON output', async () => {
+  it('`weir status` exits with 3 while a readiness check fails, with text output and with JSON output', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }), started);
     const { code, out } = await run(['status', '--server', url], TOKEN);
     expect([code, out.split('\n').slice(0, 2)]).toEqual([
@@ -318,7 +321,7 @@ ok  policy_ready  active  2 h ago  generation 7
     ]);
   });
 
-  it('with --exclude sends the names of the checks to the node, and shows an excluded check that fails', async () => {
+  it('`weir status` with --exclude sends the names of the checks to the node, and shows an excluded check that fails', async () => {
     const answer = ok({ ready: true, checks: [check, { ...failing, excluded: true }] });
     const { url, asked } = await serverThatAnswers(answer, ok(stats), ok({ items: [record] }), started);
     const { code, out } = await run(['status', '--exclude', 'dns_allowlist,cluster', '--server', url], TOKEN);
@@ -330,7 +333,7 @@ ok  policy_ready  active  2 h ago  generation 7
     expect(out).toContain('\nexcluded  dns_allowlist  needed_but_absent  2 h ago  a rule names a host\n');
   });
 
-  it('with --wait repeats the readiness request until the node responds and is ready', async () => {
+  it('`weir status` with --wait repeats the readiness request until the node responds and is ready', async () => {
     const { url, asked } = await serverThatAnswers(
       { status: 502, body: '' },
       unready,
@@ -344,14 +347,14 @@ ok  policy_ready  active  2 h ago  generation 7
     expect(asked.map(({ path }) => path)).toEqual(['/ready', '/ready', '/ready', ...read]);
   });
 
-  it('with --wait exits with 3 if the node is not ready before the timeout', async () => {
+  it('`weir status` with --wait exits with 3 if the node is not ready before the timeout', async () => {
     const { url } = await serverThatAnswers(unready, ok(stats), ok({ items: [] }), started);
     expect((await run(['status', '--wait', '--timeout', '1ms', '--server', url], TOKEN)).code).toBe(3);
   });
 });
 
 describe('weir performance-mode', () => {
-  it('prints whether performance mode is on, or sets performance mode with the argument on or off', async () => {
+  it('`weir performance-mode` prints whether performance mode is on, or sets performance mode with the argument on or off', async () => {
     const { url, asked } = await serverThatAnswers(
       ok({ enabled: true, source: null }),
       ok({ enabled: false, source: 'local' }),
@@ -374,7 +377,7 @@ describe('weir performance-mode', () => {
 
 describe('weir dns-cache', () => {
   beforeEach(() => clockAt('2026-01-31T14:00:00Z'));
-  it('with --name lists the DNS names that contain the given text, with their addresses, patterns and expiry', async () => {
+  it('`weir dns-cache` with --name lists the DNS names that contain the given text, with their addresses, patterns and expiry', async () => {
     const entry = {
       hostname: 'api.example.com',
       ips: ['192.0.2.1', '192.0.2.2'],

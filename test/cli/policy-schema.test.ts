@@ -15,7 +15,7 @@ describe('weir policy schema', () => {
   });
 
   it.each(readdirSync(folder, { encoding: 'utf8', recursive: true }).filter((file) => file.endsWith('.yaml')))(
-    'prints, without a request to a node, a JSON Schema that accepts the example %s',
+    '`weir policy schema` prints, without a request to a node, a JSON Schema that accepts the example %s',
     (file) => {
       expect(validate(parse(readFileSync(new URL(file, folder), 'utf8')))).toBe(true);
     },
@@ -28,11 +28,11 @@ describe('weir policy schema', () => {
     ['an action that does not exist', { default_policy: 'reject' }],
     ['a group without a mode in the singleton form', { source_groups: [{ id: 'a', sources: {} }] }],
     ['a group with a mode in the envelope form', { mode: 'audit', policy: { source_groups: [groupWith([])] } }],
-  ])('prints a JSON Schema that refuses %s', (_, document) => {
+  ])('`weir policy schema` prints a JSON Schema that refuses %s', (_, document) => {
     expect(validate(document)).toBe(false);
   });
 
-  it('prints only the schema of the form that --form names, and prints YAML with --output yaml', async () => {
+  it('`weir policy schema` prints only the schema of the form that --form names, and prints YAML with --output yaml', async () => {
     const { out } = await run(['policy', 'schema', '--form', 'envelope', '--output', 'yaml']);
     const envelope = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(parse(out) as object);
     expect([envelope({ mode: 'audit', policy: {} }), envelope({})]).toEqual([true, false]);

@@ -32,7 +32,7 @@ function fileWith(content: unknown): string {
 }
 
 describe('weir policy list', () => {
-  it('prints a table of all policies that marks the active policy', async () => {
+  it('`weir policy list` prints a table of all policies that marks the active policy', async () => {
     clockAt('2026-02-05T20:00:00Z');
     const { url } = await serverThatAnswers(ok({ items: [record, spare] }));
     expect(await run(['policy', 'list', '--server', url], TOKEN)).toEqual({
@@ -49,7 +49,7 @@ office  enforce  active  3         envelope   4 d ago  alice  p-1
 });
 
 describe('weir policy get', () => {
-  it('prints a document that `weir policy apply` accepts, with the ETag in a comment', async () => {
+  it('`weir policy get` prints a document that `weir policy apply` accepts, with the ETag in a comment', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [spare, record] }), ok({ ...record, policy: config }));
     const { code, out, err } = await run(['policy', 'get', '--server', url], TOKEN);
     expect({ code, err, document: parse(out) }).toEqual({ code: 0, err: '', document: envelope });
@@ -60,7 +60,7 @@ describe('weir policy get', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies', '/api/v1/policies/p-1']);
   });
 
-  it('with --name or --id prints the singleton form if the policy was written in singleton form', async () => {
+  it('`weir policy get` with --name or --id prints the singleton form if the policy was written in singleton form', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
@@ -69,7 +69,7 @@ describe('weir policy get', () => {
     expect((await run([...words, '--id', 'p-2', '--name', 'x'], TOKEN)).code).toBe(2);
   });
 
-  it('prints a document that `weir policy apply` writes back to the same policy, even if that policy has no name', async () => {
+  it('`weir policy get` prints a document that `weir policy apply` writes back to the same policy, even if that policy has no name', async () => {
     const unnamed = { ...record, name: null };
     const { url, asked } = await serverThatAnswers(
       ok({ ...unnamed, policy: config }),
@@ -91,7 +91,7 @@ describe('weir policy get', () => {
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
     ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
   ])(
-    'prints a document that `weir policy apply` writes back to an inactive singleton policy, found %s',
+    '`weir policy get` prints a document that `weir policy apply` writes back to an inactive singleton policy, found %s',
     async (_, named, words, path) => {
       const inactive = { ...spare, ...named };
       const { url, asked } = await serverThatAnswers(
@@ -107,7 +107,7 @@ describe('weir policy get', () => {
     },
   );
 
-  it('has an output form with the members `form`, `name` and `policy`, which `weir policy diff` accepts', async () => {
+  it('`weir policy diff` accepts a document with the members `form`, `name` and `policy`, an output form of `weir policy get`', async () => {
     const policy = { ...config, source_groups: [{ ...group, mode: 'audit' }] };
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy }));
     const file = fileWith({ form: 'singleton', name: 'old', policy });
@@ -161,7 +161,7 @@ describe('weir policy get', () => {
   ];
   const NUMBERS = [0, 443, 4294967295, 1.5, -1, 1e21];
   it.each(['yaml', 'json'])(
-    'prints any stored text or number so that a parser of the %s output reads the stored value',
+    '`weir policy get` prints any stored text or number so that a parser of the %s output reads the stored value',
     async (form) => {
       const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
       const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
@@ -180,7 +180,7 @@ describe('weir policy get', () => {
     },
   );
 
-  it('prints an empty policy while no policy is active', async () => {
+  it('`weir policy get` prints an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     expect(await run(['policy', 'get', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -195,7 +195,7 @@ describe('weir policy apply', () => {
   const written = { ...record, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
-  it('writes an envelope to the policy with the name in the envelope, and prints the line number of each warning', async () => {
+  it('`weir policy apply` writes an envelope to the policy with the name in the envelope, and prints the line number of each warning', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
     expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({
@@ -212,7 +212,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('sends JSON from standard input unchanged; with --name and --mode replaces the name and the mode', async () => {
+  it('`weir policy apply` sends JSON from standard input unchanged; with --name and --mode replaces the name and the mode', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
     const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];
@@ -233,7 +233,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ ifMatch }) => ifMatch)).toEqual([undefined, '"p-1.2"']);
   });
 
-  it('writes the singleton form to the active policy, and reads the texts of the warnings with a dry run', async () => {
+  it('`weir policy apply` writes the singleton form to the active policy, and reads the texts of the warnings with a dry run', async () => {
     const active = { ...record, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(
@@ -256,7 +256,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('wraps a policy without group modes in an envelope if the flags --name and --mode are given', async () => {
+  it('`weir policy apply` wraps a policy without group modes in an envelope if the flags --name and --mode are given', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const words = ['policy', 'apply', '--replace', '-f', fileWith(config), '--server', url];
     expect((await run([...words, '--name', 'home', '--mode', 'audit'], TOKEN)).code).toBe(0);
@@ -271,7 +271,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('with --dry-run requests a dry run, and prints that nothing was changed', async () => {
+  it('`weir policy apply` with --dry-run requests a dry run, and prints that nothing was changed', async () => {
     const answer = { ...written, warnings: [], dry_run: true, program_lines: 9 };
     const { url, asked } = await serverThatAnswers(ok(answer));
     const { code, out } = await run(
@@ -285,7 +285,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies/by-name/office?dry_run=true']);
   });
 
-  it('prints each problem of the policy with line number and JSON pointer', async () => {
+  it('`weir policy apply` prints each problem of the policy with line number and JSON pointer', async () => {
     const problems = [
       {
         pointer: '/source_groups/0/rules/1/match/dst_prots',
@@ -322,7 +322,7 @@ describe('weir policy apply', () => {
     });
   });
 
-  it('with --wait waits until the node is ready, or prints the failing readiness checks after the timeout', async () => {
+  it('`weir policy apply` with --wait waits until the node is ready, or prints the failing readiness checks after the timeout', async () => {
     const check = {
       name: 'policy_ready',
       ok: false,
@@ -350,14 +350,17 @@ describe('weir policy apply', () => {
     [['--no-rehearse'], '?rehearse=false'],
     [['--wait', 'quorum'], '?wait=quorum'],
     [['--no-rehearse', '--wait', 'all', '--no-activate'], '?activate=false&rehearse=false&wait=all'],
-  ])('with the flags %j sends the query %s, and does not wait until the node is ready', async (flags, query) => {
-    const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
-    const words = ['policy', 'apply', '--replace', '-f', fileWith(envelope), ...flags, '--server', url];
-    expect((await run(words, TOKEN)).code).toBe(0);
-    expect(asked.map(({ path }) => path)).toEqual([`/api/v1/policies/by-name/office${query}`]);
-  });
+  ])(
+    '`weir policy apply` with the flags %j sends the query %s, and does not wait until the node is ready',
+    async (flags, query) => {
+      const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
+      const words = ['policy', 'apply', '--replace', '-f', fileWith(envelope), ...flags, '--server', url];
+      expect((await run(words, TOKEN)).code).toBe(0);
+      expect(asked.map(({ path }) => path)).toEqual([`/api/v1/policies/by-name/office${query}`]);
+    },
+  );
 
-  it('exits with 2 if --wait has another value', async () => {
+  it('`weir policy apply` exits with 2 if --wait has another value', async () => {
     const { url, asked } = await serverThatAnswers(ok({}));
     const words = ['policy', 'apply', '-f', fileWith(envelope), '--wait', 'some', '--server', url];
     const { code, err } = await run(words, TOKEN);
@@ -370,12 +373,15 @@ describe('weir policy apply', () => {
     ['', /^weir: .* is empty\n/, 1],
     ['- a', /a policy is a map/, 1],
     [{ mode: 'enforce', policy: {} }, /^weir: the envelope in .* has no name\n {2}→ give --name/, 2],
-  ])('exits with an error text about the file content %j, and sends no request', async (content, sentence, code) => {
-    const { url, asked } = await serverThatAnswers(ok({}));
-    const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
-    expect([told.code, told.out, asked]).toEqual([code, '', []]);
-    expect(told.err).toMatch(sentence);
-  });
+  ])(
+    '`weir policy apply` exits with an error text about the file content %j, and sends no request',
+    async (content, sentence, code) => {
+      const { url, asked } = await serverThatAnswers(ok({}));
+      const told = await run(['policy', 'apply', '--replace', '-f', fileWith(content), '--server', url], TOKEN);
+      expect([told.code, told.out, asked]).toEqual([code, '', []]);
+      expect(told.err).toMatch(sentence);
+    },
+  );
 });
 
 describe('weir policy apply while another policy is active', () => {
@@ -397,16 +403,19 @@ describe('weir policy apply while another policy is active', () => {
     ['an envelope with a name that is not stored yet', homeFile, [office], 'office'],
     ['an envelope in audit mode with another name', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
     ['an envelope over an active singleton policy', homeFile, [plain], 'default'],
-  ])('does not write %s without --replace', async (_, file, items, active) => {
-    const { url, asked } = await serverThatAnswers(ok({ items }));
-    const { code, out, err } = await run([...words(file), '--server', url], TOKEN);
-    expect([code, out]).toEqual([1, '']);
-    expect(err).toMatch(
-      new RegExp(`^weir: the policy ${active} is active, and .* would (replace it|take its place)\\n`),
-    );
-    expect(err).toContain('--replace');
-    expect(asked.map(({ method }) => method)).toEqual(['GET']);
-  });
+  ])(
+    '`weir policy apply` does not write %s without --replace while another policy is active',
+    async (_, file, items, active) => {
+      const { url, asked } = await serverThatAnswers(ok({ items }));
+      const { code, out, err } = await run([...words(file), '--server', url], TOKEN);
+      expect([code, out]).toEqual([1, '']);
+      expect(err).toMatch(
+        new RegExp(`^weir: the policy ${active} is active, and .* would (replace it|take its place)\\n`),
+      );
+      expect(err).toContain('--replace');
+      expect(asked.map(({ method }) => method)).toEqual(['GET']);
+    },
+  );
 
   it.each([
     ['--replace', homeFile, ['--replace']],
@@ -414,11 +423,14 @@ describe('weir policy apply while another policy is active', () => {
     ['--no-activate', homeFile, ['--no-activate']],
     ['the mode disabled', { ...homeFile, mode: 'disabled' }, []],
     ['--mode disabled', homeFile, ['--mode', 'disabled']],
-  ])('writes without a question if the user gives %s', async (_, file, flags) => {
-    const { url, asked } = await serverThatAnswers(ok(written, headers));
-    expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
-    expect(asked.map(({ method, ifMatch }) => [method, ifMatch])).toEqual([['PUT', undefined]]);
-  });
+  ])(
+    '`weir policy apply` does not ask before it replaces another active policy if the user gives %s',
+    async (_, file, flags) => {
+      const { url, asked } = await serverThatAnswers(ok(written, headers));
+      expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
+      expect(asked.map(({ method, ifMatch }) => [method, ifMatch])).toEqual([['PUT', undefined]]);
+    },
+  );
 
   it.each([
     ['the file names the active policy', { ...envelope, name: ' OFFICE ' }, [office], undefined],
@@ -431,7 +443,7 @@ describe('weir policy apply while another policy is active', () => {
       [{ ...plain, form: 'envelope' }],
       '"p-4.3"',
     ],
-  ])('writes without a question if %s', async (_, file, items, ifMatch) => {
+  ])('`weir policy apply` does not ask before the write if %s', async (_, file, items, ifMatch) => {
     const answer = { ...written, ...plain, warnings: [] };
     const after = { ...plain, id: 'p-3' };
     const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
@@ -445,22 +457,25 @@ describe('weir policy apply while another policy is active', () => {
     ['n', 1, ['GET']],
     ['', 1, ['GET']],
     ['yellow', 1, ['GET']],
-  ])('asks before replacing the active policy; the answer %j leads to exit code %i', async (typed, code, methods) => {
-    const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
-    const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
-    expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
-    expect(told.err).toMatch(/^the policy office is active, and .* would take its place\. Go on\? \[y\/N\] /);
-    if (code === 1) expect(told.err).toContain('nothing was changed');
-  });
+  ])(
+    '`weir policy apply` asks before it replaces another active policy, and the answer %j leads to exit code %i',
+    async (typed, code, methods) => {
+      const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
+      const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
+      expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
+      expect(told.err).toMatch(/^the policy office is active, and .* would take its place\. Go on\? \[y\/N\] /);
+      if (code === 1) expect(told.err).toContain('nothing was changed');
+    },
+  );
 
-  it('refuses a policy from standard input without a question to the user', async () => {
+  it('`weir policy apply` refuses to replace another active policy by a policy from standard input, and does not ask the user', async () => {
     const { url, asked } = await serverThatAnswers(ok({ items: [office] }), ok(written, headers));
     const input = JSON.stringify(homeFile);
     const told = await run(['policy', 'apply', '-f', '-', '--server', url], TOKEN, { input, typed: 'y' });
     expect([told.code, asked.length]).toEqual([1, 1]);
   });
 
-  it('with --dry-run prints a warning that names the policy that would be replaced, and continues', async () => {
+  it('`weir policy apply` with --dry-run prints a warning that names the policy that would be replaced, and continues', async () => {
     const dry = { ...written, dry_run: true, program_lines: 9 };
     const { url } = await serverThatAnswers(ok({ items: [office] }), ok(dry));
     const { code, err } = await run([...words(singletonFile, '--dry-run'), '--server', url], TOKEN);
@@ -470,7 +485,7 @@ describe('weir policy apply while another policy is active', () => {
     ]);
   });
 
-  it('exits with 1 if another write has changed the active policy since `apply` has read that policy', async () => {
+  it('`weir policy apply` exits with 1 if another write has changed the active policy since `apply` read that policy', async () => {
     const refused = { type: 'urn:weir:error:precondition_failed', error: 'The stored ETag is another.' };
     const { url } = await serverThatAnswers(ok({ items: [plain] }), { status: 412, body: refused });
     const { code, err } = await run([...words(singletonFile), '--server', url], TOKEN);
@@ -486,7 +501,7 @@ describe('weir policy activate', () => {
   const warning = { pointer: '', code: 'activity_taken', message: 'The policy office was active.' };
 
   it.each([[['home']], [[' HOME ']], [['--id', 'p-3']]])(
-    'with the arguments %j activates the stored policy without changing its content',
+    '`weir policy activate` with the arguments %j activates the stored policy without changing its content',
     async (which) => {
       const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [warning] }, headers));
       expect(await run(['policy', 'activate', ...which, '--server', url], TOKEN)).toEqual({
@@ -501,14 +516,14 @@ describe('weir policy activate', () => {
     },
   );
 
-  it('with --no-rehearse and --wait all sends both in the query', async () => {
+  it('`weir policy activate` with --no-rehearse and --wait all sends both flags in the query', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, warnings: [] }, headers));
     const words = ['policy', 'activate', 'home', '--no-rehearse', '--wait', 'all', '--server', url];
     expect((await run(words, TOKEN)).code).toBe(0);
     expect(asked.at(-1)?.path).toBe('/api/v1/policies/p-3/activate?rehearse=false&wait=all');
   });
 
-  it('prints "1 class" instead of "1 classes" if the proof has one equivalence class', async () => {
+  it('`weir policy activate` prints "1 class" instead of "1 classes" if the proof has one equivalence class', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
     expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
@@ -516,7 +531,7 @@ describe('weir policy activate', () => {
     );
   });
 
-  it('with --dry-run changes nothing, and with --if-match sends the given ETag in the If-Match header', async () => {
+  it('`weir policy activate` with --dry-run changes nothing, and with --if-match sends the given ETag in the If-Match header', async () => {
     const { url, asked } = await serverThatAnswers(list, ok({ ...activated, dry_run: true, program_lines: 9 }));
     const words = ['policy', 'activate', 'home', '--dry-run', '--if-match', 'p-3.2', '--server', url];
     expect((await run(words, TOKEN)).out).toBe(
@@ -530,16 +545,19 @@ describe('weir policy activate', () => {
     [['--id', 'p-9'], 1, /^weir: there is no policy with the id p-9\n/],
     [[], 2, /^weir: which policy\?/],
     [['home', '--id', 'p-3'], 2, /give either a name or --id, not both/],
-  ])('with the arguments %j exits with an error text of one sentence', async (which, code, sentence) => {
-    const { url, asked } = await serverThatAnswers(list);
-    const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
-    expect([told.code, told.err]).toEqual([code, expect.stringMatching(sentence)]);
-    expect(asked.every(({ method }) => method === 'GET')).toBe(true);
-  });
+  ])(
+    '`weir policy activate` with the arguments %j exits with an error text of one sentence',
+    async (which, code, sentence) => {
+      const { url, asked } = await serverThatAnswers(list);
+      const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
+      expect([told.code, told.err]).toEqual([code, expect.stringMatching(sentence)]);
+      expect(asked.every(({ method }) => method === 'GET')).toBe(true);
+    },
+  );
 });
 
 describe('weir policy delete', () => {
-  it('deletes only the policy revision that it has read, and prints that policy.fallback decides now', async () => {
+  it('`weir policy delete` deletes only the policy revision that it has read, and prints that policy.fallback decides now', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), { status: 204, body: undefined });
     expect(await run(['policy', 'delete', '--name', 'office', '--server', url], TOKEN)).toEqual({
       code: 0,
@@ -552,7 +570,7 @@ describe('weir policy delete', () => {
     ]);
   });
 
-  it('with --no-rehearse and --wait sends both in the query, and prints the warning about late nodes', async () => {
+  it('`weir policy delete` with --no-rehearse and --wait sends both flags in the query, and prints the warning about late nodes', async () => {
     const late = { status: 204, body: undefined, headers: { 'weir-warnings': 'none_active, nodes_behind' } };
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), late);
     const words = ['policy', 'delete', '--name', 'office', '--no-rehearse', '--wait', 'quorum', '--server', url];
@@ -561,7 +579,7 @@ describe('weir policy delete', () => {
     expect(asked.at(-1)?.path).toBe('/api/v1/policies/p-1?rehearse=false&wait=quorum');
   });
 
-  it('exits with 2 if neither a name nor an id is given', async () => {
+  it('`weir policy delete` exits with 2 if neither a name nor an id is given', async () => {
     const { url, asked } = await serverThatAnswers(ok({}));
     expect((await run(['policy', 'delete', '--server', url], TOKEN)).code).toBe(2);
     expect(asked).toEqual([]);
@@ -572,7 +590,7 @@ describe('weir policy diff', () => {
   const stored = ok({ ...record, policy: config });
   const list = ok({ items: [record] });
 
-  it('exits with 0 if the file contains the active policy in another form', async () => {
+  it('`weir policy diff` exits with 0 if the file contains the active policy in another form', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const same = { default_policy: 'DENY', source_groups: [{ mode: 'enforce', ...group, rules: [] }] };
     const file = fileWith(same);
@@ -583,7 +601,7 @@ describe('weir policy diff', () => {
     });
   });
 
-  it('exits with 3 and prints one line per change if the file differs from the active policy', async () => {
+  it('`weir policy diff` exits with 3 and prints one line per change if the file differs from the active policy', async () => {
     const { url } = await serverThatAnswers(list, stored);
     const changed = {
       ...config,
@@ -628,7 +646,7 @@ describe('weir policy diff', () => {
     ]);
   });
 
-  it('compares the file with an empty policy while no policy is active', async () => {
+  it('`weir policy diff` compares the file with an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     const { code, out } = await run(['policy', 'diff', '-f', fileWith(envelope), '--server', url], TOKEN);
     expect([code, out]).toEqual([3, 'default_policy: (none) → deny\n+ group lan\n']);
@@ -655,23 +673,26 @@ describe('weir policy diff and explain of an invalid file', () => {
       { form: 'singleton', name: 'old', policy: { default_policy: 7 } },
       ['1:61: /default_policy'],
     ],
-  ])('lists each problem with its line and JSON pointer, and asks no node: %s', async (_, content, expected) => {
-    const { url, asked } = await serverThatAnswers(ok({}));
-    const file = fileWith(content);
-    for (const words of [['diff'], ['explain', '--src', '10.0.0.7', '--query', 'a.test']]) {
-      const { code, out, err } = await run(['policy', ...words, '-f', file, '--server', url], TOKEN);
-      const lines = err.split('\n');
-      const placed = lines.slice(1, -2).map((line) => line.replace(/^.*yaml:(\d+:\d+: ).*\((.*)\)$/, '$1$2'));
-      expect({ code, out, placed, asked }).toEqual({ code: 1, out: '', placed: expected, asked: [] });
-      const count = `${expected.length} problem${expected.length === 1 ? '' : 's'}`;
-      expect([lines[0], lines.at(-2)]).toEqual([
-        `weir: ${file} is not a valid policy: ${count}`,
-        '  → correct everything that the message lists; the list is complete',
-      ]);
-    }
-  });
+  ])(
+    '`weir policy diff` and `weir policy explain` list each problem of a file with line and JSON pointer, and ask no node: %s',
+    async (_, content, expected) => {
+      const { url, asked } = await serverThatAnswers(ok({}));
+      const file = fileWith(content);
+      for (const words of [['diff'], ['explain', '--src', '10.0.0.7', '--query', 'a.test']]) {
+        const { code, out, err } = await run(['policy', ...words, '-f', file, '--server', url], TOKEN);
+        const lines = err.split('\n');
+        const placed = lines.slice(1, -2).map((line) => line.replace(/^.*yaml:(\d+:\d+: ).*\((.*)\)$/, '$1$2'));
+        expect({ code, out, placed, asked }).toEqual({ code: 1, out: '', placed: expected, asked: [] });
+        const count = `${expected.length} problem${expected.length === 1 ? '' : 's'}`;
+        expect([lines[0], lines.at(-2)]).toEqual([
+          `weir: ${file} is not a valid policy: ${count}`,
+          '  → correct everything that the message lists; the list is complete',
+        ]);
+      }
+    },
+  );
 
-  it('accepts the id that `weir policy get` prints in an envelope without a name', async () => {
+  it('`weir policy diff` accepts the id that `weir policy get` prints in an envelope without a name', async () => {
     const { url } = await serverThatAnswers(ok({ ...record, name: null, policy: config }));
     const file = fileWith({ mode: 'enforce', id: 'p-1', policy: config });
     expect((await run(['policy', 'diff', '-f', file, '--id', 'p-1', '--server', url], TOKEN)).code).toBe(0);
@@ -688,13 +709,16 @@ describe('weir policy diff and explain of an envelope without a mode', () => {
       'enforce',
       { ...record, form: 'singleton', policy: { ...config, source_groups: [{ mode: 'enforce', ...group }] } },
     ],
-  ])('diff compares it with %s as if it had the mode %s', async (_, __, stored) => {
-    const { url } = await serverThatAnswers(ok({ items: [stored] }), ok(stored));
-    const { code, err } = await run(['policy', 'diff', '-f', file(), '--server', url], TOKEN);
-    expect({ code, err }).toEqual({ code: 0, err: '' });
-  });
+  ])(
+    '`weir policy diff` compares an envelope without a mode with %s as if the envelope had the mode %s',
+    async (_, __, stored) => {
+      const { url } = await serverThatAnswers(ok({ items: [stored] }), ok(stored));
+      const { code, err } = await run(['policy', 'diff', '-f', file(), '--server', url], TOKEN);
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+    },
+  );
 
-  it('explain asks about its groups with the mode enforce', async () => {
+  it('`weir policy explain` sends the groups of an envelope without a mode with the mode enforce', async () => {
     const { url, asked } = await serverThatAnswers({ status: 500, body: {} });
     await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '-f', file(), '--server', url], TOKEN);
     expect(asked.map(({ body }) => (JSON.parse(body) as { readonly policy: unknown }).policy)).toEqual([
@@ -719,7 +743,7 @@ describe('weir policy explain', () => {
     unknown: [],
   };
 
-  it('prints why each source group matches or does not match, and that an audited deny passes', async () => {
+  it('`weir policy explain` prints why each source group matches or does not match, and that an audited deny passes', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const flags = ['--src', '10.0.0.7', '--dst', '192.0.2.1', '--dst-port', '443', '--hostname', 'a.test'];
     expect(await run(['policy', 'explain', ...flags, '--server', url], TOKEN)).toEqual({
@@ -742,7 +766,7 @@ The rule matches.
     ]);
   });
 
-  it('prints first which generation the kernel enforces instead, and no table without steps', async () => {
+  it('`weir policy explain` first prints the generation that the kernel enforces instead, and prints no table if there are no steps', async () => {
     const { url } = await serverThatAnswers(ok({ ...explained, walk: [], walk_omitted: 0, enforced_instead: 17 }));
     const { out } = await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '--server', url], TOKEN);
     expect(
@@ -753,7 +777,7 @@ The rule matches.
 `);
   });
 
-  it('names the command that explains the flow in which a denied packet is a reply', async () => {
+  it('`weir policy explain` prints the command that explains the flow to which a denied packet may be a reply', async () => {
     const opener = { src: '10.0.0.7', dst: '192.0.2.1', proto: 6, src_port: 40_000, dst_port: 443 };
     const { url } = await serverThatAnswers(ok({ ...explained, reply_to: opener }));
     const words = ['policy', 'explain', '--src', '192.0.2.1', '--src-port', '443', '--dst', '10.0.0.7'];
@@ -771,14 +795,17 @@ The rule matches.
   it.each([
     [['icmp'], 8],
     [['1', '--icmp-type', '0'], 0],
-  ])('asks about an echo request unless --proto %s has an ICMP type', async ([proto = '', ...more], type) => {
-    const { url, asked } = await serverThatAnswers(ok(explained));
-    const words = ['policy', 'explain', '--src', '10.0.0.7', '--dst', '192.0.2.1', '--proto', proto, ...more];
-    expect((await run([...words, '--server', url], TOKEN)).code).toBe(0);
-    expect(JSON.parse(asked[0]?.body ?? '')).toMatchObject({ icmp_type: type });
-  });
+  ])(
+    '`weir policy explain` asks about an echo request unless --proto %s has an ICMP type',
+    async ([proto = '', ...more], type) => {
+      const { url, asked } = await serverThatAnswers(ok(explained));
+      const words = ['policy', 'explain', '--src', '10.0.0.7', '--dst', '192.0.2.1', '--proto', proto, ...more];
+      expect((await run([...words, '--server', url], TOKEN)).code).toBe(0);
+      expect(JSON.parse(asked[0]?.body ?? '')).toMatchObject({ icmp_type: type });
+    },
+  );
 
-  it('names the objects that own the addresses, and the selector that selects the source', async () => {
+  it('`weir policy explain` names the objects that own the addresses, and the selector that selects the source', async () => {
     const owner = (kind: string, namespace: string | null, name: string) => ({
       integration: 'prod',
       kind,
@@ -797,7 +824,7 @@ The rule matches.
     ]);
   });
 
-  it('explains an HTTP request in a TLS connection, and lists the missing inputs that could change the result', async () => {
+  it('`weir policy explain` explains an HTTP request in a TLS connection, and lists the missing inputs that could change the result', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...explained, unknown: ['tls.server_cn', 'http.headers'] }));
     const words = [
       'policy',
@@ -821,7 +848,7 @@ The rule matches.
     expect((await run([...words, '--header', 'no colon'], TOKEN)).code).toBe(2);
   });
 
-  it('explains DNS queries and ICMP packets, also for a draft policy in a file', async () => {
+  it('`weir policy explain` explains DNS queries and ICMP packets, also for a draft policy in a file', async () => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const words = ['policy', 'explain', '--server', url, '--src', '10.0.0.7', '--output', 'json'];
     expect(JSON.parse((await run([...words, '--query', 'a.test'], TOKEN)).out)).toEqual(explained);
@@ -843,7 +870,7 @@ The rule matches.
     [['--dst', '192.0.2.1']],
     [['--query', 'a.test', '--dst-port', '53']],
     [['--dst', '192.0.2.1', '--dst-port', '65536']],
-  ])('exits with 2 for the incomplete or contradictory flags %j', async (flags) => {
+  ])('`weir policy explain` exits with 2 for the incomplete or contradictory flags %j', async (flags) => {
     const { url, asked } = await serverThatAnswers(ok(explained));
     const { code } = await run(['policy', 'explain', '--src', '10.0.0.7', ...flags, '--server', url], TOKEN);
     expect([code, asked]).toEqual([2, []]);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 
-test('a command ends although a library keeps a socket open, names the resource, and keeps its exit code', () => {
+test('a command ends although a library keeps a socket open, names the open resource, and keeps its exit code', () => {
   const folder = mkdtempSync(join(tmpdir(), 'weir-program-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const held = join(folder, 'held.cjs');

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { replaceFile } from '#cli/init/replace-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
-test('makes a missing folder that other users can enter, whatever the umask is', () => {
+test('`replaceFile` makes a missing folder with the mode 755 for any umask, and keeps the mode of an existing folder', () => {
   const umask = process.umask(0o077);
   onTestFinished(() => void process.umask(umask));
   const [made, present] = [join(temporaryFolder(), 'weir'), join(temporaryFolder(), 'kept')];

@@ -40,18 +40,24 @@ describe('published JSON Schema', () => {
   it.each([
     ['config.schema.json', configJsonSchema()],
     ['policy.schema.json', policyJsonSchema('any')],
-  ])('schemas/%s equals the schema that the command prints', (name, schema) => {
+  ])('the published schemas/%s equals the schema that the command prints', (name, schema) => {
     expect(published(name), 'run: npm run docs').toEqual(JSON.parse(JSON.stringify(schema)));
   });
 
-  it.each(['config.schema.json', 'policy.schema.json'])('schemas/%s has a description for every field', (name) => {
-    const schema = published(name);
-    expect(undescribed(schema, '', schema)).toEqual([]);
-    expect(undescribed({ properties: { a: { items: { properties: { b: {} } } } } }, '', {})).toEqual(['.a', '.a[].b']);
-  });
+  it.each(['config.schema.json', 'policy.schema.json'])(
+    'the published schemas/%s has a description for every field',
+    (name) => {
+      const schema = published(name);
+      expect(undescribed(schema, '', schema)).toEqual([]);
+      expect(undescribed({ properties: { a: { items: { properties: { b: {} } } } } }, '', {})).toEqual([
+        '.a',
+        '.a[].b',
+      ]);
+    },
+  );
 
   it.each(['config.schema.json', 'policy.schema.json'])(
-    'schemas/%s names its draft and has an id of its own',
+    'the published schemas/%s names its draft and has a separate id',
     (name) => {
       expect(published(name)).toMatchObject({
         $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -71,7 +77,7 @@ describe('weir config schema', () => {
     validate = compiled(JSON.parse(out) as object);
   });
 
-  it('prints a JSON Schema that accepts the example configuration, and has every key of the configuration', () => {
+  it('`weir config schema` prints a JSON Schema that accepts the example configuration, and has every key of the configuration', () => {
     expect(validate(parse(file('examples/weir.yaml')))).toBe(true);
     const schema = configJsonSchema() as Schema;
     const keys = (of: Schema): string[] => Object.keys(of.properties ?? {});
@@ -89,11 +95,11 @@ describe('weir config schema', () => {
     ['a duration without a unit', { version: 1, wiretap: { replay: '30' } }],
     ['a word that is not in the list', { version: 1, log: { level: 'loud' } }],
     ['a dataplane without interfaces', { version: 1, dataplane: {} }],
-  ])('prints a JSON Schema that refuses %s', (_, document) => {
+  ])('`weir config schema` prints a JSON Schema that refuses %s', (_, document) => {
     expect(validate(document)).toBe(false);
   });
 
-  it('prints a JSON Schema without a default that depends on the machine', () => {
+  it('`weir config schema` prints a JSON Schema without a default that depends on the machine', () => {
     const { properties } = published('config.schema.json');
     expect(properties?.node?.properties?.id).not.toHaveProperty('default');
     expect(JSON.stringify(published('config.schema.json'))).not.toMatch(/"(form|shown)":/);

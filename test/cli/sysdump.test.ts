@@ -51,7 +51,7 @@ async function fetched(bytes: Buffer, options = {}): Promise<{ code: number; err
 }
 
 describe('weir sysdump', () => {
-  it('stores the received archive unchanged, and lists the files in the archive and the files that could not be collected', async () => {
+  it('`weir sysdump` stores the received archive unchanged, and lists the files in the archive and the files that could not be collected', async () => {
     const bytes = await archive();
     const { code, err, file } = await fetched(bytes);
     expect([code, readFileSync(file).equals(bytes)]).toEqual([0, true]);
@@ -93,13 +93,13 @@ FILE is complete: 2 files, ${bytes.length} B
       {},
       /^weir: FILE is incomplete: the archive ends before its manifest$/,
     ],
-  ])('exits with 1 if the downloaded archive %s', async (_, change, options, said) => {
+  ])('`weir sysdump` exits with 1 if the downloaded archive %s', async (_, change, options, said) => {
     const { code, err } = await fetched(change(await archive()), options);
     expect(code).toBe(1);
     expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
   });
 
-  it('does not overwrite an existing file', async () => {
+  it('`weir sysdump` does not overwrite an existing file', async () => {
     const file = join(temporaryFolder(), 'mine');
     writeFileSync(file, 'precious');
     const url = await nodeThatSends(await archive());
@@ -111,7 +111,7 @@ FILE is complete: 2 files, ${bytes.length} B
     ]);
   });
 
-  it('uses the file name from the response header, but ignores a folder in that header', async () => {
+  it('`weir sysdump` uses the file name from the response header, but ignores a folder in that header', async () => {
     const folder = temporaryFolder();
     const before = process.cwd();
     onTestFinished(() => process.chdir(before));

@@ -29,7 +29,7 @@ function start(command: string, words: readonly string[], environment: Record<st
   return { child, ending };
 }
 
-it('weir prints colours only on a terminal, and no colours if NO_COLOR is set or if TERM is dumb', async () => {
+it('`weir` prints colours only on a terminal, and no colours if NO_COLOR is set or if TERM is dumb', async () => {
   const { url } = await serverThatAnswers({ status: 200, body: { items: [record] } });
   const onTerminal = ['-qec', `${process.execPath} ${program} policy list --server ${url}`, '/dev/null'];
   expect((await start('script', onTerminal).ending).out).toContain(GREEN);
@@ -45,7 +45,7 @@ it('weir prints colours only on a terminal, and no colours if NO_COLOR is set or
   ]);
 });
 
-it('weir policy apply -f - reads the policy from standard input', async () => {
+it('`weir policy apply -f -` reads the policy from standard input', async () => {
   const { url, asked } = await serverThatAnswers({ status: 400, body: { error: 'No.' } });
   const { child, ending } = start(process.execPath, [
     program,
@@ -63,7 +63,7 @@ it('weir policy apply -f - reads the policy from standard input', async () => {
   expect(asked.map(({ body }) => body)).toEqual(['{"default_policy":"deny"}']);
 });
 
-it('weir exits with 0 and prints no error if the reader closes the output pipe', async () => {
+it('`weir` exits with 0 and prints no error if the reader closes the output pipe', async () => {
   const items = Array.from({ length: 5_000 }, () => record);
   const { url } = await serverThatAnswers({ status: 200, body: { items } });
   const { child, ending } = start(process.execPath, [program, 'policy', 'list', '--server', url]);
@@ -77,7 +77,7 @@ it.each([
   ['\x04', 1, ['GET']],
   ['\x03', 1, ['GET']],
 ])(
-  'weir policy apply asks the user before it replaces another policy; the input %j leads to exit code %i',
+  '`weir policy apply` asks the user before it replaces another policy, and the input %j leads to exit code %i',
   async (typed, code, methods) => {
     const written = { ...record, id: 'p-2', name: 'home', warnings: [], proof: null };
     const headers = { etag: '"p-2.3"', 'weir-generation': '8' };
@@ -103,7 +103,7 @@ it.each([
   },
 );
 
-it('weir warns of a version of Node.js that package.json does not name', async () => {
+it('`weir` warns of a version of Node.js that package.json does not name', async () => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, 'bin'));
   copyFileSync(program, join(folder, 'bin', 'weir.js'));

@@ -9,20 +9,23 @@ describe('the admin.token of a node', () => {
   it.each<[string, (path: string, other: string) => void, string]>([
     ['a symbolic link', (path, other) => symlinkSync(other, path), 'too many symbolic links encountered'],
     ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
-  ])('is not read if the user of the node made it %s', async (_, make, reason) => {
-    const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
-    const folder = temporaryFolder();
-    writeFileSync(join(folder, 'other'), 'secret');
-    make(join(folder, 'admin.token'), join(folder, 'other'));
-    const file = join(folder, 'weir.yaml');
-    writeFileSync(file, JSON.stringify({ version: 1, node: { data_dir: folder } }));
-    const { code, err } = await run(['token', 'list', '--config', file, '--server', url]);
-    expect(code).toBe(1);
-    expect(err).toMatch(new RegExp(`^weir: there is no token: ${folder}/admin[.]token cannot be read: .*${reason}`));
-    expect(asked).toEqual([]);
-  });
+  ])(
+    'a command does not read the admin.token of a node if the user of the node made it %s',
+    async (_, make, reason) => {
+      const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
+      const folder = temporaryFolder();
+      writeFileSync(join(folder, 'other'), 'secret');
+      make(join(folder, 'admin.token'), join(folder, 'other'));
+      const file = join(folder, 'weir.yaml');
+      writeFileSync(file, JSON.stringify({ version: 1, node: { data_dir: folder } }));
+      const { code, err } = await run(['token', 'list', '--config', file, '--server', url]);
+      expect(code).toBe(1);
+      expect(err).toMatch(new RegExp(`^weir: there is no token: ${folder}/admin[.]token cannot be read: .*${reason}`));
+      expect(asked).toEqual([]);
+    },
+  );
 
-  it('may be a symbolic link if --token-file names it', async () => {
+  it('the file that --token-file names may be a symbolic link', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'token'), 'secret');

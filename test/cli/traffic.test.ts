@@ -50,7 +50,7 @@ const flow = {
 };
 
 describe('weir hits', () => {
-  it('prints the hits of all pages as one table', async () => {
+  it('`weir hits` prints the hits of all pages as one table', async () => {
     clockAt('2026-01-31T12:03:00.000Z');
     const { url, asked } = await serverThatAnswers(
       ok(hits([used, { ...unused, rule: 'dns' }], '7.2')),
@@ -77,7 +77,7 @@ lan       (default)  12       1200   3 min ago
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policy/hits', '/api/v1/policy/hits?cursor=7.2']);
   });
 
-  it('sends the filters --group, --rule and --unused to the node, and prints the response without the cursor with --output json', async () => {
+  it('`weir hits` sends the filters --group, --rule and --unused to the node, and prints the response without the cursor with --output json', async () => {
     const { url, asked } = await serverThatAnswers(ok(hits([used], null)));
     const words = ['hits', '--group', 'lan', '--rule', 'web', '--unused', '--server', url, '--output', 'json'];
     const { code, out } = await run(words, TOKEN);
@@ -91,13 +91,13 @@ describe('weir hits with a name that the active policy lacks', () => {
   it.each([
     ['--group', 'TYPO', 'the active policy has no source group TYPO'],
     ['--rule', 'TYPO', 'the active policy has no rule TYPO'],
-  ])('exits with 1 for %s', async (flag, name, message) => {
+  ])('`weir hits` exits with 1 for %s with a name that the active policy lacks', async (flag, name, message) => {
     const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
     const { code, out, err } = await run(['hits', flag, name, '--server', url], TOKEN);
     expect([code, out, err.split('\n')[0]]).toEqual([1, '', `weir: ${message}`]);
   });
 
-  it('prints an empty table if the name exists and only the filter finds nothing', async () => {
+  it('`weir hits` prints an empty table if the named group exists and only the filter finds nothing', async () => {
     const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
     expect(await run(['hits', '--group', 'lan', '--unused', '--server', url], TOKEN)).toMatchObject({
       code: 0,
@@ -107,7 +107,7 @@ describe('weir hits with a name that the active policy lacks', () => {
 });
 
 describe('weir flows', () => {
-  it('prints the flows of all pages up to the limit, and the number of all matching flows', async () => {
+  it('`weir flows` prints the flows of all pages up to the limit, and the number of all matching flows', async () => {
     const echo = { ...flow, proto: 1, src_port: null, dst_port: null, icmp_id: 77, rule: null };
     const foreign = { ...flow, proto: 47, verdict: null, decided_by: 'nobody', source_group: null, rule: null };
     const { url, asked } = await serverThatAnswers(
@@ -129,7 +129,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it('prints the ends that the node has translated, if a flow has a translation', async () => {
+  it('`weir flows` prints the addresses and ports after NAT if a flow has a translation', async () => {
     const wire = { src: flow.src, dst: flow.dst, src_port: flow.src_port, dst_port: flow.dst_port, icmp_id: null };
     const source = { ...flow, translation: { ...wire, src: '203.0.113.1' } };
     const both = { ...flow, translation: { ...wire, src_port: 1_024, dst: '203.0.113.2', dst_port: 80 } };
@@ -144,7 +144,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     ]);
   });
 
-  it('prints the pods and nodes that own the addresses', async () => {
+  it('`weir flows` prints the pods and nodes that own the addresses', async () => {
     const pod = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' };
     const node = { integration: 'prod', kind: 'node', namespace: null, name: 'worker-1' };
     const { url } = await serverThatAnswers(
@@ -154,13 +154,13 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     expect(out).toContain('  shop/web-5d4f (10.0.0.1:40000)  node worker-1 (192.0.2.1:443)  ');
   });
 
-  it('prints the response without the cursor with --output json', async () => {
+  it('`weir flows` with --output json prints the response without the cursor', async () => {
     const { url } = await serverThatAnswers(ok({ matched: 1, items: [flow], next_cursor: null }));
     const { out } = await run(['flows', 'list', '--server', url, '--output', 'json'], TOKEN);
     expect(JSON.parse(out)).toEqual({ matched: 1, items: [flow], partial: false, node_errors: [] });
   });
 
-  it('cut removes the flows that the flags select; with --dry-run it prints only the number of these flows', async () => {
+  it('`weir flows cut` removes the flows that the flags select, and with --dry-run only prints the number of these flows', async () => {
     const { url, asked } = await serverThatAnswers(ok({ cut: 1, dry_run: false }), ok({ cut: 12, dry_run: true }));
     const flags = [
       ...['--src', '10.0.0.0/8', '--dst', '192.0.2.1', '--port', '443', '--src-port', '1-2', '--dst-port', '53'],
@@ -184,7 +184,7 @@ icmp   10.0.0.1:77     192.0.2.1      tcp_established  allow    lan (default)  3
     [['flows', 'cut', '--min-bytes', '']],
     [['flows', 'cut', '--min-bytes', '1e2']],
     [['flows', 'list', '--min-bytes', '0x10']],
-  ])('exits with 2 for the invalid arguments %j', async (words) => {
+  ])('the commands of `weir flows` exit with 2 for the invalid arguments %j', async (words) => {
     expect((await run(words, TOKEN)).code).toBe(2);
   });
 });

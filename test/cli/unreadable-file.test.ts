@@ -29,7 +29,7 @@ describe('obstacleTo', () => {
     ['the primary group may read', 0o640, 0, 901],
     ['a further group may read', 0o640, 0, 902],
     ['the owner may read', 0o400, 901, 0],
-  ])('is null if %s', (_, mode, uid, gid) => {
+  ])('`obstacleTo` returns null if %s the file', (_, mode, uid, gid) => {
     expect(obstacleTo(file(openFolder(), mode, uid, gid), USER)).toBeNull();
   });
 
@@ -38,12 +38,12 @@ describe('obstacleTo', () => {
     ['only another group may read', 0o640, 0, OTHER],
     ['others may read, but the group of the user may not', 0o604, 0, 901],
     ['others may read, but the user, who is the owner, may not', 0o044, 901, 0],
-  ])('is the file if %s', (_, mode, uid, gid) => {
+  ])('`obstacleTo` returns the file if %s', (_, mode, uid, gid) => {
     const path = file(openFolder(), mode, uid, gid);
     expect(shown(obstacleTo(path, USER))).toEqual({ path, lacks: 'read' });
   });
 
-  it('is the first parent folder that the user may not enter', () => {
+  it('`obstacleTo` returns the first parent folder that the user may not enter', () => {
     const folder = openFolder();
     mkdirSync(join(folder, 'closed/open'), { recursive: true });
     chmodSync(join(folder, 'closed'), 0o744);
@@ -51,7 +51,7 @@ describe('obstacleTo', () => {
     expect(shown(obstacleTo(path, USER))).toEqual({ path: join(folder, 'closed'), lacks: 'search' });
   });
 
-  it('is the target of a symbolic link, and the folders on the way to the target', () => {
+  it('`obstacleTo` examines the target of a symbolic link, and the folders on the way to the target', () => {
     const folder = openFolder();
     mkdirSync(join(folder, 'archive'));
     const path = file(join(folder, 'archive'), 0o600);
@@ -64,7 +64,7 @@ describe('obstacleTo', () => {
     });
   });
 
-  it('is null for a file that does not exist, and for a circle of symbolic links', () => {
+  it('`obstacleTo` returns null for a file that does not exist, and for a circle of symbolic links', () => {
     const folder = openFolder();
     symlinkSync('b', join(folder, 'a'));
     symlinkSync('a', join(folder, 'b'));

@@ -38,28 +38,31 @@ const mandatory = commands.flatMap(({ words, command }) =>
 );
 const runnable = commands.filter(({ command }) => command.commands.length === 0 && command.name() !== 'help');
 
-describe('wrong usage exits with 2 and names the help of the command', () => {
+describe('wrong usage of a command', () => {
   const help = (words: readonly string[]): string => `\`${['weir', ...words].join(' ')} --help\` says more`;
 
-  it('has commands with parsers, arguments and mandatory flags to try', () => {
+  it('the lists of this test contain commands with parsers, required arguments and mandatory flags', () => {
     expect([parsed.length > 60, withArguments.length > 8, mandatory.length > 8]).toEqual([true, true, true]);
   });
 
-  it.each(parsed)('for a value that is not valid: weir %s', async (_, words) => {
+  it.each(parsed)('a command with an invalid value exits with 2 and names its help: weir %s', async (_, words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(/^weir: option '.*' argument '~ bad \/' is invalid\. /);
     expect(err).toContain(help(words.slice(0, -2)));
   });
 
-  it.each(withArguments)('for a missing argument: weir %s', async (path, words) => {
-    const { code, out, err } = await run(words);
-    expect({ code, out }).toEqual({ code: 2, out: '' });
-    expect(err).toMatch(/^weir: missing required argument '/);
-    expect(err).toContain(help(path.split(' ')));
-  });
+  it.each(withArguments)(
+    'a command with a missing argument exits with 2 and names its help: weir %s',
+    async (path, words) => {
+      const { code, out, err } = await run(words);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(err).toMatch(/^weir: missing required argument '/);
+      expect(err).toContain(help(path.split(' ')));
+    },
+  );
 
-  it.each(mandatory)('for a missing flag: weir %s', async (_, words) => {
+  it.each(mandatory)('a command with a missing flag exits with 2 and names its help: weir %s', async (_, words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(/^weir: required option '/);
@@ -67,7 +70,7 @@ describe('wrong usage exits with 2 and names the help of the command', () => {
   });
 
   it.each(runnable.map(({ words, command }) => [words.join(' '), words, required(command)] as const))(
-    'for an unknown flag: weir %s',
+    'a command with an unknown flag exits with 2 and names its help: weir %s',
     async (_, words, given) => {
       const { code, out, err } = await run([...words, ...given, '--no-such-flag']);
       expect({ code, out }).toEqual({ code: 2, out: '' });

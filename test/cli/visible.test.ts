@@ -55,7 +55,7 @@ const ANSWERS: readonly (readonly [string, object])[] = [
 
 describe('texts of operators and of the network', () => {
   it.each(ANSWERS)(
-    'of weir %s have no control character in a table, and are exact in JSON and YAML',
+    '`weir %s` prints no control characters in a table, and prints exact values in JSON and YAML',
     async (words, body) => {
       const { url } = await serverThatAnswers({ status: 200, body });
       const command = [...words.split(' '), '--server', url];
@@ -70,7 +70,7 @@ describe('texts of operators and of the network', () => {
     },
   );
 
-  it('of weir wiretap have no control character in a line', async () => {
+  it('`weir wiretap` prints no control characters of a message in a line', async () => {
     const interruption = new AbortController();
     const frame = { type: 'dns', src: '10.0.0.7', hostname: HOSTILE, source_group: HOSTILE, rule: 'r' };
     const { url } = await wiretapThatSends({ frames: [frame], after: 'stay' });
@@ -80,7 +80,7 @@ describe('texts of operators and of the network', () => {
     expect([out.split('\n').length, ACTING.test(out), out.includes(SHOWN)]).toEqual([2, false, true]);
   });
 
-  it('of an error have no control character', async () => {
+  it('an error text with control characters is printed with these characters escaped', async () => {
     const { url } = await serverThatAnswers({
       status: 404,
       body: { type: 'urn:weir:error:not_found', error: HOSTILE },
@@ -89,7 +89,7 @@ describe('texts of operators and of the network', () => {
     expect([ACTING.test(err), err.includes('a\\u001b[2J')]).toEqual([false, true]);
   });
 
-  it('are escaped in keys and values of any depth, and other values stay', () => {
+  it('`visibleIn` escapes control characters in keys and values of any depth, and changes no other values', () => {
     const map = new Map([['a', '\n']]);
     expect(visibleIn({ '\n': [{ a: '\u0007' }, 1, null, map] })).toEqual({ '\\n': [{ a: '\\u0007' }, 1, null, map] });
     expect(visible('grün → ok')).toBe('grün → ok');
@@ -97,14 +97,14 @@ describe('texts of operators and of the network', () => {
 });
 
 describe('lines of a command', () => {
-  it('keep line feeds and the colours of this command alone', () => {
+  it('`visibleLines` keeps line feeds and the colours that commands use, and escapes other control characters', () => {
     const { good, bad, warn, lost, dim, bold } = styleOf({ colours: true });
     const coloured = [good, bad, warn, lost, dim, bold].map((style) => style('x')).join('\n');
     expect(visibleLines(coloured)).toBe(coloured);
     expect(visibleLines('\u001b[8mhidden\u001b]0;title\u0007')).toBe('\\u001b[8mhidden\\u001b]0;title\\u0007');
   });
 
-  it('of a table have no line feed in a cell', () => {
+  it('a cell of a printed table contains no line feed', () => {
     expect(table(['A'], [['x\ny']])).toBe('A\nx\\ny\n');
   });
 });

@@ -25,7 +25,7 @@ async function closedServer() {
 }
 
 describe('weir token', () => {
-  it('create prints only the token on standard output, so that a script can read the token', async () => {
+  it('`weir token create` prints only the token on standard output, so that a script can read the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 201, body: { ...record, token: 'a.b.c' } });
     const words = ['token', 'create', '--subject', 'ci', '--role', 'readonly', '--expires-in', '24h', '--server', url];
     expect(await run(words, { WEIR_TOKEN: 'secret' })).toEqual({
@@ -43,7 +43,7 @@ describe('weir token', () => {
     ]);
   });
 
-  it('create without --expires-in requests a token that does not expire, and prints JSON with --output json', async () => {
+  it('`weir token create` without --expires-in requests a token that does not expire, and prints JSON with --output json', async () => {
     const issued = { ...admin, token: 'a.b.c' };
     const { url, asked } = await serverThatAnswers({ status: 201, body: issued });
     const words = ['token', 'create', '--subject', 'admin', '--role', 'admin', '--output', 'json'];
@@ -52,7 +52,7 @@ describe('weir token', () => {
     expect(asked.map(({ body }) => body)).toEqual(['{"subject":"admin","role":"admin","expires_in":null}']);
   });
 
-  it('list prints tokens as a table, JSON or YAML, and authenticates with the token from --token-file', async () => {
+  it('`weir token list` prints tokens as a table, JSON or YAML, and authenticates with the token from --token-file', async () => {
     clockAt('2026-01-01T00:00:30Z');
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [admin, record] } });
     const file = join(temporaryFolder(), 'token');
@@ -71,7 +71,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(parse((await run([...words, '--output', 'yaml'])).out)).toEqual({ items: [admin, record] });
   });
 
-  it('revoke sends the given id, and prints that the token is revoked', async () => {
+  it('`weir token revoke` sends the given id, and prints that the token is revoked', async () => {
     const { url, asked } = await serverThatAnswers({ status: 204, body: undefined });
     expect(await run(['token', 'revoke', 'a/b', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 0,
@@ -81,7 +81,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /api/v1/tokens/a%2Fb']);
   });
 
-  it('revoke exits with 1 and lists the ids and subjects of the tokens that are not revoked, if the given id is unknown', async () => {
+  it('`weir token revoke` exits with 1 and lists the ids and subjects of the tokens that are not revoked, if the given id is unknown', async () => {
     const unknown: Answer = {
       status: 404,
       body: { type: 'urn:weir:error:not_found', error: 'There is no such token.' },
@@ -122,7 +122,7 @@ admin-file-1  admin    admin     30 s ago  never    -
       'the server sent an unexpected response; is it a Weir node?',
     ],
   ];
-  it.each(failures)('list %s', async (_, answer, sentence) => {
+  it.each(failures)('`weir token list` %s', async (_, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,
@@ -131,7 +131,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('list with --config uses the API address and the admin token from the configuration of a local node', async () => {
+  it('`weir token list` with --config uses the API address and the admin token from the configuration of a local node', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
     const folder = temporaryFolder();
     const file = join(folder, 'weir.yaml');
@@ -143,7 +143,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.map(({ authorization }) => authorization)).toEqual(['Bearer of-the-node']);
   });
 
-  it('list treats an empty environment variable as unset', async () => {
+  it('`weir token list` treats an empty environment variable as unset', async () => {
     const { err } = await run(['token', 'list'], { WEIR_TOKEN: '', WEIR_SERVER: '' });
     expect(err).not.toContain('is not the URL');
     const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
@@ -152,7 +152,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     );
   });
 
-  it('list does not follow a redirect, because the target of the redirect would receive the token', async () => {
+  it('`weir token list` does not follow a redirect, because the target of the redirect would receive the token', async () => {
     const { url, asked } = await serverThatAnswers({ status: 302, body: undefined });
     const { code, err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect({ code, err }).toEqual({
@@ -162,7 +162,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(asked.length).toBe(1);
   });
 
-  it('list does not send the token to another machine without TLS', async () => {
+  it('`weir token list` does not send the token to another machine without TLS', async () => {
     expect(await run(['token', 'list', '--server', 'http://192.0.2.1:8080'], { WEIR_TOKEN: 't' })).toEqual({
       code: 2,
       out: '',
@@ -170,7 +170,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     });
   });
 
-  it('list reports an unreachable server, a missing token or an invalid URL in one sentence', async () => {
+  it('`weir token list` reports an unreachable server, a missing token or an invalid URL in one sentence', async () => {
     const { url } = await serverThatAnswers({ status: 200, body: {} });
     const { url: unused } = await closedServer();
     const advice = 'check that the node runs at this address; --server, WEIR_SERVER or --config give another address';
@@ -264,7 +264,7 @@ describe('API errors that the command line prints', () => {
       refused('invalid_request', problem('/src', 'No address.'), problem('/dst', 'No address.')),
       '2 problems:\n  --src: No address.\n  --dst: No address.',
     ],
-  ])('name the flag instead of the API parameter for the command %j', async (words, answer, sentence) => {
+  ])('an API error names the flag instead of the API parameter for the command %j', async (words, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     const { code, err } = await run([...words, '--server', url], { WEIR_TOKEN: 't' });
     expect([code, err.replace(/\n {2}→ .+\n$/, '\n')]).toEqual([
@@ -273,7 +273,7 @@ describe('API errors that the command line prints', () => {
     ]);
   });
 
-  it.each(Object.keys(ERRORS))('have a remedy without HTTP terms for the error code %s', async (code) => {
+  it.each(Object.keys(ERRORS))('an API error has a remedy without HTTP terms for the error code %s', async (code) => {
     const { url } = await serverThatAnswers({ status: 400, body: { type: `urn:weir:error:${code}`, error: 'No.' } });
     const { err } = await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toContain('  → ');
@@ -378,25 +378,28 @@ describe('errors with --output json or yaml', () => {
       2,
       { code: 'usage', message: "unknown command 'polcy'", fix: 'did you mean policy? `weir --help` says more' },
     ],
-  ])('are printed as one object on standard error for the command %j', async (words, answer, exitCode, error) => {
-    const { url } = await serverThatAnswers(answer);
-    const folder = temporaryFolder();
-    const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
-    writeFileSync(files.CONFIG ?? '', 'version: 1\nnode: { data_dir: 7 }\n');
-    writeFileSync(files.POLICY ?? '', 'default_policy: deny\nsource_groups: 7\n');
-    const given = words.map((word) => files[word] ?? word);
-    const forms: readonly (readonly [string[], (text: string) => unknown])[] = [
-      [['--output', 'json'], (text) => JSON.parse(text) as unknown],
-      [['--output=json'], (text) => JSON.parse(text) as unknown],
-      [['--output', 'yaml'], (text) => parse(text) as unknown],
-    ];
-    for (const [flag, read] of forms) {
-      const { code, out, err } = await run([...given, ...flag], { WEIR_TOKEN: 't', WEIR_SERVER: url });
-      expect({ code, out, ...(read(err) as object) }).toEqual({ code: exitCode, out: '', error });
-    }
-  });
+  ])(
+    'an error with --output json or yaml is printed as one object on standard error for the command %j',
+    async (words, answer, exitCode, error) => {
+      const { url } = await serverThatAnswers(answer);
+      const folder = temporaryFolder();
+      const files: Record<string, string> = { CONFIG: join(folder, 'weir.yaml'), POLICY: join(folder, 'policy.yaml') };
+      writeFileSync(files.CONFIG ?? '', 'version: 1\nnode: { data_dir: 7 }\n');
+      writeFileSync(files.POLICY ?? '', 'default_policy: deny\nsource_groups: 7\n');
+      const given = words.map((word) => files[word] ?? word);
+      const forms: readonly (readonly [string[], (text: string) => unknown])[] = [
+        [['--output', 'json'], (text) => JSON.parse(text) as unknown],
+        [['--output=json'], (text) => JSON.parse(text) as unknown],
+        [['--output', 'yaml'], (text) => parse(text) as unknown],
+      ];
+      for (const [flag, read] of forms) {
+        const { code, out, err } = await run([...given, ...flag], { WEIR_TOKEN: 't', WEIR_SERVER: url });
+        expect({ code, out, ...(read(err) as object) }).toEqual({ code: exitCode, out: '', error });
+      }
+    },
+  );
 
-  it('are printed as text if --output names a file', async () => {
+  it('an error is printed as text if --output names a file', async () => {
     const { url } = await serverThatAnswers(refusal);
     const { err } = await run(['sysdump', '--output', 'json', '--server', url], { WEIR_TOKEN: 't' });
     expect(err).toMatch(/^weir: --all: Say which/);
@@ -404,7 +407,7 @@ describe('errors with --output json or yaml', () => {
 });
 
 describe('weir command line', () => {
-  it('config check exits with 0 for a valid file, and prints one line per problem of an invalid file', async () => {
+  it('`weir config check` exits with 0 for a valid file, and prints one line per problem of an invalid file', async () => {
     const file = join(temporaryFolder(), 'weir.yaml');
     writeFileSync(file, 'version: 1\n');
     expect(await run(['config', 'check', file])).toEqual({ code: 0, out: `${file} is valid\n`, err: '' });
@@ -418,7 +421,7 @@ describe('weir command line', () => {
   });
 
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
-    '%j exits with 1 and prints the system error if the configuration file cannot be read',
+    'the command line %j exits with 1 and prints the system error if the configuration file cannot be read',
     async (words) => {
       const { code, out, err } = await run(words);
       expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -436,13 +439,13 @@ describe('weir command line', () => {
     [['token', 'create', '--subject', 'ci', '--role', 'admin', '--expires-in', 'soon']],
     [['token', 'revoke']],
     [['token', 'list', '--output', 'xml']],
-  ])('exits with 2 and prints only to standard error for the invalid arguments %j', async (words) => {
+  ])('`weir` exits with 2 and prints only to standard error for the invalid arguments %j', async (words) => {
     const { code, out, err } = await run(words);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).not.toBe('');
   });
 
-  it('names the help of the command that was called wrongly', async () => {
+  it('`weir` names the help of the command that was called wrongly', async () => {
     const { code, err } = await run(['init']);
     expect({ code, err }).toEqual({
       code: 2,
@@ -450,7 +453,7 @@ describe('weir command line', () => {
     });
   });
 
-  it('suggests the command with the most similar name for an unknown command', async () => {
+  it('`weir` suggests the command with the most similar name for an unknown command', async () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({
       code: 2,
@@ -470,14 +473,14 @@ describe('weir command line', () => {
     ],
     [['findings'], ['findings', '--help']],
     [[], ['--help']],
-  ])('help %j prints the same text as %j', async (words, same) => {
+  ])('`weir help` with the words %j prints the same text as %j', async (words, same) => {
     const shown = await run(['help', ...words]);
     expect(shown).toEqual(await run(same));
     expect([shown.code, shown.err]).toEqual([0, '']);
   });
 
   it.each([[['policy', 'dif']], [['polcy']], [['findings', 'x']]])(
-    'help %j exits with 2 because that command does not exist',
+    '`weir help` with the words %j exits with 2 because that command does not exist',
     async (words) => {
       const { code, out, err } = await run(['help', ...words]);
       expect([code, out]).toEqual([2, '']);
@@ -485,11 +488,11 @@ describe('weir command line', () => {
     },
   );
 
-  it('--version prints the version', async () => {
+  it('`weir --version` prints the version', async () => {
     expect(await run(['--version'])).toEqual({ code: 0, out: '0.1.0\n', err: '' });
   });
 
-  it('run exits with 1 and names the data folder that is already in use', async () => {
+  it('`weir run` exits with 1 and names the data folder that is already in use', async () => {
     const folder = temporaryFolder();
     const file = join(folder, 'weir.yaml');
     writeFileSync(file, `version: 1\nnode: { data_dir: ${folder} }\nlog: { level: silent }\n`);
@@ -517,7 +520,7 @@ describe('weir command line', () => {
       1,
       'BPF',
     ],
-  ])('run with %s in the configuration prints what config check prints', async (_, line, exit, part) => {
+  ])('`weir run` with %s in the configuration prints the same as `weir config check`', async (_, line, exit, part) => {
     const file = join(temporaryFolder(), 'weir.yaml');
     writeFileSync(file, `version: 1\nnode: { data_dir: /tmp/none }\n${line}\n`);
     const { code, out, err } = await run(['run', '--config', file]);
@@ -526,7 +529,7 @@ describe('weir command line', () => {
     expect(await run(['config', 'check', file])).toEqual({ code: 1, out: '', err });
   });
 
-  it('--help lists the commands and the exit codes', async () => {
+  it('`weir --help` lists the commands and the exit codes', async () => {
     const { code, out } = await run(['--help']);
     expect(code).toBe(0);
     for (const command of ['run', 'start', 'policy', 'status', 'wiretap', 'findings', 'completion'])

@@ -115,7 +115,7 @@ async function until(lines: number, words: readonly string[], surroundings: { co
 }
 
 describe('weir wiretap', () => {
-  it('prints one line of text per message, with host names next to addresses, and exits with 0 when interrupted', async () => {
+  it('`weir wiretap` prints one line of text per message, with host names next to addresses, and exits with 0 when interrupted', async () => {
     const { url, asked } = await wiretapThatSends({
       frames: [flow, [ended, denied], lookup, inspected, request, lost],
       after: 'stay',
@@ -131,7 +131,7 @@ describe('weir wiretap', () => {
     ]);
   });
 
-  it('prints the pods that own the addresses', async () => {
+  it('`weir wiretap` prints the pods that own the addresses', async () => {
     const owner = (name: string) => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
     const { url } = await wiretapThatSends({
       frames: [
@@ -145,7 +145,7 @@ describe('weir wiretap', () => {
     expect(out).toContain('shop/web (10.0.0.7) → ');
   });
 
-  it('prints one line of JSON, or one YAML document, for each message', async () => {
+  it('`weir wiretap` prints one line of JSON, or one YAML document, for each message', async () => {
     const { url } = await wiretapThatSends({ frames: [[flow, lost]], after: 'stay' });
     const { out: json } = await until(2, ['wiretap', '--output', 'json', '--server', url]);
     expect(json).toBe(`${JSON.stringify(flow)}\n${JSON.stringify(lost)}\n`);
@@ -153,21 +153,21 @@ describe('weir wiretap', () => {
     expect(parseAllDocuments(yaml).map((document) => document.toJS() as unknown)).toEqual([flow, lost]);
   });
 
-  it('prints the destination before DNAT behind the rule', async () => {
+  it('`weir wiretap` prints the destination before DNAT after the rule', async () => {
     const translated = { ...flow, translation: { dst: '198.51.100.1', dst_port: 80 } };
     const { url } = await wiretapThatSends({ frames: [translated], after: 'stay' });
     const { out } = await until(1, ['wiretap', '--server', url]);
     expect(out).toBe(`${LINES[0]}  sent to 198.51.100.1:80\n`);
   });
 
-  it('prints verdicts and the number of lost messages in colours on a terminal', async () => {
+  it('`weir wiretap` prints verdicts and the number of lost messages in colours on a terminal', async () => {
     const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });
     expect(out).toContain('\u001b[31mdeny    \u001b[39m');
     expect(out).toContain('\u001b[35m12 messages lost (reader)\u001b[39m\n');
   });
 
-  it('reconnects after the stream ended or was cut, or the node restarted, and prints no message twice', async () => {
+  it('`weir wiretap` reconnects after the stream ended or was cut, or the node restarted, and prints no message twice', async () => {
     const { url, asked } = await wiretapThatSends(
       { frames: [flow], after: 'end' },
       { status: 503, body: { type: 'urn:weir:error:draining', error: 'The node is shutting down.' } },
@@ -180,7 +180,7 @@ describe('weir wiretap', () => {
     expect(asked.map((path) => path.includes('replay'))).toEqual([true, false, false, false]);
   });
 
-  it('exits with 1 and prints a remedy if the node refuses the stream', async () => {
+  it('`weir wiretap` exits with 1 and prints a remedy if the node refuses the stream', async () => {
     const body = { type: 'urn:weir:error:performance_mode_disabled', error: 'Performance mode is disabled.' };
     const { url, asked } = await wiretapThatSends({ status: 503, body });
     expect(await run(['wiretap', '--server', url], TOKEN)).toEqual({
@@ -191,13 +191,13 @@ describe('weir wiretap', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it('exits with 1 if the stream contains an invalid message', async () => {
+  it('`weir wiretap` exits with 1 if the stream contains an invalid message', async () => {
     const { url } = await wiretapThatSends({ frames: [{ hello: 1 }], after: 'stay' });
     const { code, err } = await run(['wiretap', '--server', url], TOKEN);
     expect([code, err]).toEqual([1, 'weir: the server sent an unexpected response; is it a Weir node?\n']);
   });
 
-  describe('in a separate process', () => {
+  describe('`weir wiretap` in a separate process', () => {
     const program = fileURLToPath(new URL('../../bin/weir.js', import.meta.url));
     const started = (words: readonly string[], url: string) => {
       const child = spawn(process.execPath, [...COLLECTING, program, ...words, '--server', url], {
@@ -214,7 +214,7 @@ describe('weir wiretap', () => {
     };
 
     it.each(['SIGINT', 'SIGTERM'] as const)(
-      'exits with 0 on %s after messages and garbage collections',
+      '`weir wiretap` exits with 0 on %s after messages and garbage collections',
       async (signal) => {
         const { url, reading, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
         const { child, ending } = started(['wiretap'], url);
@@ -228,7 +228,7 @@ describe('weir wiretap', () => {
       },
     );
 
-    it('ends weir findings --follow on SIGTERM while the node does not answer', async () => {
+    it('`weir findings --follow` ends on SIGTERM while the node does not answer', async () => {
       const server = createServer(() => child.kill('SIGTERM'));
       server.listen(0, '127.0.0.1');
       await once(server, 'listening');
@@ -241,7 +241,7 @@ describe('weir wiretap', () => {
       expect(await ending).toEqual({ code: 0, signal: null, err: '' });
     });
 
-    it('exits with 0 and prints no error if the reader closes the output pipe', async () => {
+    it('`weir wiretap` exits with 0 and prints no error if the reader closes the output pipe', async () => {
       const { url, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
       const { child, ending } = started(['wiretap'], url);
       await once(child.stdout, 'data');
@@ -266,7 +266,7 @@ describe('Server-Sent Events parser', () => {
     return found;
   };
 
-  it('finds all events for any chunk boundary and any line ending', async () => {
+  it('the parser of Server-Sent Events finds all events for any chunk boundary and any line ending', async () => {
     expect(await events('da', 'ta: a\n', '\nda', 'ta:b\r', '\n\r\ndata: c\r\rdata: d\n\n')).toEqual([
       'a',
       'b',
@@ -275,11 +275,11 @@ describe('Server-Sent Events parser', () => {
     ]);
   });
 
-  it('joins the data lines of one event, and ignores comments, other fields and an unfinished event', async () => {
+  it('the parser of Server-Sent Events joins the data lines of one event, and ignores comments, other fields and an unfinished event', async () => {
     expect(await events(': hello\n\nevent: x\ndata: a\ndata: b\nid: 7\n\ndata: cut')).toEqual(['a\nb']);
   });
 
-  it('decodes characters whose UTF-8 bytes are split between two chunks', async () => {
+  it('the parser of Server-Sent Events decodes characters whose UTF-8 bytes are split between two chunks', async () => {
     const bytes = new TextEncoder().encode('data: ü→\n\n');
     const found: string[] = [];
     const cut = (async function* () {

@@ -6,7 +6,7 @@ import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
 import { NO_INTERCEPT_CA } from '#policies/write/write-decision.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 
-it('readiness and the warning of a policy name the command that makes an intercept CA', () => {
+it('the readiness report and the policy warning name the command `weir ca generate` if there is no intercept CA', () => {
   const command = '`weir ca generate`';
   expect(CA_ABSENT).toContain(command);
   expect(NO_INTERCEPT_CA.message).toContain(command);
@@ -14,7 +14,7 @@ it('readiness and the warning of a policy name the command that makes an interce
   expect(servicePlaneChart.getStateNodeById('servicePlane.running.serving.without_ca').meta?.detail).toContain(command);
 });
 
-it('each text that tells that there is no intercept CA names this command', () => {
+it('each text about a missing intercept CA names the command `weir ca generate`', () => {
   const files = ['src', 'statecharts'].flatMap((folder) =>
     readdirSync(folder, { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))

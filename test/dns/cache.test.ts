@@ -26,7 +26,7 @@ const soa = (ttl: number, minimum: number): Answer => ({
 const optOf = ({ packet }: ReceivedQuery): Opt => packet.additionals?.[0] as Opt;
 
 describe('DNS proxy with repeated questions', () => {
-  test('sends one upstream query for concurrent equal questions, and answers in the letter case of each client', async () => {
+  test('the DNS proxy sends one upstream query for concurrent equal questions, and answers in the letter case of each client', async () => {
     let received: ReceivedQuery | undefined;
     const upstream = await FakeUpstream.start((given) => {
       received ??= given;
@@ -43,7 +43,7 @@ describe('DNS proxy with repeated questions', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
   });
 
-  test('sends a second upstream query if the first answer has TTL 0 and must not be cached', async () => {
+  test('the DNS proxy sends a second upstream query if the first answer has TTL 0 and must not be cached', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 0));
     const rig = await startProxy([upstream]);
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -52,7 +52,7 @@ describe('DNS proxy with repeated questions', () => {
 });
 
 describe('limits of DNS queries in flight', () => {
-  test('allow 2,000 queries of one client; a further query gets SERVFAIL, while another client gets an answer', async () => {
+  test('the DNS proxy keeps 2,000 queries of one client in flight, and answers a further query with SERVFAIL, while other clients get answers', async () => {
     const upstream = await FakeUpstream.start((received) => {
       if (received.question.name === NAME) alwaysAt(ADDRESS)(received);
     });
@@ -72,14 +72,14 @@ describe('limits of DNS queries in flight', () => {
     await expect.poll(() => lookUp(rig.at, NAME)).toEqual(GOOD);
   });
 
-  test('apply to the queries of all clients together and to the queries of each client', () => {
+  test('`InFlight` limits the queries of all clients together and the queries of each client', () => {
     const inFlight = new InFlight(3, 2);
     expect([1, 1, 1, 2, 3].map((source) => inFlight.enter(source))).toEqual([true, true, false, true, false]);
     inFlight.leave(1);
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
   });
 
-  test('do not affect 1,000 different questions, sent 100 at a time: each gets the matching answer', async () => {
+  test('the limits of queries in flight do not affect 1,000 different questions, sent 100 at a time: each gets the matching answer', async () => {
     const upstream = await FakeUpstream.start((received) => {
       const number = Number(/^n(\d+)/.exec(received.question.name)?.[1]);
       received.answer({ answers: [a(received.question.name, `203.0.${number >> 8}.${number & 255}`)] });
@@ -121,11 +121,11 @@ describe('answer cache', () => {
     ['the least TTL of its records', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
     ['the SOA minimum, if the name does not exist', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
     ['the TTL of the SOA, if the type does not exist', { authorities: [soa(1, 300)] }],
-  ])('uses an answer no longer than %s', async (_, given) => {
+  ])('the answer cache uses an answer no longer than %s', async (_, given) => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('uses an answer no longer than the maximum duration of a grant', async () => {
+  test('the answer cache uses an answer no longer than the maximum duration of a grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
@@ -140,11 +140,11 @@ describe('answer cache', () => {
       { flags: NXDOMAIN, authorities: [{ ...soa(300, 300), name: 'example.net' }] },
     ],
     ['an address with TTL 0', { answers: [a(NAME, ADDRESS, 0)] }],
-  ])('does not store %s', async (_, given) => {
+  ])('the answer cache does not store %s', async (_, given) => {
     expect(await asked(given as Partial<Packet>, 0)).toEqual({ early: 2, late: 2, cacheHits: 0, cacheMisses: 2 });
   });
 
-  test('stores separate answers for queries that differ in the flags CD, RD or DO', async () => {
+  test('the answer cache stores separate answers for queries that differ in the flags CD, RD or DO', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const queries = [
@@ -166,7 +166,7 @@ describe('answer cache', () => {
     ]);
   });
 
-  test('sets the flag AD in an answer only if the client set AD in the query', async () => {
+  test('the answer cache sets the flag AD in an answer only if the client set AD in the query', async () => {
     const upstream = await FakeUpstream.start(({ answer }) => answer({ flags: AD, answers: [a(NAME, ADDRESS)] }));
     const rig = await startProxy([upstream]);
     const authentic: boolean[] = [];
@@ -176,7 +176,7 @@ describe('answer cache', () => {
     expect([authentic, upstream.received.length]).toEqual([[false, true, false], 1]);
   });
 
-  test('reduces the TTL of a cached answer by the age of the answer', async () => {
+  test('the answer cache reduces the TTL of a cached answer by the age of the answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 100));
     const rig = await startProxy([upstream]);
     const ttl = async (): Promise<number | undefined> => {
@@ -188,7 +188,7 @@ describe('answer cache', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('removes old answers so that the total size of all answers does not exceed `cacheBytes`', async () => {
+  test('the answer cache removes old answers so that the total size of all answers does not exceed `cacheBytes`', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),
@@ -204,7 +204,7 @@ describe('answer cache', () => {
     expect(upstream.received.length).toBe(61);
   });
 
-  test('counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
+  test('the answer cache counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
     const addresses = Array.from({ length: 60 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
     const upstream = await FakeUpstream.start(({ answer }) => answer({ answers: addresses }));
     const rig = await startProxy([upstream]);
@@ -222,26 +222,29 @@ describe('DNS answer over UDP', () => {
     ['512 bytes if the client announces less', some, 100, 512],
     ['the size that the client announces', some, 700, 700],
     ['1,232 bytes if the client announces more', many, 4_096, 1_232],
-  ])('is truncated if longer than %s, and complete over TCP', async (_, answers, udpPayloadSize, limit) => {
-    const upstream = await FakeUpstream.start(({ stream, answer }) =>
-      stream === null ? answer({ flags: TC }) : answer({ answers }),
-    );
-    const rig = await startProxy([upstream]);
-    const additionals = udpPayloadSize === null ? [] : [edns({ udpPayloadSize })];
-    const fits = 29 + 4 + 16 * answers.length + additionals.length * 11 <= limit;
-    const bytes = await exchange(rig.at, query(NAME, 'A', { additionals }));
-    const packet = decode(bytes);
-    expect([bytes.length <= limit, packet.flag_tc, packet.answers?.length]).toEqual([
-      true,
-      !fits,
-      fits ? answers.length : 0,
-    ]);
-    const client = await TcpClient.to(rig.at);
-    client.send(query(NAME, 'A', { additionals }));
-    await settled(() => client.responses, [['NOERROR', ...answers.map(({ data }) => `${NAME} A ${data}`)]]);
-    client.close();
-    expect(upstream.received.length).toBe(2);
-  });
+  ])(
+    'a DNS answer over UDP is truncated if longer than %s, and complete over TCP',
+    async (_, answers, udpPayloadSize, limit) => {
+      const upstream = await FakeUpstream.start(({ stream, answer }) =>
+        stream === null ? answer({ flags: TC }) : answer({ answers }),
+      );
+      const rig = await startProxy([upstream]);
+      const additionals = udpPayloadSize === null ? [] : [edns({ udpPayloadSize })];
+      const fits = 29 + 4 + 16 * answers.length + additionals.length * 11 <= limit;
+      const bytes = await exchange(rig.at, query(NAME, 'A', { additionals }));
+      const packet = decode(bytes);
+      expect([bytes.length <= limit, packet.flag_tc, packet.answers?.length]).toEqual([
+        true,
+        !fits,
+        fits ? answers.length : 0,
+      ]);
+      const client = await TcpClient.to(rig.at);
+      client.send(query(NAME, 'A', { additionals }));
+      await settled(() => client.responses, [['NOERROR', ...answers.map(({ data }) => `${NAME} A ${data}`)]]);
+      client.close();
+      expect(upstream.received.length).toBe(2);
+    },
+  );
 });
 
 describe('DNS cookies', () => {
@@ -258,7 +261,7 @@ describe('DNS cookies', () => {
     );
   };
 
-  test('are sent upstream, and an answer with a server cookie goes only to the client that sent the client cookie', async () => {
+  test('DNS cookies are sent upstream, and an answer with a server cookie goes only to the client that sent the client cookie', async () => {
     const upstream = await FakeUpstream.start((received) => {
       const [own = ''] = cookiesOf(received.packet);
       const additionals = own === '' ? [] : [cookie(`${own}aabbccddeeff0011`)];

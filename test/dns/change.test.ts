@@ -20,7 +20,7 @@ async function changing(given: Partial<DnsOptions> = {}) {
 }
 
 describe('a change of the settings of the DNS proxy', () => {
-  test('sends new queries to the new upstream; a query in progress gets the answer of the former upstream', async () => {
+  test('after a change of upstreams, the DNS proxy sends new queries to the new upstream, and queries in progress get the former answer', async () => {
     const { at, upstream, change, proxy } = await changing();
     const other = await FakeUpstream.start(alwaysAt(SECOND));
     const waiting: ReceivedQuery[] = [];
@@ -35,7 +35,7 @@ describe('a change of the settings of the DNS proxy', () => {
     expect(proxy.stats().upstreams.map(({ address }) => address)).toEqual([`${other.at.host}:${other.at.port}`]);
   });
 
-  test('keeps the state of an upstream that stays, and reports the upstreams', async () => {
+  test('a change of upstreams keeps the statistics of an upstream that is in both lists, and reports all upstreams', async () => {
     const { at, upstream, change, proxy, alive } = await changing();
     await lookUp(at, 'a.example.com');
     const other = await FakeUpstream.start(alwaysAt(SECOND));
@@ -45,7 +45,7 @@ describe('a change of the settings of the DNS proxy', () => {
     expect(alive.at(-1)).toHaveLength(2);
   });
 
-  test('listens on an added address, and for two seconds more on a removed one', async () => {
+  test('a change of addresses makes the DNS proxy listen on an added address at once, and on a removed address for two more seconds', async () => {
     const { at, change } = await changing();
     const next = endpoint();
     await change({ listen: [next] });
@@ -56,7 +56,7 @@ describe('a change of the settings of the DNS proxy', () => {
     expect(await lookUp(at, 'c.example.com')).toEqual(answer('c.example.com', FIRST));
   });
 
-  test('that cannot bind an address changes nothing', async () => {
+  test('a change of the DNS proxy whose new address cannot be bound changes nothing', async () => {
     const { at, change, upstream, options } = await changing();
     const other = await FakeUpstream.start(alwaysAt(SECOND));
     const free = endpoint();
@@ -68,7 +68,7 @@ describe('a change of the settings of the DNS proxy', () => {
     expect(await lookUp(free, 'b.example.com')).toEqual(answer('b.example.com', FIRST));
   });
 
-  test('applies the denied response, rebind protection and the size of the cache to the next lookups', async () => {
+  test('a change of the denied response, of rebind protection or of the cache size applies to the next DNS lookups', async () => {
     const { at, change, proxy, options } = await changing({ rebindAllow: [pattern('*')] });
     await lookUp(at, 'a.example.com');
     expect(proxy.stats().cacheEntries).toBe(1);

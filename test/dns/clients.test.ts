@@ -13,7 +13,7 @@ const named = (number: number): string => `n${number}.example.com`;
 const at = (name: string): string[] => ['NOERROR', `${name} A ${ADDRESS}`];
 
 describe('TCP connection of a DNS client', () => {
-  test('gets answers in the order in which the resolver answers, which may differ from the order of the queries', async () => {
+  test('a TCP client gets answers in the order in which the resolver answers, which may differ from the order of the queries', async () => {
     const received: ReceivedQuery[] = [];
     const upstream = await FakeUpstream.start((given) => received.push(given));
     const rig = await startProxy([upstream]);
@@ -30,7 +30,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('may carry a query in two parts, split at any byte, or byte by byte', async () => {
+  test('a TCP client may send a DNS query in two parts, split at any byte, or byte by byte', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     const frame = framed(query(NAME));
@@ -49,7 +49,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('has at most 64 queries in flight; the proxy reads the 65th query after the first answer', async () => {
+  test('a TCP connection has at most 64 DNS queries in flight, and the proxy reads the 65th query after the first answer', async () => {
     const received: ReceivedQuery[] = [];
     const upstream = await FakeUpstream.start((given) => received.push(given));
     const rig = await startProxy([upstream]);
@@ -68,7 +68,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('gets the answers to open queries even after the client has closed its sending side', async () => {
+  test('a TCP client gets the answers to open DNS queries even after it has closed its sending side', async () => {
     let received: ReceivedQuery | null = null;
     const upstream = await FakeUpstream.start((given) => {
       received = given;
@@ -88,7 +88,7 @@ describe('TCP connection of a DNS client', () => {
     ['sends an empty frame', Uint8Array.of(0, 0), { short_header: 1 }],
     ['sends less than a DNS header', framed(new Uint8Array(11)), { short_header: 1 }],
     ['sends a response', framed(Uint8Array.of(0, 1, 0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0)), { response: 1 }],
-  ])('is closed if the client %s', async (_, bytes, refused) => {
+  ])('the DNS proxy closes a TCP connection if the client %s', async (_, bytes, refused) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.socket.write(bytes);
@@ -96,7 +96,7 @@ describe('TCP connection of a DNS client', () => {
     expect([client.received, rig.refused()]).toEqual([[], refused]);
   });
 
-  test('gets an error response to a malformed query, and an answer to the next query', async () => {
+  test('a malformed query over TCP gets an error response, and the next query on the connection gets an answer', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await TcpClient.to(rig.at);
     client.send(new Uint8Array(40), query(NAME));
@@ -105,7 +105,7 @@ describe('TCP connection of a DNS client', () => {
     client.close();
   });
 
-  test('is closed after the idle timeout, whether a query was sent or not', async () => {
+  test('the DNS proxy closes a TCP connection after the idle timeout, whether a query was sent or not', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { tcpIdleMs: 150 });
     const [idle, slow, used] = [await TcpClient.to(rig.at), await TcpClient.to(rig.at), await TcpClient.to(rig.at)];
     slow.socket.write(framed(query(NAME)).subarray(0, 5));
@@ -114,7 +114,7 @@ describe('TCP connection of a DNS client', () => {
     expect([idle.responses, slow.responses, used.responses]).toEqual([[], [], [GOOD]]);
   });
 
-  test('is no longer read, and later closed, if the client does not read the answers', async () => {
+  test('the DNS proxy stops reading a TCP connection, and later closes it, if the client does not read the answers', async () => {
     const text = { type: 'TXT' as const, name: NAME, ttl: 300, data: Array(60).fill('x'.repeat(250)) as string[] };
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: 0x0200 }) : answer({ answers: [text] }),
@@ -132,7 +132,7 @@ describe('TCP connection of a DNS client', () => {
 });
 
 describe('TCP connections of one DNS client', () => {
-  test('are limited to 256, while the proxy still accepts a connection of another client', async () => {
+  test('the DNS proxy accepts at most 256 TCP connections of one client, and still accepts a connection of another client', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const clients = await Promise.all(Array.from({ length: 256 }, () => TcpClient.to(rig.at, '127.0.0.2')));
     const late = await TcpClient.to(rig.at, '127.0.0.2');
@@ -155,7 +155,7 @@ describe('TCP connections of one DNS client', () => {
 });
 
 describe('UDP datagram to the DNS proxy', () => {
-  test('that repeats one byte, up to 65,507 times, causes at most an error response, and the next query gets an answer', async () => {
+  test('a UDP datagram that repeats one byte, up to 65,507 times, causes at most an error response, and the next query gets an answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -185,7 +185,7 @@ describe('UDP datagram to the DNS proxy', () => {
     client.close();
   });
 
-  test('with a query that is cut at any byte gets FORMERR, or no response if the header is incomplete', async () => {
+  test('a DNS query over UDP that is cut at any byte gets FORMERR, or no response if the header is incomplete', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const client = await UdpClient.at(rig.at);
@@ -200,7 +200,7 @@ describe('UDP datagram to the DNS proxy', () => {
     client.close();
   });
 
-  test('with a DNS response gets no response, so that two servers cannot answer each other endlessly', async () => {
+  test('a UDP datagram with a DNS response gets no response, so that two servers cannot answer each other endlessly', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     const client = await UdpClient.at(rig.at);
     for (const flags of [0x8180, 0x8000, 0xf800, 0xffff]) {
@@ -226,16 +226,19 @@ describe('UDP datagram to the DNS proxy', () => {
       'FORMERR',
       'compressed_question',
     ],
-  ])('with %s in the query gets an error response and is not forwarded', async (_, spoil, rcode, reason) => {
-    const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
-    const rig = await startProxy([upstream]);
-    const client = await UdpClient.at(rig.at);
-    const bytes = query(NAME);
-    spoil(bytes);
-    client.send(bytes);
-    const answer = await client.receive();
-    expect([answer.readUInt16BE(0), decode(answer)]).toMatchObject([bytes.readUInt16BE(0), { rcode, answers: [] }]);
-    expect([rig.refused(), upstream.names]).toEqual([{ [reason]: 1 }, []]);
-    client.close();
-  });
+  ])(
+    'a UDP datagram with %s in the query gets an error response and is not forwarded',
+    async (_, spoil, rcode, reason) => {
+      const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+      const rig = await startProxy([upstream]);
+      const client = await UdpClient.at(rig.at);
+      const bytes = query(NAME);
+      spoil(bytes);
+      client.send(bytes);
+      const answer = await client.receive();
+      expect([answer.readUInt16BE(0), decode(answer)]).toMatchObject([bytes.readUInt16BE(0), { rcode, answers: [] }]);
+      expect([rig.refused(), upstream.names]).toEqual([{ [reason]: 1 }, []]);
+      client.close();
+    },
+  );
 });

@@ -24,7 +24,7 @@ describe('DNS proxy with a denied name', () => {
     ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
     ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
   ] as const)(
-    'returns %s, with an Extended DNS Error for EDNS clients, and sends no query upstream',
+    'the DNS proxy answers a query for a denied name with %s, adds an Extended DNS Error for EDNS clients, and asks no resolver',
     async (deniedResponse, rcode, counts) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
@@ -39,14 +39,14 @@ describe('DNS proxy with a denied name', () => {
     },
   );
 
-  test('denies the name even if the cache has an answer for another client, for which the name is allowed', async () => {
+  test('the DNS proxy denies a name even if the cache has an answer for another client, for which the name is allowed', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     expect(await ask(rig.at, NAME, '127.0.0.2')).toEqual(GOOD);
     expect(await ask(rig.at, NAME, '127.0.0.3')).toEqual(['NXDOMAIN']);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('reports equal denied queries as one item with source, name, type and count', async () => {
+  test('the DNS proxy reports equal denied queries as one item with source, name, type and count', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     for (const name of [DENIED, 'WWW.example.NET', DENIED]) await ask(rig.at, name, '127.0.0.2');
     await ask(rig.at, DENIED, '127.0.0.3');
@@ -73,7 +73,7 @@ describe('DNS proxy with a denied name', () => {
     expect(rig.proxy.drainSeen().lookups).toEqual([]);
   });
 
-  test('reports at most 1,024 different denied queries per call of `drainSeen`, and counts the denied queries that it does not report', async () => {
+  test('the DNS proxy reports at most 1,024 different denied queries per call of `drainSeen`, and counts the other denied queries', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, ONLY);
     const client = await UdpClient.at(rig.at);
     for (let sent = 0; sent < 1_100; sent += 100) {
@@ -102,19 +102,22 @@ describe('DNS proxy with a name that it does not forward', () => {
     ['use-application-dns.net', 'A', NXDOMAIN],
     ['USE-application-dns.NET', 'AAAA', NXDOMAIN],
     ['a.b.canary.test', 'SVCB', NXDOMAIN],
-  ] as const)('answers %s %s without records, also if the policy denies the name', async (name, type, answer) => {
-    for (const lookups of [allowing(['*']), ONLY]) {
-      const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
-      const rig = await startProxy([upstream], { canaryNames, deniedResponse: 'refused' }, lookups);
-      const reply = decode(await exchange(rig.at, query(name, type as RecordType)));
-      expect([responseText(reply), reply.authorities, reply.additionals]).toEqual([answer, [], []]);
-      const reason = answer === NODATA ? 'resolver_arpa' : 'canary_name';
-      expect([upstream.names, rig.grantor.grants, rig.refused()]).toEqual([[], [], { [reason]: 1 }]);
-      expect(rig.proxy.drainSeen().lookups).toEqual([]);
-    }
-  });
+  ] as const)(
+    'the DNS proxy answers %s %s without records and without asking a resolver, even if the policy denies the name',
+    async (name, type, answer) => {
+      for (const lookups of [allowing(['*']), ONLY]) {
+        const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
+        const rig = await startProxy([upstream], { canaryNames, deniedResponse: 'refused' }, lookups);
+        const reply = decode(await exchange(rig.at, query(name, type as RecordType)));
+        expect([responseText(reply), reply.authorities, reply.additionals]).toEqual([answer, [], []]);
+        const reason = answer === NODATA ? 'resolver_arpa' : 'canary_name';
+        expect([upstream.names, rig.grantor.grants, rig.refused()]).toEqual([[], [], { [reason]: 1 }]);
+        expect(rig.proxy.drainSeen().lookups).toEqual([]);
+      }
+    },
+  );
 
-  test('forwards names that only look like these names, and all canary names once a change removes them', async () => {
+  test('the DNS proxy forwards names that only resemble resolver.arpa or canary names, and canary names that a change has removed', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { canaryNames });
     const others = ['resolver.arpa.test', 'xresolver.arpa', 'a.use-application-dns.net', 'canary.test', 'xcanary.test'];
     for (const name of others) expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
@@ -124,7 +127,7 @@ describe('DNS proxy with a name that it does not forward', () => {
     expect(await lookUp(rig.at, '_dns.resolver.arpa')).toEqual(NODATA);
   });
 
-  test('tells EDNS clients the setting that contains a canary name', async () => {
+  test('the DNS proxy tells EDNS clients which setting contains a canary name', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], { canaryNames });
     const reply = await exchange(rig.at, query('use-application-dns.net', 'A', { additionals: [edns()] }));
     const text = Buffer.from('dns.canary_names contains this name');

@@ -6,7 +6,7 @@ test.each([
   ['numbers', (key: number) => key],
   ['strings', (key: number) => `\u0003n${key % 7}\u0000${key}`],
 ])(
-  'ExpiringMap and Map give equal results for random operations, with %s as keys',
+  '`ExpiringMap` and `Map` give equal results for random operations, with %s as keys',
   (_, keyOf: (key: number) => string | number) => {
     const random = new Random(7);
     const map = new ExpiringMap<string | number, number>();
@@ -35,7 +35,7 @@ test.each([
   },
 );
 
-test('ExpiringMap does not change the age of a key if the key is set again', () => {
+test('`ExpiringMap` does not change the age of a key if the key is set again', () => {
   const map = new ExpiringMap<number, string>();
   map.set(1, 'one');
   map.set(2, 'two');

@@ -31,16 +31,19 @@ describe('failover to the second resolver', () => {
     ['answers REFUSED', ({ answer }: ReceivedQuery) => answer({ flags: 5 }), 300],
     ['answers NOTIMP', ({ answer }: ReceivedQuery) => answer({ flags: 4 }), 300],
     ['answers FORMERR', ({ answer }: ReceivedQuery) => answer({ flags: 1 }), 300],
-  ])('happens within a time limit if the first resolver %s', async (_, onQuery, withinMs) => {
-    const upstreams = [await FakeUpstream.start(onQuery), await FakeUpstream.start(alwaysAt(SECOND))];
-    const rig = await startProxy(upstreams);
-    const { value, tookMs } = await timed(lookUp(rig.at, NAME));
-    expect(value).toEqual(at(SECOND));
-    expect(tookMs).toBeLessThan(withinMs);
-    expect(upstreams.map(({ names }) => names)).toEqual([[NAME], [NAME]]);
-  });
+  ])(
+    'the DNS proxy uses the second resolver within a time limit if the first resolver %s',
+    async (_, onQuery, withinMs) => {
+      const upstreams = [await FakeUpstream.start(onQuery), await FakeUpstream.start(alwaysAt(SECOND))];
+      const rig = await startProxy(upstreams);
+      const { value, tookMs } = await timed(lookUp(rig.at, NAME));
+      expect(value).toEqual(at(SECOND));
+      expect(tookMs).toBeLessThan(withinMs);
+      expect(upstreams.map(({ names }) => names)).toEqual([[NAME], [NAME]]);
+    },
+  );
 
-  test('happens within 300 ms if the port of the first resolver is closed', async () => {
+  test('the DNS proxy uses the second resolver within 300 ms if the port of the first resolver is closed', async () => {
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([dead(), second]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -48,7 +51,7 @@ describe('failover to the second resolver', () => {
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('does not prevent the use of a late answer of the first resolver if the second resolver does not respond', async () => {
+  test('the DNS proxy uses a late answer of the first resolver if the second resolver does not respond', async () => {
     const first = await FakeUpstream.start((received) => setTimeout(() => alwaysAt(FIRST)(received), 500));
     const second = await FakeUpstream.start(silent);
     const rig = await startProxy([first, second]);
@@ -58,7 +61,7 @@ describe('failover to the second resolver', () => {
 });
 
 describe('DNS proxy without an answer from any resolver', () => {
-  test('returns SERVFAIL within 2 s', async () => {
+  test('the DNS proxy returns SERVFAIL within 2 s if no resolver answers', async () => {
     const upstreams = [await FakeUpstream.start(silent), await FakeUpstream.start(silent)];
     const rig = await startProxy(upstreams);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
@@ -67,14 +70,14 @@ describe('DNS proxy without an answer from any resolver', () => {
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('returns SERVFAIL within 300 ms if the ports of all resolvers are closed', async () => {
+  test('the DNS proxy returns SERVFAIL within 300 ms if the ports of all resolvers are closed', async () => {
     const rig = await startProxy([dead(), dead()]);
     const { value, tookMs } = await timed(lookUp(rig.at, NAME));
     expect(value).toEqual(['SERVFAIL']);
     expect(tookMs).toBeLessThan(300);
   });
 
-  test('returns REFUSED if one resolver refuses the query and the port of the other resolver is closed', async () => {
+  test('the DNS proxy returns REFUSED if one resolver refuses the query and the port of the other resolver is closed', async () => {
     const refusing = await FakeUpstream.start(({ answer }) => answer({ flags: 5 }));
     const rig = await startProxy([refusing, dead()]);
     expect(await lookUp(rig.at, NAME)).toEqual(['REFUSED']);
@@ -95,7 +98,7 @@ test('a query that gets no answer from the resolver does not delay other queries
 });
 
 describe('an unresponsive resolver', () => {
-  test('is reported as dead and queried last, and is queried first again after it has answered a probe', async () => {
+  test('an unresponsive resolver is reported as dead and queried last, and is queried first again after it has answered a probe', async () => {
     const first = await FakeUpstream.start(silent);
     const second = await FakeUpstream.start(alwaysAt(SECOND));
     const rig = await startProxy([first, second]);
@@ -114,7 +117,7 @@ describe('an unresponsive resolver', () => {
     expect(second.names).toEqual([one, two, three, four]);
   });
 
-  test('is not reported as dead if only one name gets no answer and a probe gets an answer', async () => {
+  test('a resolver is not reported as dead if only one name gets no answer and a probe gets an answer', async () => {
     const upstream = await FakeUpstream.start((received) => {
       if (isProbe(received)) received.answer({});
     });
@@ -125,7 +128,7 @@ describe('an unresponsive resolver', () => {
     expect([stats?.alive, upstream.received.filter(isProbe).length]).toEqual([true, 1]);
   });
 
-  test('is reported as alive again after its restart', async () => {
+  test('an unresponsive resolver is reported as alive again after its restart', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(FIRST));
     const rig = await startProxy([upstream]);
     await upstream.close();
@@ -160,13 +163,16 @@ describe('expired answer in the cache', () => {
   test.each([
     ['no resolver answers', silent],
     ['a resolver answers SERVFAIL', ({ answer }: ReceivedQuery) => answer({ flags: 2 })],
-  ])('is sent to the client, and its address granted, during `serveStaleMs` if %s', async (_, onQuery) => {
-    const { rig } = await outlived(60_000, onQuery);
-    expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
-    expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
-  });
+  ])(
+    'an expired answer in the cache is sent to the client, and its address granted, during `serveStaleMs` if %s',
+    async (_, onQuery) => {
+      const { rig } = await outlived(60_000, onQuery);
+      expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));
+      expect(new Set(rig.grantor.grants)).toEqual(new Set([`* ${FIRST}`]));
+    },
+  );
 
-  test('is sent to the client with a TTL from 1 to 30 seconds', async () => {
+  test('an expired answer in the cache is sent to the client with a TTL from 1 to 30 seconds', async () => {
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [a(NAME, FIRST, 1), a(NAME, SECOND)] }),
     );
@@ -179,12 +185,12 @@ describe('expired answer in the cache', () => {
     expect(await ttls()).toEqual([1, 30]);
   });
 
-  test('is not sent to the client if `serveStaleMs` is 0', async () => {
+  test('an expired answer in the cache is not sent to the client if `serveStaleMs` is 0', async () => {
     const { rig } = await outlived(0, ({ answer }) => answer({ flags: 2 }));
     expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
   });
 
-  test('is not sent to the client if a resolver returns a newer answer', async () => {
+  test('an expired answer in the cache is not sent to the client if a resolver returns a newer answer', async () => {
     const { rig } = await outlived(60_000, ({ answer }) => answer({ answers: [a(NAME, SECOND)] }));
     expect(await lookUp(rig.at, NAME)).toEqual(at(SECOND));
   });

@@ -25,7 +25,7 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
 }
 
 describe('DNS grants', () => {
-  test('are requested for waiting queries only after the datapath thread answers in time', async () => {
+  test('the DNS proxy requests grants for waiting queries only after the datapath thread answers in time', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS))],
       { grantTimeoutMs: 50 },
@@ -40,7 +40,7 @@ describe('DNS grants', () => {
     expect(await lookup).toEqual(GOOD);
   });
 
-  test('are made for every pattern that matches the queried name, and for no other pattern', async () => {
+  test('DNS grants are made for every pattern that matches the queried name, and for no other pattern', async () => {
     const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -49,14 +49,14 @@ describe('DNS grants', () => {
     );
   });
 
-  test('are not made for a pattern that matches only the CNAME target of the queried name', async () => {
+  test('DNS grants are not made for a pattern that matches only the CNAME target of the queried name', async () => {
     const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
     await lookUp(rig.at, NAME);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('are requested together for all addresses of an answer, and last for the longest TTL of the answer', async () => {
+  test('DNS grants are requested together for all addresses of an answer, and last for the longest TTL of the answer', async () => {
     const upstream = await answering(a(NAME, ADDRESS, 100), a(NAME, '203.0.113.2', 1_000));
     const rig = await startProxy([upstream]);
     const before = Number(process.hrtime.bigint());
@@ -70,13 +70,13 @@ describe('DNS grants', () => {
     ['a space', 'a b.example.com'],
     ['a plus', 'a+b.example.com'],
     ['a byte above 127', 'käse.example.com'],
-  ])('are not made for a name with %s, although the name is answered', async (_, name) => {
+  ])('DNS grants are not made for a name with %s, although the name is answered', async (_, name) => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
     expect(rig.grantor.grants).toEqual([]);
   });
 
-  test('are not made for a name with a dot byte inside a label, and the query gets NXDOMAIN', async () => {
+  test('DNS grants are not made for a name with a dot byte inside a label, and the query gets NXDOMAIN', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -100,7 +100,7 @@ describe('DNS grants', () => {
     expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
   });
 
-  test('are made only from address records; address hints are removed from HTTPS records', async () => {
+  test('DNS grants are made only from address records, and address hints are removed from HTTPS records', async () => {
     const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
     const upstream = await FakeUpstream.start(({ bytes, send }) => {
       const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
@@ -118,7 +118,7 @@ describe('DNS grants', () => {
 });
 
 describe('DNS answer with new addresses', () => {
-  test('is sent to the client only after the grants for these addresses are in force', async () => {
+  test('a DNS answer with new addresses is sent to the client only after the grants for these addresses are in force', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.reply = 'nothing';
     let answered: readonly string[] | null = null;
@@ -135,7 +135,7 @@ describe('DNS answer with new addresses', () => {
     expect(rig.proxy.stats().learning?.medianMs).toBeGreaterThanOrEqual(30);
   });
 
-  test('becomes SERVFAIL if the grants are not in force within `grantTimeoutMs`; the next answer reaches the client', async () => {
+  test('a DNS answer becomes SERVFAIL if its grants are not in force within `grantTimeoutMs`, and the next answer reaches the client', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { grantTimeoutMs: 100 });
     rig.grantor.reply = 'nothing';
@@ -149,14 +149,14 @@ describe('DNS answer with new addresses', () => {
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`, `* ${ADDRESS}`]);
   });
 
-  test('becomes SERVFAIL if the datapath replies that no address was granted', async () => {
+  test('a DNS answer with new addresses becomes SERVFAIL if the datapath replies that no address was granted', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.reply = null;
     expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
     expect([rig.refused(), rig.proxy.stats().servfail, rig.proxy.names()]).toEqual([{ not_granted: 1 }, 1, []]);
   });
 
-  test('is sent although the datapath refuses an address for lack of room; each later answer requests the grant again', async () => {
+  test('a DNS answer is sent although the datapath has no room for an address, and each later answer requests the grant again', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     rig.grantor.reply = 1;
     expect([await lookUp(rig.at, NAME), await lookUp(rig.at, NAME)]).toEqual([GOOD, GOOD]);
@@ -170,20 +170,23 @@ describe('DNS answer with new addresses', () => {
   test.each([
     ['is closed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.grantor.close()],
     ['is removed', async (rig: Awaited<ReturnType<typeof startProxy>>) => rig.proxy.granter.use(null)],
-  ])('becomes SERVFAIL if the MessagePort to the datapath %s while the answer waits for grants', async (_, lose) => {
-    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    rig.grantor.reply = 'nothing';
-    const answer = lookUp(rig.at, NAME);
-    await settled(() => rig.grantor.grants.length, 1);
-    await lose(rig);
-    expect(await answer).toEqual(FAILED);
-    expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
-    expect(rig.refused()).toEqual({ not_granted: 2 });
-  });
+  ])(
+    'a DNS answer becomes SERVFAIL if the MessagePort to the datapath %s while the answer waits for grants',
+    async (_, lose) => {
+      const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+      rig.grantor.reply = 'nothing';
+      const answer = lookUp(rig.at, NAME);
+      await settled(() => rig.grantor.grants.length, 1);
+      await lose(rig);
+      expect(await answer).toEqual(FAILED);
+      expect(await lookUp(rig.at, NAME)).toEqual(FAILED);
+      expect(rig.refused()).toEqual({ not_granted: 2 });
+    },
+  );
 });
 
 describe('DNS grant', () => {
-  test('is requested once while it is in force, although clients query the name repeatedly', async () => {
+  test('a DNS grant is requested once while it is in force, although clients query the name repeatedly', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
     for (let time = 0; time < 20; time++) expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
     expect(rig.grantor.grants).toEqual([`* ${ADDRESS}`]);
@@ -191,7 +194,7 @@ describe('DNS grant', () => {
     expect([grants, cacheHits]).toEqual([1, 19]);
   });
 
-  test('is renewed if a cached answer is used while the grant is about to expire', async () => {
+  test('a DNS grant is renewed if a cached answer is used while the grant is about to expire', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], { minGrantMs: 1_000, maxGrantMs: 2_000 });
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -203,7 +206,7 @@ describe('DNS grant', () => {
     expect(upstream.received.length).toBe(1);
   });
 
-  test('is requested again after a policy change, for the patterns of the new policy that match the name', async () => {
+  test('a DNS grant is requested again after a policy change, for the patterns of the new policy that match the name', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*', '*.example.com']));
     const given: Lookups[] = [
@@ -224,7 +227,7 @@ describe('DNS grant', () => {
     expect(upstream.received.length).toBe(1);
   });
 
-  test('is requested for the patterns of the policy that is in force when the answer of the resolver arrives', async () => {
+  test('a DNS grant is requested for the patterns of the policy that is in force when the answer of the resolver arrives', async () => {
     const upstream = await FakeUpstream.start((received) => {
       rig.proxy.resolver.use(allowing(['*.example.com'], ['0.0.0.0/0'], 2));
       alwaysAt(ADDRESS)(received);
@@ -234,7 +237,7 @@ describe('DNS grant', () => {
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('is listed with the queried name, the addresses, the patterns and the expiry', async () => {
+  test('DNS grants are listed with the queried name, the addresses, the patterns and the expiry', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS, 600))],
       {},
@@ -346,14 +349,14 @@ describe('rebind protection', () => {
     ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
     ['any name while rebind protection is off', NAME, { rebindProtection: false }, all],
   ])(
-    'removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
+    'rebind protection removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
     async (_, name, options, left) => {
       expect(await brought(name, all, options)).toEqual({ responses: left, granted: left });
     },
   );
 
   skipUnless(own !== undefined, 'this machine has no IPv4 address but 127.0.0.1').test(
-    'removes an address of the node itself even for a name under home.arpa',
+    'rebind protection removes an address of the node itself even for a name under home.arpa',
     async () => {
       expect(await brought('node.home.arpa', [own ?? '', '10.1.2.3'], {})).toEqual({
         responses: ['10.1.2.3'],
@@ -362,7 +365,7 @@ describe('rebind protection', () => {
     },
   );
 
-  test('reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
+  test('rebind protection reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
@@ -390,13 +393,13 @@ describe('rebind protection', () => {
     ['a loopback address', '127.9.9.9', 'loopback; allowed only without dns.rebind_protection'],
     ['a documentation address', '192.0.2.1', 'documentation; allowed only for names in dns.rebind_allow'],
     ['a benchmarking address', '198.18.0.1', 'benchmarking; allowed only for names in dns.rebind_allow'],
-  ])('reports the removal of %s with the reason for the removal', async (_, address, reason) => {
+  ])('rebind protection reports the removal of %s with the reason for the removal', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
     expect(rig.proxy.drainSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
   });
 
-  test('reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
+  test('rebind protection reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
     const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
     await lookUp(rig.at, NAME);

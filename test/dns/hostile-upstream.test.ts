@@ -118,7 +118,7 @@ const LIES: readonly Lie[] = [
 ];
 
 describe('DNS proxy with a hostile upstream', () => {
-  test.each(LIES)('ignores an answer %s, and waits for the valid answer', async (_, lie, refused) => {
+  test.each(LIES)('the DNS proxy ignores an answer %s, and waits for the valid answer', async (_, lie, refused) => {
     const upstream = await FakeUpstream.start(async (received) => {
       await lie(received);
       good(received);
@@ -247,15 +247,18 @@ const TOLD: readonly Told[] = [
 ];
 
 describe('DNS proxy with false records in an answer', () => {
-  test.each(TOLD)('filters the answer: %s', async (_, given, answered, grants, refused) => {
-    const upstream = await FakeUpstream.start(({ answer }) => answer(given));
-    const rig = await startProxy([upstream]);
-    expect(await lookUp(rig.at, NAME)).toEqual(answered);
-    expect(rig.grantor.grants).toEqual(grants);
-    expect(rig.refused()).toEqual(refused);
-  });
+  test.each(TOLD)(
+    'the DNS proxy filters false records from an answer: it %s',
+    async (_, given, answered, grants, refused) => {
+      const upstream = await FakeUpstream.start(({ answer }) => answer(given));
+      const rig = await startProxy([upstream]);
+      expect(await lookUp(rig.at, NAME)).toEqual(answered);
+      expect(rig.grantor.grants).toEqual(grants);
+      expect(rig.refused()).toEqual(refused);
+    },
+  );
 
-  test('removes A records from the answer if the question has a type other than A', async () => {
+  test('the DNS proxy removes A records from an answer if the question has a type other than A', async () => {
     const txt: Answer = { type: 'TXT', name: NAME, data: 'hello' };
     const upstream = await FakeUpstream.start(({ answer }) =>
       answer({ answers: [txt, a(NAME, EVIL)], additionals: [a(NAME, EVIL)] }),
@@ -265,7 +268,7 @@ describe('DNS proxy with false records in an answer', () => {
     expect([rig.grantor.grants, rig.refused()]).toEqual([[], left(2)]);
   });
 
-  test('grants only the first 128 of 2,000 addresses, and truncates the answer over UDP', async () => {
+  test('the DNS proxy grants only the first 128 of 2,000 addresses in an answer, and truncates the answer over UDP', async () => {
     const addresses = Array.from({ length: 2_000 }, (_, at) => `203.0.${100 + (at >> 8)}.${at & 255}`);
     const upstream = await FakeUpstream.start(({ stream, answer }) =>
       stream === null ? answer({ flags: TC }) : answer({ answers: addresses.map((address) => a(NAME, address)) }),

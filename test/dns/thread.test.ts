@@ -47,7 +47,7 @@ async function handled(proxy: DnsProxy): Promise<void> {
 }
 
 describe('DNS proxy thread', () => {
-  test('answers by the current DNS rules, and requests grants through the MessagePort of `setGrantPort`', async () => {
+  test('the DNS proxy thread answers by the current DNS rules, and requests grants through the MessagePort of `setGrantPort`', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);
@@ -64,7 +64,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('reports denied queries to an observer', async () => {
+  test('the DNS proxy thread reports denied queries to an observer', async () => {
     const { proxy, at } = await threaded();
     const denied: SeenLookup[] = [];
     const stop = proxy.observe(({ lookups }) => denied.push(...lookups));
@@ -75,7 +75,7 @@ describe('DNS proxy thread', () => {
     stop();
   });
 
-  test('reports which resolvers are alive and which are dead', async () => {
+  test('the DNS proxy thread reports which resolvers are alive and which are dead', async () => {
     const { host, port } = endpoint();
     const { proxy, changes, at } = await threaded({ upstreams: [{ host, port }] });
     proxy.use(ONLY);
@@ -86,7 +86,7 @@ describe('DNS proxy thread', () => {
     expect((await proxy.stats()).upstreams).toMatchObject([{ address: `${host}:${port}`, alive: false }]);
   });
 
-  test('reports its unexpected end once, rejects pending calls, and can then be opened again at the same address', async () => {
+  test('the DNS proxy thread reports its unexpected end once, rejects pending calls, and can then be opened again at the same address', async () => {
     const { proxy, changes, at } = await threaded();
     await proxy.open();
     const first = new FakeGrantReceiver();
@@ -106,7 +106,7 @@ describe('DNS proxy thread', () => {
     expect(changes.map(({ type }) => type)).toEqual(['worker_died']);
   });
 
-  test('still has the current DNS rules after a second call of `open`', async () => {
+  test('the DNS proxy thread still has the current DNS rules after a second call of `open`', async () => {
     const { proxy, at, changes } = await threaded();
     proxy.use(ONLY);
     await proxy.open();
@@ -115,7 +115,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('decides by the members of each change, also after the thread was started again', async () => {
+  test('the DNS proxy thread decides by the members after each change, also after the thread was started again', async () => {
     const web = selector('web');
     const set = { number: 1, keys: [web.key] };
     const membership = {
@@ -145,7 +145,7 @@ describe('DNS proxy thread', () => {
     await proxy.close();
   });
 
-  test('fails to open while another proxy uses its address, and can open after the other proxy is closed', async () => {
+  test('the DNS proxy thread fails to open while another proxy uses its address, and can open after the other proxy is closed', async () => {
     const listen = [endpoint(), endpoint()];
     const other = await threaded({ listen: listen.slice(1) });
     await other.proxy.open();
@@ -157,7 +157,7 @@ describe('DNS proxy thread', () => {
     expect(await lookUp(at, 'other.test')).toEqual(['NXDOMAIN']);
   });
 
-  test('releases its listen address when it is closed', async () => {
+  test('the DNS proxy thread releases its listen address when it is closed', async () => {
     const { proxy, at } = await threaded();
     await proxy.open();
     await proxy.close();

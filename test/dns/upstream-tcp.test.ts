@@ -34,7 +34,7 @@ beforeEach(() => {
 afterEach(() => clock.mockRestore());
 
 describe('fallback to TCP after a truncated answer', () => {
-  test('uses the answer over TCP, and no record of the truncated answer', async () => {
+  test('after a truncated answer, the DNS proxy uses the answer over TCP, and no record of the truncated answer', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -42,7 +42,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(upstream.received.map(({ stream }) => stream !== null)).toEqual([false, true]);
   });
 
-  test('accepts an answer that arrives in two parts, split at any byte, and uses one connection for all queries', async () => {
+  test('the DNS proxy accepts an answer over TCP that arrives in two parts, split at any byte, and uses one connection for all queries', async () => {
     const pieces: Socket[] = [];
     let split = 0;
     const upstream = await tooLong((received, stream) => {
@@ -61,7 +61,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(new Set(pieces).size).toBe(1);
   });
 
-  test('ignores responses to other queries and malformed messages on the TCP connection', async () => {
+  test('the DNS proxy ignores responses to other queries and malformed messages on the TCP connection to a resolver', async () => {
     const upstream = await tooLong((received, stream) => {
       const { packet } = received;
       const evil = { answers: [a(NAME, '203.0.113.66')] };
@@ -85,14 +85,17 @@ describe('fallback to TCP after a truncated answer', () => {
     ['half a length prefix', 1],
     ['a length prefix', 2],
     ['half an answer', 30],
-  ])('does not retry a resolver that closes the connection after it has sent %s', async (_, bytes) => {
-    const upstream = await tooLong((received, stream) => stream.end(goodFrame(received).subarray(0, bytes)));
-    const rig = await startProxy([upstream]);
-    expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
-    expect([rig.grantor.grants, upstream.received.length]).toEqual([[], 2]);
-  });
+  ])(
+    'the DNS proxy does not retry a resolver that closes the TCP connection after it has sent %s',
+    async (_, bytes) => {
+      const upstream = await tooLong((received, stream) => stream.end(goodFrame(received).subarray(0, bytes)));
+      const rig = await startProxy([upstream]);
+      expect(await lookUp(rig.at, NAME)).toEqual(['SERVFAIL']);
+      expect([rig.grantor.grants, upstream.received.length]).toEqual([[], 2]);
+    },
+  );
 
-  test('uses the next resolver if the first resolver closes the TCP connection', async () => {
+  test('the DNS proxy uses the next resolver if the first resolver closes the TCP connection', async () => {
     const closing = await tooLong((_, stream) => stream.destroy());
     const other = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([closing, other]);
@@ -100,7 +103,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(other.names).toEqual([NAME]);
   });
 
-  test('retries on a new TCP connection if the resolver closes a connection that has already returned an answer', async () => {
+  test('the DNS proxy retries on a new TCP connection if the resolver closes a connection that has already returned an answer', async () => {
     const streams: Socket[] = [];
     const upstream = await tooLong((received, stream) => {
       const isSecond = streams.length === 1;
@@ -114,7 +117,7 @@ describe('fallback to TCP after a truncated answer', () => {
     expect(streams.map((stream) => streams.indexOf(stream))).toEqual([0, 0, 2]);
   });
 
-  test('opens another TCP connection when one connection has 64 unanswered queries, and answers all queries', async () => {
+  test('the DNS proxy opens another TCP connection to a resolver when one connection has 64 unanswered queries, and answers all queries', async () => {
     const waiting: ReceivedQuery[] = [];
     const upstream = await tooLong((received) => waiting.push(received));
     const rig = await startProxy([upstream]);
@@ -127,7 +130,7 @@ describe('fallback to TCP after a truncated answer', () => {
     await settled(() => upstream.connections.size, 1);
   });
 
-  test('returns SERVFAIL while no file descriptor is available for the connection, and an answer afterwards', async () => {
+  test('the DNS proxy returns SERVFAIL while no file descriptor is available for a TCP connection to the resolver, and an answer afterwards', async () => {
     const upstream = await tooLong(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const socket = vi.spyOn(libc, 'socket').mockReturnValue(-1);

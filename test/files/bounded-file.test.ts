@@ -32,24 +32,27 @@ describe.each(EVERY)('bounded file reader %s', (reader) => {
     ['a missing file', () => {}, 'FILE: no such file or directory'],
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
-  ])('returns the content up to the maximum size, or an error with the reason, for %s', async (_, make, expected) => {
-    const path = join(temporaryFolder(), 'file');
-    make(path);
-    expect(await outcome(reader, path)).toBe(expected);
-  });
+  ])(
+    'a bounded file reader returns the content up to the maximum size, or an error with the reason, for %s',
+    async (_, make, expected) => {
+      const path = join(temporaryFolder(), 'file');
+      make(path);
+      expect(await outcome(reader, path)).toBe(expected);
+    },
+  );
 
-  it('reads a regular file through a symbolic link', async () => {
+  it('a bounded file reader reads a regular file through a symbolic link', async () => {
     const folder = temporaryFolder();
     writeFileSync(join(folder, 'file'), 'text');
     symlinkSync('file', join(folder, 'link'));
     expect(await outcome(reader, join(folder, 'link'))).toBe('4 bytes');
   });
 
-  it('reads a file in /proc although the reported file size is 0', async () => {
+  it('a bounded file reader reads a file in /proc although the reported file size is 0', async () => {
     expect(await outcome(reader, '/proc/self/status')).toMatch(/^[1-9]\d+ bytes$/);
   });
 
-  it('refuses to read a Unix domain socket', async () => {
+  it('a bounded file reader refuses to read a Unix domain socket', async () => {
     const path = join(temporaryFolder(), 'socket');
     const server = createServer().listen(path);
     onTestFinished(() => void server.close());
@@ -66,7 +69,7 @@ describe('FIFO', () => {
   };
 
   it.each(['readBounded', 'readBoundedSync'] as const)(
-    'is refused by the bounded file reader %s without waiting for a writer',
+    'a FIFO is refused by the bounded file reader %s without waiting for a writer',
     async (reader) => {
       expect(await outcome(reader, fifo())).toBe('FILE is a FIFO, not a regular file');
     },
@@ -76,7 +79,7 @@ describe('FIFO', () => {
     [BOUND, `${BOUND} bytes`],
     [BOUND + 1, 'FILE is larger than 128 KiB'],
   ])(
-    'with %i bytes is read by readPipeOrFile if the size is at most 128 KiB, and is refused otherwise',
+    'a FIFO with %i bytes is read by `readPipeOrFile` if the size is at most 128 KiB, and is refused otherwise',
     async (bytes, expected) => {
       const path = fifo();
       const writer = spawn('sh', ['-c', `exec head -c ${bytes} /dev/zero > "$0"`, path], { stdio: 'ignore' });
@@ -87,17 +90,20 @@ describe('FIFO', () => {
   );
 });
 
-it.each(EVERY)('%s refuses a file whose content exceeds the limit although its reported size is 0', async (reader) => {
-  expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
-});
+it.each(EVERY)(
+  'the reader %s refuses a file whose content exceeds the limit although its reported size is 0',
+  async (reader) => {
+    expect(await outcome(reader, '/proc/self/pagemap')).toBe('FILE is larger than 128 KiB');
+  },
+);
 
-it.each(EVERY)('%s throws a system error with error code, system call and path', async (reader) => {
+it.each(EVERY)('the reader %s throws a system error with error code, system call and path', async (reader) => {
   const failure: unknown = await READERS[reader]('/no/such', BOUND).catch((caught: unknown) => caught);
   expect(failure).toBeInstanceOf(Error);
   expect(failure).toMatchObject({ code: 'ENOENT', syscall: 'open', path: '/no/such' });
 });
 
-it('checkBounded refuses a file above the limit, a device and a missing file, without reading them', () => {
+it('`checkBounded` refuses a file above the limit, a device and a missing file, without reading them', () => {
   const path = join(temporaryFolder(), 'file');
   writeFileSync(path, '');
   checkBounded(path, BOUND);

@@ -18,19 +18,19 @@ const codeOf = (path: string): string => {
 };
 
 describe('makeFolders', () => {
-  test('makes a folder and those above it with the mode, and returns the topmost new folder', () => {
+  test('`makeFolders` makes a folder and its missing parent folders with the given mode, and returns the topmost new folder', () => {
     expect(makeFolders(join(root, 'a', 'b', 'c'), 0o700)).toBe(join(root, 'a'));
     for (const below of ['a', 'a/b', 'a/b/c']) expect(statSync(join(root, below)).mode & 0o777).toBe(0o700);
     expect(makeFolders(join(root, 'a', 'b'))).toBeUndefined();
   });
 
-  test('takes a symbolic link to a folder as this folder', () => {
+  test('`makeFolders` follows a symbolic link to a folder', () => {
     symlinkSync(root, join(root, 'link'));
     expect(makeFolders(join(root, 'link', 'new'))).toBe(join(root, 'link', 'new'));
     expect(statSync(join(root, 'new')).isDirectory()).toBe(true);
   });
 
-  test('takes `..` after a symbolic link as the folder above the target of the link', () => {
+  test('`makeFolders` resolves `..` after a symbolic link to the parent of the target of the link', () => {
     mkdirSync(join(root, 'far', 'target'), { recursive: true });
     symlinkSync(join(root, 'far', 'target'), join(root, 'link'));
     const path = `${root}/link/../b/c`;
@@ -39,18 +39,18 @@ describe('makeFolders', () => {
     expect(existsSync(join(root, 'b'))).toBe(false);
   });
 
-  test('makes the folder before `..` and the folder after it', () => {
+  test('`makeFolders` makes the folder before `..` and the folder after `..`', () => {
     expect(makeFolders(`${root}/a/../b/`)).toBe(`${root}/a`);
     expect(readdirSync(root).sort()).toEqual(['a', 'b']);
   });
 
-  test('makes the folders of a relative path', () => {
+  test('`makeFolders` makes the folders of a relative path', () => {
     const path = relative(process.cwd(), join(root, 'a', 'b'));
     expect(makeFolders(path)).toBe(dirname(path));
     expect(statSync(join(root, 'a', 'b')).isDirectory()).toBe(true);
   });
 
-  test('throws where a file or a dangling link has the name of a folder', () => {
+  test('`makeFolders` throws if a file or a dangling link has the name of a folder', () => {
     writeFileSync(join(root, 'file'), '');
     symlinkSync(join(root, 'nowhere'), join(root, 'link'));
     expect(codeOf(join(root, 'file'))).toBe('EEXIST');
@@ -58,7 +58,7 @@ describe('makeFolders', () => {
     expect(codeOf(join(root, 'link'))).toBe('EEXIST');
   });
 
-  test('throws in a file system that takes no folders', () => {
+  test('`makeFolders` throws in a file system in which no folder can be made', () => {
     expect(codeOf('/proc/weir/data')).toBe('ENOENT');
   });
 });

@@ -63,12 +63,15 @@ const UNFIT: readonly [string, (path: string) => unknown, string][] = [
 ];
 
 describe.each(CONFIGURED)('the reader of %s', (_, name, read) => {
-  it.each(UNFIT)('fails with an error that names the path if the file is %s', async (_kind, make, reason) => {
-    const folder = temporaryFolder();
-    const path = join(folder, name);
-    make(path);
-    expect(await failureOf(read, { folder, path })).toContain(`${path} ${reason}`);
-  });
+  it.each(UNFIT)(
+    'each reader of a configured file or file of the data folder fails with an error that names the path if the file is %s',
+    async (_kind, make, reason) => {
+      const folder = temporaryFolder();
+      const path = join(folder, name);
+      make(path);
+      expect(await failureOf(read, { folder, path })).toContain(`${path} ${reason}`);
+    },
+  );
 });
 
 const COMMANDS: readonly [string, (path: string, url: string) => readonly string[]][] = [
@@ -83,7 +86,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   const environment: Record<string, string> = name === '--token-file' ? {} : { WEIR_TOKEN: 't' };
 
   it.each(UNFIT.slice(1))(
-    'fails with an error that names the path, and sends no request, if the file is %s',
+    'a command fails with an error that names the path of its input, and sends no request, if the file is %s',
     async (_, make, reason) => {
       const { url, asked } = await serverThatAnswers(answer);
       const path = join(temporaryFolder(), 'file');
@@ -94,7 +97,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
     },
   );
 
-  it("refuses a pipe from the shell's <(…) whose content exceeds the size limit", async () => {
+  it("a command refuses a pipe from the shell's <(…) whose content exceeds the size limit", async () => {
     const { url } = await serverThatAnswers(answer);
     const path = join(temporaryFolder(), 'pipe');
     execFileSync('mkfifo', [path]);
@@ -107,7 +110,7 @@ describe.each(COMMANDS)('weir %s', (name, words) => {
   });
 });
 
-it('weir reads the token for its requests from a named pipe if --token-file names a pipe', async () => {
+it('`weir` reads the token for its requests from a named pipe if --token-file names a pipe', async () => {
   const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
   const path = join(temporaryFolder(), 'pipe');
   execFileSync('mkfifo', [path]);

@@ -101,14 +101,14 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     await node?.remove();
   });
 
-  it('is not there at first: packets of all pods pass', async () => {
+  it('a node on which the DaemonSet does not yet run passes the packets of all pods', async () => {
     await createClient('allowed', 'client');
     await createClient('denied', 'other');
     await expect.poll(() => traffic.passes(addressOf('allowed')), { timeout: 20_000 }).toBe(true);
     expect(await traffic.passes(addressOf('denied'))).toBe(true);
   });
 
-  it('becomes ready through its probes, and no denied packet passes from its first program on', async () => {
+  it('the DaemonSet becomes ready through its probes, and no denied packet passes after its first program is in force', async () => {
     await installation.apply();
     await rollout();
     const lines = (await kubectl('-n', 'weir-system', 'logs', 'ds/weir')).trim().split('\n');
@@ -125,7 +125,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(await weir('status')).toMatch(/^node +ready/);
   });
 
-  it('has exactly five capabilities and a root file system that it cannot write', async () => {
+  it('the container of the DaemonSet has exactly five capabilities and a read-only root file system', async () => {
     const pid = pidOfWeir();
     expect(statusOf(pid)).toMatchObject({ ...CONFINED, Uid: '0\t0\t0\t0' });
     const [root] = readFileSync(`/proc/${pid}/mountinfo`, 'utf8')
@@ -135,7 +135,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(root?.[5]?.split(',')).toContain('ro');
   });
 
-  it('decides the packets of a pod by its labels, and follows their changes', async () => {
+  it('the DaemonSet decides the packets of a pod by the labels of the pod, and follows changes of the labels', async () => {
     await label('denied', 'client');
     await expect.poll(() => traffic.passes(addressOf('denied')), { timeout: 5_000 }).toBe(true);
     await label('denied', 'other');
@@ -147,7 +147,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(await weir('findings')).toContain(`default/denied (${addressOf('denied')})`);
   });
 
-  it('loads a change of the policy from its ConfigMap', async () => {
+  it('the DaemonSet loads a changed policy from its ConfigMap', async () => {
     installation.allow('other');
     await installation.apply();
     await expect.poll(() => traffic.passes(addressOf('denied')), { timeout: 120_000 }).toBe(true);
@@ -156,7 +156,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     await expect.poll(() => traffic.passes(addressOf('denied')), { timeout: 120_000 }).toBe(false);
   });
 
-  it('uses the token that the kubelet renews, without a restart', async () => {
+  it('the DaemonSet uses a service account token that the kubelet has renewed, without a restart', async () => {
     const pid = pidOfWeir();
     const token = () => readFileSync(`/proc/${pid}/root${TOKEN}`, 'utf8');
     const state = async () => (JSON.parse(await weir(...STATUS)) as { readonly state: string }).state;
@@ -193,18 +193,21 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     ],
     ['the deletion of its pod', async () => kubectl('-n', 'weir-system', 'delete', 'pod', ...(await podsOfWeir()))],
     ['the end of its process by SIGKILL', async () => process.kill(pidOfWeir(), 'SIGKILL')],
-  ])('enforces during %s: no allowed packet is lost, no denied one passes', async (_, change) => {
-    const pid = pidOfWeir();
-    const seen = await during(async () => {
-      await change();
-      await expect.poll(() => pidOfWeir(), { timeout: 60_000 }).not.toBe(pid);
-      await expect.poll(isReady, { timeout: 60_000 }).toBe(true);
-      await rollout();
-    });
-    expect(seen).toEqual(NOTHING_LOST);
-  });
+  ])(
+    'the DaemonSet enforces the policy during %s: no allowed packet is lost, and no denied packet passes',
+    async (_, change) => {
+      const pid = pidOfWeir();
+      const seen = await during(async () => {
+        await change();
+        await expect.poll(() => pidOfWeir(), { timeout: 60_000 }).not.toBe(pid);
+        await expect.poll(isReady, { timeout: 60_000 }).toBe(true);
+        await rollout();
+      });
+      expect(seen).toEqual(NOTHING_LOST);
+    },
+  );
 
-  it('leaves the policy in force after the deletion of the DaemonSet, and does not follow pods then', async () => {
+  it('the policy stays in force after the deletion of the DaemonSet, and label changes of pods have no effect then', async () => {
     const seen = await during(async () => {
       await installation.remove();
       expect(pidOfWeir()).toBeNaN();
@@ -214,7 +217,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(seen).toEqual(NOTHING_LOST);
   });
 
-  it('ends on each node by deploy/kubernetes/remove', async () => {
+  it('deploy/kubernetes/remove removes the BPF programs, the nftables rules and the content of the guard file from the node', async () => {
     await label('denied', 'other');
     guard = readFileSync(GUARD, 'utf8');
     await installation.applyRemoval();
@@ -227,7 +230,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(statSync(GUARD).size).toBe(0);
   });
 
-  it('becomes ready on a node without pods and without their interface', async () => {
+  it('the DaemonSet becomes ready on a node that has no pods and lacks the interface of the pods', async () => {
     await kubectl('delete', 'pod', 'allowed', 'denied');
     execFileSync('ip', ['link', 'delete', 'cni0']);
     await installation.apply();
@@ -239,7 +242,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(traffic.since(addressOf('denied'), begin).received).toBe(0);
   });
 
-  it('passes nothing after a boot with the file of the guard, before its policy is in force', async () => {
+  it('a node that boots with the guard file passes no packets of pods before its policy is in force', async () => {
     await installation.remove();
     await installation.applyRemoval();
     await kubectl('-n', 'weir-system', 'rollout', 'status', 'daemonset/weir-remove', '--timeout=60s');

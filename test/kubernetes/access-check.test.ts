@@ -9,7 +9,7 @@ const check = (server: ScriptedServer, caPem = server.caPem, withinMs = 2_000) =
   accessWarnings(server.url, { caPem, token: server.token }, withinMs);
 
 describe('the check of the access of an integration', () => {
-  it('lists one pod, node and namespace with the token, and has no warning if the lists come', async () => {
+  it('the access check of an integration lists one pod, node and namespace with the token, and returns no warning if all lists succeed', async () => {
     const server = await ScriptedServer.start((_, response) => sendList(response, 7, []));
     expect(await check(server)).toEqual([]);
     expect(server.asked.map(({ path, query }) => `${path}?${query.toString()}`)).toEqual([
@@ -21,7 +21,7 @@ describe('the check of the access of an integration', () => {
     await expect.poll(() => server.connections).toBe(0);
   });
 
-  it('names each kind of object that the account may not list', async () => {
+  it('the access check of an integration names each kind of object that the account may not list', async () => {
     const server = await ScriptedServer.start(({ path }, response) =>
       path.endsWith('/nodes') ? sendList(response, 7, []) : sendStatus(response, 403, `${path} is forbidden`),
     );
@@ -38,22 +38,25 @@ describe('the check of the access of an integration', () => {
     [404, 'no such page', 'connection_failed', '/api_server_url'],
     [302, '', 'connection_failed', '/api_server_url'],
     [500, 'etcd is away', 'connection_failed', '/api_server_url'],
-  ])('has one warning if each answer is %i', async (status, text, code, pointer) => {
-    const server = await ScriptedServer.start((_, response) => sendStatus(response, status, text));
-    expect(await check(server)).toEqual([
-      { code, pointer, message: expect.stringContaining(`GET /api/v1/pods?limit=1: ${status}: ${text}`) },
-    ]);
-    expect(server.asked).toHaveLength(1);
-  });
+  ])(
+    'the access check of an integration returns one warning if each response has the status %i',
+    async (status, text, code, pointer) => {
+      const server = await ScriptedServer.start((_, response) => sendStatus(response, status, text));
+      expect(await check(server)).toEqual([
+        { code, pointer, message: expect.stringContaining(`GET /api/v1/pods?limit=1: ${status}: ${text}`) },
+      ]);
+      expect(server.asked).toHaveLength(1);
+    },
+  );
 
-  it('warns of a server that answers with another page than a list', async () => {
+  it('the access check of an integration warns of a server whose response is not a list of objects', async () => {
     const server = await ScriptedServer.start((_, response) => void response.end('<html>'));
     expect(await check(server)).toMatchObject([
       { code: 'connection_failed', message: expect.stringMatching(/is not JSON/) },
     ]);
   });
 
-  it('warns of a certificate that the CA did not sign, or that is for another host', async () => {
+  it('the access check of an integration warns of a server certificate that the CA did not sign, or that is for another host', async () => {
     const server = await ScriptedServer.start((_, response) => sendList(response, 7, []));
     const other = makeCertificate(temporaryFolder());
     const warnings = [
@@ -69,7 +72,7 @@ describe('the check of the access of an integration', () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('warns of a port that refuses connections', async () => {
+  it('the access check of an integration warns of a port that refuses connections', async () => {
     const { caPem } = await ScriptedServer.start(() => {});
     expect(await accessWarnings('https://127.0.0.9:1', { caPem, token: 't' })).toMatchObject([
       { code: 'connection_failed', message: expect.stringMatching(/connection refused/) },
@@ -77,7 +80,7 @@ describe('the check of the access of an integration', () => {
   });
 
   it.each(['before TLS', 'before the headers', 'within a body'])(
-    'ends in its time if the server is silent %s',
+    'the access check of an integration ends within its time limit if the server is silent %s',
     async (when) => {
       const server = await ScriptedServer.start((_, response) => {
         if (when === 'within a body') response.write('{');
@@ -92,7 +95,7 @@ describe('the check of the access of an integration', () => {
     },
   );
 
-  it('ends in its time if each of the answers is slow', async () => {
+  it('the access check of an integration ends within its time limit if each response is slow', async () => {
     const server = await ScriptedServer.start(({ path }, response) => {
       if (path.endsWith('/pods')) setTimeout(() => sendList(response, 7, []), 400);
     });

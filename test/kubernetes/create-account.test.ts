@@ -47,7 +47,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
   const statusOf = async (token: string, method: string, path: string) =>
     (await kube.send(method, path, method === 'GET' ? undefined : {}, token)).status;
 
-  it('makes an account with a client certificate, which may read pods, nodes and namespaces, and nothing else', async () => {
+  it('`weir integration add --create-account` makes an account that may only read pods, nodes and namespaces, with a client certificate', async () => {
     const { url, token } = await node(kube);
     const added = await add(url, administrator());
     expect([added.code, added.out]).toEqual([0, `stored prod: ${kube.url}/\n`]);
@@ -66,7 +66,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
       expect([method, path, await statusOf(token(), method, path)]).toEqual([method, path, 403]);
   });
 
-  it('gives the client of the node access with the stored token and CA', async () => {
+  it('the node reaches the API server with the token and CA that `weir integration add --create-account` stored', async () => {
     const { url, token } = await node(kube);
     await add(url, { token: 'admin-token' });
     const session = await ApiSession.open(kube.as(token), DEADLINES, new AbortController().signal);
@@ -74,7 +74,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
     session.close();
   });
 
-  it('repeats itself without an error, and requests a token of another lifetime', async () => {
+  it('`weir integration add --create-account` can be repeated without an error, and requests a token of another lifetime', async () => {
     const { url, token } = await node(kube);
     const added = await add(url, { token: 'admin-token' }, '--lifetime', '2h');
     expect(added.code).toBe(0);
@@ -82,7 +82,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
     expect(claims.exp - claims.iat).toBe(7_200);
   });
 
-  it('stores a token without expiry with --long-lived, once Kubernetes has made it', async () => {
+  it('`weir integration add --create-account --long-lived` stores a token without expiry after Kubernetes has made the token', async () => {
     const { url, token } = await node(kube);
     // No controller runs here, so the test stores the token in the secret.
     const path = '/api/v1/namespaces/weir-gateway/secrets/weir-gateway-token';
@@ -95,7 +95,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
     expect([added.code, added.err, token()]).toEqual([0, CREATED, 'eyJ.long.lived']);
   });
 
-  it('fails with the sentence of the server and a remedy if the user of the kubeconfig may not create the account', async () => {
+  it('`weir integration add --create-account` prints the error of the server and a remedy if the user may not create the account', async () => {
     const reader = await kube.createAccount('reader', ['pods']);
     const { url, asked } = await node(kube);
     const { code, err } = await add(url, { token: reader });
@@ -107,7 +107,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
     expect(asked.map(({ method }) => method)).toEqual(['GET']);
   });
 
-  it('prints objects that kubectl applies', async () => {
+  it('`weir integration add --create-account --print` prints objects that kubectl applies', async () => {
     const printed = await run(
       ['integration', 'add', 'x', '--kubeconfig', '/nowhere', '--create-account', '--print', '--namespace', 'other'],
       ENVIRONMENT,

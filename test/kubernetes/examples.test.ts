@@ -69,11 +69,11 @@ describe('example policy with Kubernetes selectors', () => {
         ['batch', '10.244.7.0/24'],
       ],
     ],
-  ])('%s selects the expected addresses', (file, expected) => {
+  ])('the example policy %s selects the expected addresses', (file, expected) => {
     expect(sourcesOf(JSON.parse(text(file).json) as PolicyConfig)).toEqual(expected);
   });
 
-  test.each(readdirSync(folder))('%s is valid and causes no warning', (file) => {
+  test.each(readdirSync(folder))('the example policy %s is valid and causes no warning', (file) => {
     const { form, json } = text(file);
     const read = readPolicy(json, {
       form,

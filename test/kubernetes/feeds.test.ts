@@ -52,7 +52,7 @@ class Prod {
 }
 
 describe('a feed', () => {
-  test('takes effect when each of its scopes has a list', () => {
+  test('a feed (the lists and watches of an integration) takes effect when each of its scopes has a list', () => {
     const prod = new Prod();
     prod.begin(1, PODS, NAMESPACES);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
@@ -63,7 +63,7 @@ describe('a feed', () => {
     expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
   });
 
-  test('keeps the objects of the scopes that it shares with the feed in effect', () => {
+  test('a new feed keeps the objects of the scopes that it shares with the feed in effect', () => {
     const prod = new Prod();
     prod.begin(1, SHOP);
     prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
@@ -78,7 +78,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.3']);
   });
 
-  test('keeps the lists of the scopes that it shares with a feed that was not complete', () => {
+  test('a new feed keeps the lists of the scopes that it shares with an incomplete feed', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
@@ -93,7 +93,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.2', '10.0.0.3']);
   });
 
-  test('with the scopes of the feed in effect takes effect at once, and ends a feed that was not complete', () => {
+  test('a feed with the same scopes as the feed in effect takes effect at once, and ends an incomplete feed', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
@@ -106,7 +106,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.1', '10.0.0.3']);
   });
 
-  test('stays in effect and goes on until the next feed is complete', () => {
+  test('a feed stays in effect and is updated until the next feed is complete', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
@@ -121,7 +121,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.9']);
   });
 
-  test('ends the scopes that the next feed does not have, and keeps the common objects', () => {
+  test('a complete feed ends the scopes that only the former feed has, and keeps the objects that both have', () => {
     const prod = new Prod();
     prod.begin(1, SHOP);
     prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
@@ -133,7 +133,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual([]);
   });
 
-  test('of another cluster is not compared with the versions and claims of the cluster before', () => {
+  test('the objects in a feed of another cluster are not compared with the versions and claims of the former cluster', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     const copied = at('copied', '10.0.0.1', 900);
@@ -149,7 +149,7 @@ describe('a feed', () => {
     expect(owner(prod.memberships.ownersOf(ip('10.0.0.2')))).toBe('new');
   });
 
-  test('that is replaced before it is complete never takes effect', () => {
+  test('a feed that is replaced before it is complete never takes effect', () => {
     const prod = new Prod();
     prod.begin(1, PODS, NAMESPACES);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));

@@ -96,7 +96,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe(
       return (await response.json()) as Record<string, unknown>;
     };
 
-    it('watches the pods of its own node with the service account, and shows them as members', async () => {
+    it('a node in a DaemonSet watches the pods of its own Kubernetes node with the service account, and shows them as members', async () => {
       const labels = { quarantine: 'true' };
       for (const [name, of, ip] of [
         ['own', NODE, '10.244.1.7'],

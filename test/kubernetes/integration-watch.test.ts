@@ -63,7 +63,7 @@ async function start() {
 }
 
 describe('watch of an integration', () => {
-  it('has one reflector for each scope, and asks nothing again for the same scopes', async () => {
+  it('the watch of an integration has one reflector for each scope, and sends no new request if the scopes stay the same', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all', nodes: true });
     await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
@@ -75,7 +75,7 @@ describe('watch of an integration', () => {
     expect(await server.connections).toBe(2);
   });
 
-  it('keeps the feed before until each scope of the new feed has a list', async () => {
+  it('the watch of an integration keeps the former feed until each scope of the new feed has a list', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -93,7 +93,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('keeps the reflectors of the scopes that the feed before has, and lists only the other scopes', async () => {
+  it('the watch of an integration keeps the reflectors of scopes that the former feed has, and lists only the other scopes', async () => {
     const { server, refused, tell, target, feeds, phases, lists } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -122,7 +122,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('keeps the reflectors of a feed that is not complete', async () => {
+  it('the watch of an integration keeps the reflectors of an incomplete feed', async () => {
     const { refused, target, feeds, phases, lists } = await start();
     refused.add('/api/v1/nodes');
     target({ pods: new Set(['shop']), nodes: true });
@@ -141,7 +141,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('keeps no reflector of a server with another key', async () => {
+  it('the watch of an integration keeps no reflector of a server whose key differs', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
@@ -163,7 +163,7 @@ describe('watch of an integration', () => {
     ]);
   });
 
-  it('lists again from a server with another key, and ends its reflectors if nothing is wanted any more', async () => {
+  it('the watch of an integration lists again from a server with another key, and ends its reflectors if no scopes are wanted', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
@@ -176,7 +176,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(0));
   });
 
-  it('goes back to the scopes of the feed in force without a list, and ends the feed that is not complete', async () => {
+  it('the watch of an integration returns to the scopes of the feed in force without a list, and ends the incomplete feed', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
@@ -201,7 +201,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('ends a feed that is not complete if another begins', async () => {
+  it('the watch of an integration ends an incomplete feed if another feed begins', async () => {
     const { refused, target, feeds, phases } = await start();
     refused.add('/api/v1/nodes');
     target({ nodes: true });
@@ -216,7 +216,7 @@ describe('watch of an integration', () => {
     expect(phases('nodes').at(-1)).toBe(null);
   });
 
-  it('lists all scopes again when one of them sees the server go back, and no scope twice', async () => {
+  it('the watch of an integration lists each scope once more if one scope finds the server at an older version', async () => {
     const { server, target, phases, lists } = await start();
     target({ pods: 'all', nodes: true, namespaces: true });
     for (const name of ['pods', 'nodes', 'namespaces'])

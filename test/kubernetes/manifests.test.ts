@@ -81,18 +81,21 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
       return status === 201 ? null : (body.message ?? String(status));
     }
 
-    it('are compared with Kubernetes 1.36 or later', async () => {
+    it('the manifests are compared with Kubernetes 1.36 or later', async () => {
       const { major, minor } = (await kube.send('GET', '/version')).body as { readonly major: string; minor: string };
       expect([major, Number.parseInt(minor, 10) >= 36]).toEqual(['1', true]);
     });
 
-    it.each([...OVERLAYS, REMOVAL] as const)('%s has only fields that this server has', async (overlay) => {
-      const refusals = manifestsOf(overlay).map(async (manifest) => [
-        manifest.kind,
-        await refusalOf(manifest.kind, JSON.stringify(manifest)),
-      ]);
-      expect(await Promise.all(refusals)).toEqual(manifestsOf(overlay).map(({ kind }) => [kind, null]));
-    });
+    it.each([...OVERLAYS, REMOVAL] as const)(
+      'the manifests of %s have only fields that the Kubernetes server knows',
+      async (overlay) => {
+        const refusals = manifestsOf(overlay).map(async (manifest) => [
+          manifest.kind,
+          await refusalOf(manifest.kind, JSON.stringify(manifest)),
+        ]);
+        expect(await Promise.all(refusals)).toEqual(manifestsOf(overlay).map(({ kind }) => [kind, null]));
+      },
+    );
 
     it.each([
       ['"maxUnavailable":', '"maxUnavailabel":', 'unknown field "spec.updateStrategy.rollingUpdate.maxUnavailabel"'],
@@ -102,11 +105,14 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
         'unknown field "spec.template.spec.containers[0].securityContext.appArmourProfile"',
       ],
       ['"failureThreshold":60', '"failureThreshold":"60"', 'into Go struct field'],
-    ])('a field %s that is %s is refused', async (field, wrong, message) => {
-      const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
-      expect(set).toContain(field);
-      expect(await refusalOf('DaemonSet', set.replace(field, wrong))).toContain(message);
-    });
+    ])(
+      'the Kubernetes server of this test refuses a manifest in which the field %s is replaced by %s',
+      async (field, wrong, message) => {
+        const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
+        expect(set).toContain(field);
+        expect(await refusalOf('DaemonSet', set.replace(field, wrong))).toContain(message);
+      },
+    );
   },
 );
 
@@ -133,7 +139,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
     ['bridge', ['cni0*'], 'n1', undefined],
     ['gateway', ['lan0', 'wan0'], null, undefined],
   ] as const)(
-    '%s has a valid configuration with its interfaces, scope and pod networks',
+    'the manifests of %s have a valid configuration with the expected interfaces, scope and pod networks',
     (overlay, interfaces, node, pods) => {
       const { env } = containerOf(overlay);
       const environment = Object.fromEntries(env.map(({ name, value = OF_POD[name] }) => [name, value]));
@@ -145,21 +151,24 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
     },
   );
 
-  it.each(OVERLAYS)('%s has a policy under audit that names the integration of the cluster', (overlay) => {
-    const { value } = readPolicyText(dataOf(overlay, 'policy.yaml'));
-    expect(value.mode).toBe('audit');
-    const problemsOf = (integrations: readonly string[]) =>
-      validateEnvelope(value, {
-        form: 'envelope',
-        integrations: new Set(integrations),
-        parseCertificate: () => undefined,
-      });
-    expect(problemsOf(['local'])).toEqual([]);
-    const [problem] = problemsOf([]);
-    expect(problem?.code).toBe('unknown_integration');
-  });
+  it.each(OVERLAYS)(
+    'the manifests of %s have a policy in audit mode that names the integration of the cluster',
+    (overlay) => {
+      const { value } = readPolicyText(dataOf(overlay, 'policy.yaml'));
+      expect(value.mode).toBe('audit');
+      const problemsOf = (integrations: readonly string[]) =>
+        validateEnvelope(value, {
+          form: 'envelope',
+          integrations: new Set(integrations),
+          parseCertificate: () => undefined,
+        });
+      expect(problemsOf(['local'])).toEqual([]);
+      const [problem] = problemsOf([]);
+      expect(problem?.code).toBe('unknown_integration');
+    },
+  );
 
-  it.each(OVERLAYS)('%s has the capabilities of the systemd unit', (overlay) => {
+  it.each(OVERLAYS)('the manifests of %s give the same capabilities as the systemd unit', (overlay) => {
     const { securityContext } = containerOf(overlay);
     const unit = readFileSync(repository('deploy/systemd/weir.service'), 'utf8');
     const ofUnit = /^AmbientCapabilities=(.*)$/m.exec(unit)?.[1]?.split(' ') ?? [];
@@ -169,24 +178,27 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
     });
   });
 
-  it.each(OVERLAYS)('%s is accepted by a real API server, and a second time without a change', async (overlay) => {
-    expect(built.get(overlay)).toMatch(NEWER);
-    const daemonSet = async () =>
-      JSON.parse(await kube.kubectl('get', 'daemonset', 'weir', '-n', 'weir-system', '-o', 'json'));
-    await apply(overlay);
-    const { generation } = (await daemonSet()).metadata;
-    await apply(overlay);
-    const set = await daemonSet();
-    expect(set.metadata.generation).toBe(generation);
-    expect(set.spec.template.spec).toMatchObject({
-      hostNetwork: true,
-      dnsPolicy: 'Default',
-      priorityClassName: 'system-node-critical',
-      automountServiceAccountToken: false,
-    });
-  });
+  it.each(OVERLAYS)(
+    'the manifests of %s are accepted by a real API server, and a second time without a change',
+    async (overlay) => {
+      expect(built.get(overlay)).toMatch(NEWER);
+      const daemonSet = async () =>
+        JSON.parse(await kube.kubectl('get', 'daemonset', 'weir', '-n', 'weir-system', '-o', 'json'));
+      await apply(overlay);
+      const { generation } = (await daemonSet()).metadata;
+      await apply(overlay);
+      const set = await daemonSet();
+      expect(set.metadata.generation).toBe(generation);
+      expect(set.spec.template.spec).toMatchObject({
+        hostNetwork: true,
+        dnsPolicy: 'Default',
+        priorityClassName: 'system-node-critical',
+        automountServiceAccountToken: false,
+      });
+    },
+  );
 
-  it('gives the service account get, list and watch on pods, nodes and namespaces, and nothing else', async () => {
+  it('the manifests give the service account get, list and watch on pods, nodes and namespaces, and no other permission', async () => {
     await apply('calico');
     for (const resource of ['pods', 'nodes', 'namespaces'])
       for (const verb of ['get', 'list', 'watch'])
@@ -203,7 +215,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
       expect([verb, resource, await canI(verb, resource)]).toEqual([verb, resource, 'no']);
   });
 
-  it('lets a token of the service account list and watch the pods of a node', async () => {
+  it('a token of the service account in the manifests may list and watch the pods of a node', async () => {
     await apply('calico');
     const request = await kube.must('POST', '/api/v1/namespaces/weir-system/serviceaccounts/weir/token', {
       spec: { expirationSeconds: 3_600 },

@@ -63,7 +63,7 @@ const plain = (memberships: Memberships) => {
 };
 
 describe('changes of members', () => {
-  test('come with the removals before the additions', () => {
+  test('the changes of members contain the removals before the additions', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
@@ -80,7 +80,7 @@ describe('changes of members', () => {
     expect(memberships.drainChanges()).toEqual([]);
   });
 
-  test('leave out an address that has its set again', () => {
+  test('the changes of members omit an address that has got the same selectors again', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.drainChanges();
@@ -89,7 +89,7 @@ describe('changes of members', () => {
     expect([memberships.waiting, memberships.drainChanges()]).toEqual([1, []]);
   });
 
-  test('are sent for the selectors that a policy names at that time', () => {
+  test('the changes of members refer to the selectors that a policy names at that time', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.drainChanges();
@@ -99,7 +99,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [all.key]]]]);
   });
 
-  test('come for the pods of a namespace whose labels change', () => {
+  test('a change of the labels of a namespace changes the members for the pods of the namespace', () => {
     const blue = podSelector({ namespace_selector: { match_labels: { team: 'blue' } } });
     const memberships = start([blue]);
     list(memberships, NAMESPACES, [namespace('shop'), namespace('bank')]);
@@ -112,7 +112,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
   });
 
-  test('close a pod whose namespace is not known, if a selector depends on the labels of the namespace', () => {
+  test('a pod matches only deny rules while its namespace is unknown and a selector depends on the labels of the namespace', () => {
     const blue = podSelector({ match_labels: { app: 'web' }, namespace_selector: { match_labels: { team: 'blue' } } });
     const memberships = start([blue, all]);
     const labels = { app: 'web' };
@@ -130,7 +130,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [all.key, blue.key].sort()]]]);
   });
 
-  test('close the addresses of an undecided object, also if another integration owns them', () => {
+  test('the addresses of an object with undecided selectors match only deny rules, even if another integration owns the addresses', () => {
     const other = podSelector({}, 'test');
     const memberships = start([all, other]);
     list(memberships, PODS, [pod('a', { addresses: [X] })], 'test');
@@ -149,7 +149,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
 
-  test('have the union of two integrations that know the same object', () => {
+  test('an object that two integrations know has the selectors of both integrations', () => {
     const other = podSelector({}, 'test');
     const memberships = start([web, other]);
     const a = pod('a', { addresses: [X], labels: { app: 'web' } });
@@ -167,7 +167,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [other.key]]]]);
   });
 
-  test('close an address that different objects of two integrations own, and tell it until one of them goes', () => {
+  test('an address that different objects of two integrations own matches only deny rules, with a warning, until one object goes', () => {
     const other = podSelector({}, 'test');
     const memberships = start([web, other], { podNetworks: [network('10.1.0.0/16')] });
     list(memberships, PODS, [pod('a', { addresses: [X, Y], labels: { app: 'web' } })]);
@@ -208,7 +208,7 @@ describe('changes of members', () => {
     ]);
   });
 
-  test('keep the objects of an ended scope that another scope contains', () => {
+  test('the objects of an ended scope are kept if another scope contains them', () => {
     const memberships = start([all]);
     const shop = scope('pods', 'shop');
     list(memberships, shop, [pod('a', { addresses: [X] })]);
@@ -230,7 +230,7 @@ describe('the numbers of sets', () => {
     return memberships.drainChanges();
   };
 
-  test('have no last address if the named selectors have changed since then', () => {
+  test('`Memberships.former` omits the last address of an unused selector set if the named selectors have changed since then', () => {
     const memberships = start([web]);
     const batch = labelled(1);
     const both = [web, batch];
@@ -256,7 +256,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
-  test('have the last address of a set that no address has any more', () => {
+  test('`Memberships.former` returns the last address of a selector set that no address has any more', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
@@ -272,7 +272,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
-  test('stay while a set is unused, up to the bound', () => {
+  test('the number of an unused selector set is kept up to the bound', () => {
     const memberships = start(SELECTORS);
     list(memberships, PODS, []);
     expect(change(memberships, 0, 2)[0]?.sets).toEqual(Uint32Array.of(1));
@@ -281,7 +281,7 @@ describe('the numbers of sets', () => {
     expect(again).toMatchObject({ added: [], sets: Uint32Array.of(1), dropped: [] });
   });
 
-  test('are dropped in the order in which sets fell out of use, and never given again', () => {
+  test('the numbers of selector sets are dropped in the order in which the sets fell out of use, and are never given again', () => {
     // Each set has one key, so it counts 2: two unused sets are kept.
     const memberships = start(SELECTORS, { maxUnusedSets: 4 });
     list(memberships, PODS, []);
@@ -296,7 +296,7 @@ describe('the numbers of sets', () => {
 describe('the selector resolution', () => {
   const shop = scope('pods', 'shop');
 
-  test('resolves a selector when all objects on which it depends are listed', () => {
+  test('the selector resolution resolves a selector when all objects on which it depends are listed', () => {
     const inShop = podSelector({ namespace: 'shop' });
     const blue = podSelector({ namespace_selector: {} });
     const nodes = nodeSelector({});
@@ -316,7 +316,7 @@ describe('the selector resolution', () => {
     expect(resolved()).toEqual([]);
   });
 
-  test('resolves no selector before `drainChanges` has returned its members', () => {
+  test('the selector resolution resolves no selector before `drainChanges` has returned its members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.areResolvable([web])]).toEqual([
@@ -328,7 +328,7 @@ describe('the selector resolution', () => {
     expect([[...memberships.resolution.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
   });
 
-  test('resolves no selector of pod networks while a node is undecided', () => {
+  test('the selector resolution resolves no selector of pod networks while a node is undecided', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, [node('n', { undecided: true })]);
@@ -342,7 +342,7 @@ describe('the selector resolution', () => {
     node('n2', { podNetworks: [network('10.0.0.0/24')] }),
   ];
 
-  test('lists the pod networks of the nodes that selectors select, each once', () => {
+  test('the selector resolution lists each pod network of the nodes that selectors select once', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs', 'InternalIP'] });
     const all = nodeSelector({ addresses: ['podCIDRs'] });
     const memberships = start([pool, all]);
@@ -361,7 +361,7 @@ describe('the selector resolution', () => {
     expect(page([nodeSelector({}).key])).toEqual([]);
   });
 
-  test('counts the pod networks that a selector selects, beside its addresses', () => {
+  test('the facts of an integration count the pod networks that a selector selects, in addition to its addresses', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const all = nodeSelector({ addresses: ['podCIDRs'] });
     const memberships = start([pool, all]);
@@ -373,7 +373,7 @@ describe('the selector resolution', () => {
     ]);
   });
 
-  test('denies the addresses of the pod networks of nodes as soon as the pods of all namespaces are listed', () => {
+  test('the selector resolution closes the pod networks of nodes to allow rules as soon as the pods of all namespaces are listed', () => {
     const memberships = start([web]);
     const closed = () => shown(resolutionNow(memberships)).closed;
     list(memberships, NODES, nodes);
@@ -385,7 +385,7 @@ describe('the selector resolution', () => {
     expect(closed()).toEqual(['10.1.0.0/24']);
   });
 
-  test('denies the addresses of the configured networks in place of those of the nodes', () => {
+  test('the selector resolution closes the configured pod networks instead of those of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
     expect(shown(resolutionNow(memberships)).closed).toEqual([]);
@@ -395,14 +395,14 @@ describe('the selector resolution', () => {
     expect(shown(resolutionNow(memberships)).closed).toEqual([]);
   });
 
-  test('closes the networks of one node if only its pods are listed', () => {
+  test('the selector resolution closes only the pod networks of one node if only the pods of that node are listed', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
     expect(shown(resolutionNow(memberships)).closed).toEqual(['10.1.0.0/24']);
   });
 
-  test('has the pod networks that a selector of nodes asks for', () => {
+  test('the selector resolution contains the pod networks that a selector of nodes asks for', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, nodes);
@@ -412,7 +412,7 @@ describe('the selector resolution', () => {
     expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
   });
 
-  test('is the same object as long as its contents are the same', () => {
+  test('the selector resolution stays the same object while its contents are the same', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, PODS, []);
@@ -426,7 +426,7 @@ describe('the selector resolution', () => {
 });
 
 describe('lookups', () => {
-  test('tell the members and the number of addresses of a selector', () => {
+  test('`Memberships` returns the members and the number of addresses of a selector', () => {
     const nodes = nodeSelector({ addresses: ['ExternalIP'] });
     const memberships = start([web, all, nodes]);
     const labels = { app: 'web' };
@@ -446,7 +446,7 @@ describe('lookups', () => {
     expect(memberships.setOf(ip('10.9.9.9'))).toBeUndefined();
   });
 
-  test('warn about pods in the network of their node, and about pods that are not closed', () => {
+  test('`Memberships` warns about pods in the network of their node, and about pods that are not closed to allow rules', () => {
     const memberships = start([web]);
     const fields = { addresses: [X], labels: { app: 'web' }, hostNetwork: true };
     list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
@@ -458,7 +458,7 @@ describe('lookups', () => {
     expect(memberships.warnings('prod')).toEqual([skipped]);
   });
 
-  test('give no address to an object that may not own it, also from the store, and warn', () => {
+  test('`Memberships` gives no address to an object that may not own it, even from the store, and warns about that', () => {
     const own = ip('10.1.0.9');
     const options = { podNetworks: [network('10.1.0.0/16')], own: () => new Set([own]), nodeName: 'self' };
     const refused = ['10.2.0.1', '127.0.0.1', '0.0.0.1', '224.0.0.5', '255.255.255.255'].map(ip);
@@ -493,7 +493,7 @@ describe('lookups', () => {
     ]);
   });
 
-  test('leave out objects beyond the bound, and warn', () => {
+  test('`Memberships` omits objects beyond the bound, and warns about that', () => {
     const memberships = start([all], { maxObjects: 1, podNetworks: [network('10.1.0.0/24')] });
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);
     memberships.drainChanges();
@@ -505,7 +505,7 @@ describe('lookups', () => {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-test('a million changes leave no memory behind', () => {
+test('`Memberships` does not use more memory after a million changes', () => {
   const random = new Random(27);
   const selectors = Array.from({ length: 20 }, (_, index) => podSelector({ match_labels: { [`l${index}`]: 'x' } }));
   const memberships = start(selectors, { maxUnusedSets: 2_000 });

@@ -26,7 +26,7 @@ const podJson = {
 const read = (resource: 'pods' | 'nodes' | 'namespaces', value: unknown) => new ObjectReader().read(resource, value);
 
 describe('ObjectReader', () => {
-  test('keeps the fields of a pod that decide membership, and only IPv4 addresses', () => {
+  test('`ObjectReader` keeps the fields of a pod that decide membership, and only IPv4 addresses', () => {
     expect(read('pods', podJson)).toEqual({
       resource: 'pods',
       uid: 'u-1',
@@ -45,7 +45,7 @@ describe('ObjectReader', () => {
     });
   });
 
-  test('reads a pod that has only begun: no status, no node, the default service account', () => {
+  test('`ObjectReader` reads a new pod with no status, no node and the default service account', () => {
     const { creationTimestamp } = metadata;
     expect(read('pods', { metadata, spec: {} })).toMatchObject({
       addresses: [],
@@ -57,13 +57,13 @@ describe('ObjectReader', () => {
     });
   });
 
-  test('reads podIP if podIPs is missing, as an older server sends it', () => {
+  test('`ObjectReader` reads podIP if podIPs is missing, because older servers send only podIP', () => {
     const status = { ...podJson.status, podIPs: undefined };
     expect(read('pods', { ...podJson, status })).toMatchObject({ addresses: [ip('10.0.0.9')] });
   });
 
   test.each(['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'])(
-    'sees a running container in %s',
+    '`ObjectReader` finds a running container in %s',
     (list) => {
       const deleted = { ...metadata, deletionTimestamp: '2026-01-01T00:01:00Z' };
       const of = (state: object) => read('pods', { metadata: deleted, spec: {}, status: { [list]: [{ state }] } });
@@ -72,7 +72,7 @@ describe('ObjectReader', () => {
     },
   );
 
-  test('reads a node: internal and external addresses, and IPv4 pod networks', () => {
+  test('`ObjectReader` reads internal and external addresses and IPv4 pod networks of a node', () => {
     const addresses = [
       { type: 'InternalIP', address: '192.0.2.1' },
       { type: 'InternalIP', address: 'fd00::2' },
@@ -96,7 +96,7 @@ describe('ObjectReader', () => {
     });
   });
 
-  test('keeps a label with the key __proto__', () => {
+  test('`ObjectReader` keeps a label with the key __proto__', () => {
     const value: unknown = JSON.parse(
       '{"metadata":{"uid":"u","name":"n","resourceVersion":"1","labels":{"__proto__":"a"}}}',
     );
@@ -114,7 +114,7 @@ describe('ObjectReader', () => {
     ['a pod without namespace', without('namespace')],
     ['a pod without resource version', without('resourceVersion')],
     ['a resource version that is no number', withMetadata({ resourceVersion: '1x' })],
-  ])('skips and counts %s', (_, value) => {
+  ])('`ObjectReader` skips and counts %s', (_, value) => {
     const reader = new ObjectReader();
     expect([reader.read('pods', value), reader.damaged]).toEqual([undefined, 1]);
     expect(reader.read('pods', podJson)).toBeDefined();
@@ -133,15 +133,20 @@ describe('ObjectReader', () => {
     ['a start that is no time', withStatus({ startTime: 'yesterday' }), ownAddresses],
     ['hostNetwork that is a text', { ...podJson, spec: { hostNetwork: 'true' } }, ownAddresses],
     ['container statuses that are an object', withStatus({ containerStatuses: {} }), ownAddresses],
-  ])('keeps the addresses of a pod with %s, and decides no selector for it', (_, value, addresses) => {
-    const reader = new ObjectReader();
-    const record = reader.read('pods', value);
-    expect(record).toMatchObject({ resource: 'pods', uid: 'u-1', undecided: true, labels: [], running: true });
-    expect(record?.resource === 'pods' && addresses.every((address) => record.addresses.includes(address))).toBe(true);
-    expect(reader.damaged).toBe(1);
-  });
+  ])(
+    '`ObjectReader` keeps the addresses of a pod with %s, and marks the selectors of the pod as undecided',
+    (_, value, addresses) => {
+      const reader = new ObjectReader();
+      const record = reader.read('pods', value);
+      expect(record).toMatchObject({ resource: 'pods', uid: 'u-1', undecided: true, labels: [], running: true });
+      expect(record?.resource === 'pods' && addresses.every((address) => record.addresses.includes(address))).toBe(
+        true,
+      );
+      expect(reader.damaged).toBe(1);
+    },
+  );
 
-  test('keeps the addresses and networks of a node with too many labels', () => {
+  test('`ObjectReader` keeps the addresses and networks of a node with too many labels', () => {
     const labels = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`l${index}`, 'x'.repeat(200)]));
     const addresses = [{ type: 'InternalIP', address: '192.0.2.1' }, 'damaged'];
     const value = { metadata: { ...metadata, labels }, spec: { podCIDRs: ['10.1.0.0/24', 1] }, status: { addresses } };
@@ -153,7 +158,7 @@ describe('ObjectReader', () => {
     expect(new ObjectReader().read('namespaces', value)).toBeUndefined();
   });
 
-  test('never throws, whatever JSON the server sends in place of a part of a pod', () => {
+  test('`ObjectReader` never throws for any JSON value in place of a part of a pod', () => {
     const paths = pathsOf(podJson);
     const property = fc.property(fc.constantFrom(...paths), fc.jsonValue(), (path, part) => {
       const reader = new ObjectReader();
@@ -164,7 +169,7 @@ describe('ObjectReader', () => {
     fc.assert(property, { numRuns: 3_000 });
   });
 
-  test('reads the labels of each of more objects than the cache of labels has places', () => {
+  test('`ObjectReader` reads the labels of each object, even if there are more objects than places in the cache of labels', () => {
     const reader = new ObjectReader();
     for (let index = 0; index < 10_000; index++) {
       const value = { metadata: { ...metadata, labels: { app: `app-${index}` } } };
@@ -172,7 +177,7 @@ describe('ObjectReader', () => {
     }
   });
 
-  test('shares equal labels and equal names between records', () => {
+  test('`ObjectReader` shares equal labels and equal names between records', () => {
     const reader = new ObjectReader();
     const [first, second] = [1, 2].map(() => reader.read('pods', JSON.parse(JSON.stringify(podJson))));
     expect(first?.labels).toBe(second?.labels);
@@ -189,7 +194,7 @@ describe('parseVersion', () => {
     ['', undefined],
     ['-1', undefined],
     [7, undefined],
-  ])('of %j is %j', (text, version) => expect(parseVersion(text)).toBe(version));
+  ])('`parseVersion` of %j returns %j', (text, version) => expect(parseVersion(text)).toBe(version));
 });
 
 type Path = readonly (string | number)[];

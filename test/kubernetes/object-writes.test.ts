@@ -25,7 +25,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('writes a single change at once, and the changes of the next 250 ms together', async () => {
+it('the store of Kubernetes objects writes a single change at once, and the changes of the next 250 ms together', async () => {
   await writes.add([object('a')]);
   await vi.advanceTimersByTimeAsync(0);
   expect(written).toEqual(['a=x']);
@@ -49,7 +49,7 @@ it('writes a single change at once, and the changes of the next 250 ms together'
   expect(written.at(-1)).toBe('d=x');
 });
 
-it('writes a message of 500 objects and the next part before `add` resolves', async () => {
+it('the store of Kubernetes objects writes a message of 500 objects and the next part before `add` resolves', async () => {
   await writes.add([object('a')]);
   const many = Array.from({ length: 500 }, (_, index) => object(`${index}`));
   await writes.add(many);
@@ -58,7 +58,7 @@ it('writes a message of 500 objects and the next part before `add` resolves', as
   expect(written.map((each) => each.split(' ').length)).toEqual([1, 500, 1]);
 });
 
-it('writes the objects of a failed write with the next one, and reports the failure', async () => {
+it('the store of Kubernetes objects writes the objects of a failed write with the next write, and reports the failure', async () => {
   isFailing = true;
   await writes.add([object('a', null)]);
   await vi.advanceTimersByTimeAsync(0);
@@ -70,7 +70,7 @@ it('writes the objects of a failed write with the next one, and reports the fail
   expect(written).toEqual(['a=null b=x']);
 });
 
-it('writes no object twice, and nothing without a change', async () => {
+it('the store of Kubernetes objects writes no object twice, and writes nothing without a change', async () => {
   await writes.add([]);
   await writes.flush();
   await writes.add([object('a')]);
@@ -79,7 +79,7 @@ it('writes no object twice, and nothing without a change', async () => {
   expect(written).toEqual(['a=x']);
 });
 
-it('keeps a change that arrives during a write, and writes it after that write', async () => {
+it('the store of Kubernetes objects keeps a change that arrives during a write, and writes it after that write', async () => {
   const ends: (() => void)[] = [];
   const store = (objects: readonly StoredObject[]) => {
     written.push(objects.map(({ key, value }) => `${key}=${value}`).join(' '));

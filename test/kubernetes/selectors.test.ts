@@ -40,22 +40,22 @@ describe('a selector of pods', () => {
     ['a label of the namespace', { namespace_selector: { match_labels: { team: 'blue' } } }, true],
     ['another label of the namespace', { namespace_selector: { match_labels: { team: 'red' } } }, false],
     ['every namespace that exists', { namespace_selector: {} }, true],
-  ])('tests %s', (_, selector, expected) => expect(selects(selector)).toBe(expected));
+  ])('a selector of pods tests %s', (_, selector, expected) => expect(selects(selector)).toBe(expected));
 
-  test('with a namespace_selector selects no pod of an unknown namespace', () => {
+  test('a selector of pods with a namespace_selector selects no pod of an unknown namespace', () => {
     const selector = parseSelector(podSelector({ namespace_selector: expression('DoesNotExist', 'team') }));
     expect(isSelected(selector, web, undefined)).toBe(false);
     expect(isSelected(selector, web, [])).toBe(true);
   });
 
-  test('selects no node', () => {
+  test('a selector of pods selects no node', () => {
     expect(isSelected(parseSelector(podSelector({})), node('n'), undefined)).toBe(false);
     expect(isSelected(parseSelector(nodeSelector({})), web, shop)).toBe(false);
   });
 });
 
 describe('SelectorIndex', () => {
-  test('finds the same selectors as a test of every selector', () => {
+  test('`SelectorIndex` finds the same selectors as a test of every selector', () => {
     const random = new Random(seedOf(26));
     let found = 0;
     for (let round = 0; round < 300; round++) {
@@ -75,7 +75,7 @@ describe('SelectorIndex', () => {
     expect(found).toBeGreaterThan(1_000);
   });
 
-  test('tests few of 10,000 selectors for one pod', () => {
+  test('`SelectorIndex` tests few of 10,000 selectors for one pod', () => {
     let tested = 0;
     const selectors = Array.from({ length: 10_000 }, (_, index) => {
       const labels = { app: 'web', [`owner-${index % 10}`]: `team-${index}` };
@@ -97,7 +97,7 @@ describe('SelectorIndex', () => {
 });
 
 describe('selectorOf', () => {
-  test('gives equal keys to selectors that differ in the order of fields only', () => {
+  test('`selectorOf` gives equal keys to selectors that differ only in the order of fields', () => {
     const a = selectorOf({ integration: 'prod', pod_selector: { namespace: 'a', match_labels: { x: '1', y: '2' } } });
     const b = selectorOf({ pod_selector: { match_labels: { y: '2', x: '1' }, namespace: 'a' }, integration: 'prod' });
     expect(a.key).toBe(b.key);
@@ -108,14 +108,14 @@ describe('wantedObjectsOf', () => {
   const options = { node: null, closes: true, hasPodNetworks: false };
   const shop = podSelector({ namespace: 'shop' });
 
-  test('names all pods and the nodes if new pods are closed', () => {
+  test('`wantedObjectsOf` returns all pods and the nodes if new pods are closed to allow rules', () => {
     const all = { pods: 'all', nodes: true, namespaces: false, node: null };
     expect(wantedObjectsOf([shop], options)).toEqual(all);
     expect(wantedObjectsOf([shop], { ...options, hasPodNetworks: true })).toEqual({ ...all, nodes: false });
     expect(wantedObjectsOf([shop], { ...options, node: 'node-1' })).toEqual({ ...all, node: 'node-1' });
   });
 
-  test('names only the namespaces of selectors if new pods are not closed', () => {
+  test('`wantedObjectsOf` returns only the namespaces of selectors if new pods are not closed to allow rules', () => {
     const some = { ...options, closes: false };
     const bank = podSelector({ namespace: 'bank', service_account: 'robot' });
     const two = { pods: new Set(['shop', 'bank']), nodes: false, namespaces: false, node: null };
@@ -125,7 +125,7 @@ describe('wantedObjectsOf', () => {
     expect(wantedObjectsOf([labelled], some)).toEqual({ ...two, pods: 'all', namespaces: true });
   });
 
-  test('names the nodes, and no pods, for a selector of nodes', () => {
+  test('`wantedObjectsOf` returns the nodes, and no pods, for a selector of nodes', () => {
     const expected = { pods: new Set(), nodes: true, namespaces: false, node: null };
     expect(wantedObjectsOf([nodeSelector({})], options)).toEqual(expected);
     expect(wantedObjectsOf([], options)).toEqual({ ...expected, nodes: false });

@@ -52,7 +52,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       return proxy;
     }
 
-    it('follows a pod from its creation to its address, its deletion time and its end', async () => {
+    it('a reflector follows a pod from its creation to its address, its deletion time and its end', async () => {
       const recording = record();
       await recording.untilPhase('watching');
       await kube.createPod('life', { labels: { app: 'web' } });
@@ -65,7 +65,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       await eventually(() => expect(named(recording, 'life')).toBeUndefined());
     });
 
-    it('deletes a pod that completes, because the field selector excludes it', async () => {
+    it('a reflector deletes a pod that completes, because the field selector excludes completed pods', async () => {
       const recording = record();
       await recording.untilPhase('watching');
       await kube.createPod('job');
@@ -75,7 +75,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       expect((await kube.send('GET', `${PODS}/job`)).status).toBe(200);
     });
 
-    it('lists again when the server answers a watch from a compacted version with 410', async () => {
+    it('a reflector lists again when the server answers 410 to a watch from a compacted version', async () => {
       const proxy = await proxyOf();
       const server = kube.as(() => 'admin-token', proxy.url);
       const recording = new Recording<NamespaceRecord>(
@@ -96,7 +96,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       expect(recording.lists).toBe(2);
     });
 
-    it('gets 410 for the continue token of a compacted version', async () => {
+    it('a real API server answers 410 to the continue token of a compacted version', async () => {
       const { body } = await kube.send('GET', '/api/v1/namespaces?limit=1');
       const { continue: next } = body.metadata as { readonly continue: string };
       await kube.createNamespace('later');
@@ -105,7 +105,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       expect(answer).toMatchObject({ status: 410, body: { code: 410, reason: 'Expired' } });
     });
 
-    it('follows etcd back to a backup, where a watch from the later version would be silent', async () => {
+    it('a reflector follows etcd that is restored from a backup, although a watch from the later version would be silent', async () => {
       await kube.createPod('kept');
       const file = kube.backup();
       const recording = record();
@@ -123,7 +123,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
     });
 
     skipUnless(hasAccounts, 'api-machinery has no accounts').test(
-      'keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token',
+      'a reflector keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token',
       async () => {
         let token = await kube.createAccount('weir', ['pods']);
         const proxy = await proxyOf();
@@ -145,7 +145,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
     );
 
     skipUnless(hasAccounts, 'api-machinery has no accounts').test(
-      'reports 403 with the sentence of the server',
+      'a reflector reports 403 with the error text of the server',
       async () => {
         const token = await kube.createAccount('nodes-only', ['nodes']);
         const recording = record(kube.as(() => token));
@@ -155,7 +155,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       },
     );
 
-    it('reports a stopped server as silent until it goes on', async () => {
+    it('a reflector reports a stopped server as silent until the server continues', async () => {
       const recording = record(kube.asAdmin, { silenceMs: 1_500 });
       await recording.untilPhase('watching');
       await kube.signal('SIGSTOP');
@@ -175,7 +175,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       await eventually(() => expect(named(recording, 'after-the-stop')).toBeDefined());
     });
 
-    it('has the pods that kubectl prints after random events, cuts, a compaction, SIGSTOP and SIGKILL', async () => {
+    it('a reflector has the pods that kubectl prints after random events, cut connections, a compaction, SIGSTOP and SIGKILL', async () => {
       const random = new Random(seedOf(24));
       expect(await playPods(kube, random, FAULTS, 60)).toBeGreaterThan(150);
     });

@@ -62,7 +62,7 @@ function plain(memberships: Memberships) {
 }
 
 describe('stored objects', () => {
-  test('give a later process the same members, owners and resolution after random messages', () => {
+  test('the stored objects give a later process the same members, owners and resolution after random messages', () => {
     let members = 0;
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       const random = new Random(seed);
@@ -101,7 +101,7 @@ describe('stored objects', () => {
     expect(members).toBeGreaterThan(5_000);
   });
 
-  test('of another format, or that are no JSON, are not restored', () => {
+  test('stored objects that are of another format or not JSON are not restored', () => {
     const records = (value: string) => {
       const stored = new StoredRecords();
       stored.add([{ key: 'prod/complete', value }]);
@@ -114,7 +114,7 @@ describe('stored objects', () => {
     expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
   });
 
-  test('of another shape are not restored, nor any other object of their integration', () => {
+  test('stored objects with an unexpected shape are not restored, and no other object of their integration either', () => {
     const owned = [[1, 2, 3]];
     const good = [
       { object: pod('a', { labels: { app: 'web' }, undecided: true }), owned },

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 describe('the Kubernetes thread', () => {
-  test('gives the members of the first lists at once, and then their changes', async () => {
+  test('the Kubernetes thread delivers the members of the first lists at once, and then the changes of the members', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -33,7 +33,7 @@ describe('the Kubernetes thread', () => {
     expect([node.phase('pods'), node.phase('nodes')]).toEqual(['watching', 'watching']);
   });
 
-  test('sends nothing while the listener takes a message, and then one change for each address', async () => {
+  test('the Kubernetes thread sends nothing while the listener handles a message, and then one change for each address', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -61,7 +61,7 @@ describe('the Kubernetes thread', () => {
     expect(node.messages).toHaveLength(before + 2);
   });
 
-  test('compiles with the members that the listener has, after the selectors of a proposal are resolved', async () => {
+  test('the Kubernetes thread resolves the selectors of a proposed policy, and returns the same members as the listener has', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     cluster.put('b', '10.0.0.2', 'db');
@@ -78,7 +78,7 @@ describe('the Kubernetes thread', () => {
     expect(scope).toEqual(node.scope);
   });
 
-  test('names the selectors of a proposal, and watches their objects, until they are released', async () => {
+  test('the Kubernetes thread watches the objects for the selectors of a proposed policy until these selectors are released', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     cluster.put('b', '10.0.0.2', 'db');
@@ -98,7 +98,7 @@ describe('the Kubernetes thread', () => {
     expect(node.phase('pods')).toBe(null);
   });
 
-  test('does not name released selectors again after an error', async () => {
+  test('the Kubernetes thread does not use released selectors again after an error', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'db');
     const node = await new Node().open([cluster.integration]);
@@ -113,7 +113,7 @@ describe('the Kubernetes thread', () => {
     await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ', '10.0.0.2': 'b: ' }));
   });
 
-  test('waits for the first lists of each integration, but not longer than `membership`', async () => {
+  test('the Kubernetes thread waits for the first lists of each integration, but not longer than the limit of `membership`', async () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     silent.isDown = true;
     cluster.put('a', '10.0.0.1', 'web');
@@ -126,7 +126,7 @@ describe('the Kubernetes thread', () => {
     expect([[...scope.resolved], node.members]).toEqual([[web.key], { '10.0.0.1': 'a: web' }]);
   });
 
-  test('gives the changes of an integration after a restart, also if another integration never has a list', async () => {
+  test('the Kubernetes thread delivers the changes of an integration after a restart, even if another integration never has a list', async () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
@@ -141,7 +141,7 @@ describe('the Kubernetes thread', () => {
     expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
   });
 
-  test('gives the members of the store at once while the server is down, also an owner that start times do not tell', async () => {
+  test('the Kubernetes thread delivers the stored members at once while the server is down, even if start times do not tell the owner', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
@@ -161,7 +161,7 @@ describe('the Kubernetes thread', () => {
     await eventually(() => expect(second.members).toEqual({ ...members, '10.0.0.1': 'a: web' }));
   });
 
-  test('takes no objects of the store that are incomplete, of another cluster or of another integration', async () => {
+  test('the Kubernetes thread ignores stored objects that are incomplete, of another cluster or of another integration', async () => {
     const [cluster, another] = [await Cluster.start(), await Cluster.start()];
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
@@ -185,7 +185,7 @@ describe('the Kubernetes thread', () => {
     expect((await start(incomplete, cluster.integration)).members).toEqual({});
   });
 
-  test('keeps the members of a cluster until the lists of another cluster are complete', async () => {
+  test('the Kubernetes thread keeps the members of a cluster until the lists of another cluster are complete', async () => {
     const [cluster, another] = [await Cluster.start(1_000), await Cluster.start(5)];
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -202,7 +202,7 @@ describe('the Kubernetes thread', () => {
     expect([...node.store.keys()].sort()).toEqual(['prod/complete', 'prod/pods/x', 'prod/pods/y']);
   });
 
-  test('removes the objects of an integration that is not used any more, also from the store', async () => {
+  test('the Kubernetes thread removes the objects of an integration that is no longer used, also from the store', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -213,7 +213,7 @@ describe('the Kubernetes thread', () => {
     await eventually(async () => expect(await cluster.server.connections).toBe(0));
   });
 
-  test('starts again after an error, with the members of the store', async () => {
+  test('the Kubernetes thread starts again after an error, with the stored members', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -246,7 +246,7 @@ describe('the Kubernetes thread', () => {
     expect(node.phase('pods')).toBe('watching');
   });
 
-  test('starts again with the selectors of a proposal too', async () => {
+  test('the Kubernetes thread starts again after an error with the selectors of a proposed policy too', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'db');
     const node = await new Node().open([cluster.integration]);
@@ -262,7 +262,7 @@ describe('the Kubernetes thread', () => {
     expect([...(node.scope?.resolved ?? [])].sort()).toEqual([web.key, db.key].sort());
   });
 
-  test('sends a large list in parts, and calls it complete in the last part', async () => {
+  test('the Kubernetes thread sends a large list in parts, and marks the list as complete in the last part', async () => {
     const cluster = await Cluster.start();
     for (let index = 0; index < 1_200; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
@@ -284,7 +284,7 @@ describe('the Kubernetes thread', () => {
     expect(page.total).toBe(1_200);
   });
 
-  test('removes the stored objects of an integration if one of them is damaged, and lists again', async () => {
+  test('the Kubernetes thread removes the stored objects of an integration if one of them is damaged, and lists again', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
@@ -297,7 +297,7 @@ describe('the Kubernetes thread', () => {
     expect(second.failures).toEqual([]);
   });
 
-  test('writes no object of a list to the store that it has already', async () => {
+  test('the Kubernetes thread does not write objects of a list that the store already has', async () => {
     const cluster = await Cluster.start();
     for (let index = 0; index < 600; index++)
       cluster.put(`p${index}`, `10.0.${Math.floor(index / 250)}.${index % 250}`, 'web');
@@ -315,7 +315,7 @@ describe('the Kubernetes thread', () => {
     expect(written.filter(({ key, value }) => key === 'prod/complete' && value === null)).toEqual([]);
   });
 
-  test('tells the objects, selectors and warnings of an integration', async () => {
+  test('the Kubernetes thread returns the objects, selectors and warnings of an integration', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration], [web, db]);
@@ -336,7 +336,7 @@ describe('the Kubernetes thread', () => {
     });
   });
 
-  test('reads the address, the CA and the token of its own cluster from the environment and from files', async () => {
+  test('the Kubernetes thread reads the address, the CA and the token of its own cluster from the environment and from files', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const folder = join(temporaryFolder(), 'account');
@@ -358,7 +358,7 @@ describe('the Kubernetes thread', () => {
     await eventually(() => expect(cluster.server.asked.at(-1)?.authorization).toBe('Bearer token-2'));
   });
 
-  test('reports a refusal of the server with its sentence', async () => {
+  test('the Kubernetes thread reports a refusal of the server with the error text of the server', async () => {
     const server = await ScriptedServer.start((_, response) => sendStatus(response, 403, 'pods is forbidden'));
     ends.push(() => server.close());
     const access = { by: 'token', url: server.url, caPem: server.caPem, token: 't' } as const;

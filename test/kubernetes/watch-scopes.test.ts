@@ -9,18 +9,18 @@ const namespaces = (count: number) => new Set(Array.from({ length: count }, (_, 
 const namesOf = (more: Partial<WantedObjects>) => watchScopesOf(wanted(more)).map(nameOf);
 
 describe('scopes of an integration', () => {
-  it('are empty if no selector names it', () => {
+  it('an integration that no selector names has no watch scopes', () => {
     expect(watchScopesOf(wanted({}))).toEqual([]);
   });
 
-  it('are the named namespaces, at most eight, and else all pods', () => {
+  it('the watch scopes of an integration are the named namespaces, at most eight, and otherwise all pods', () => {
     expect(namesOf({ pods: new Set(['shop', 'bank']) })).toEqual(['bank/pods', 'shop/pods']);
     expect(namesOf({ pods: namespaces(8) })).toHaveLength(8);
     expect(namesOf({ pods: namespaces(9) })).toEqual(['pods']);
     expect(namesOf({ pods: 'all', nodes: true, namespaces: true })).toEqual(['pods', 'nodes', 'namespaces']);
   });
 
-  it('hold only the pods of one node, but all nodes and namespaces, with the scope of a node', () => {
+  it('the watch scopes of a node are the pods of that node, but all nodes and namespaces', () => {
     const scopes = watchScopesOf(wanted({ pods: 'all', nodes: true, namespaces: true, node: 'n1' }));
     expect(scopes.map(nameOf)).toEqual(['pods on n1', 'nodes', 'namespaces']);
     expect(scopes.map(fieldSelectorOf)).toEqual([
@@ -30,7 +30,7 @@ describe('scopes of an integration', () => {
     ]);
   });
 
-  it('have the paths of the core API', () => {
+  it('the watch scopes of an integration have the paths of the Kubernetes core API', () => {
     const scopes = watchScopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
     expect(scopes.map(pathOf)).toEqual([
       '/api/v1/namespaces/..%2Fx/pods',

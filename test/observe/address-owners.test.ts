@@ -6,7 +6,7 @@ const [A, B, C] = [0x0af4_0107, 0x0af4_0108, 0x0af4_0109] as const;
 const named = (owners: AddressOwners) => (address: number, atMs: number) => owners.of(address, atMs)?.name ?? null;
 
 describe('`AddressOwners`', () => {
-  test('returns the owner that the address had at the time of an event, before and after the address is reused', () => {
+  test('`AddressOwners` returns the owner that the address had at the time of an event, before and after the address is reused', () => {
     const owners = new AddressOwners();
     const of = named(owners);
     owners.change(ownersSince(0, { [A]: 'old' }, true));
@@ -19,7 +19,7 @@ describe('`AddressOwners`', () => {
     expect([of(B, 5_000), owners.of('2001:db8::1', 5_000), owners.of(null, 5_000)]).toEqual([null, null, null]);
   });
 
-  test('ends the owners that a new list lacks, and keeps the begin of those that it repeats', () => {
+  test('`AddressOwners` ends the ownership of addresses that a new list lacks, and keeps the begin of ownerships that the list repeats', () => {
     const owners = new AddressOwners();
     const of = named(owners);
     owners.change(ownersSince(0, { [A]: 'a', [B]: 'b' }, true));
@@ -29,7 +29,7 @@ describe('`AddressOwners`', () => {
     expect([of(C, 500), of(C, 1_500)]).toEqual([null, 'c']);
   });
 
-  test('is empty until an address has an owner', () => {
+  test('`AddressOwners` is empty until an address has an owner', () => {
     const owners = new AddressOwners();
     owners.change(ownersSince(0, { [A]: null }, true));
     expect(owners.isEmpty).toBe(true);
@@ -39,7 +39,7 @@ describe('`AddressOwners`', () => {
     expect(owners.isEmpty).toBe(false);
   });
 
-  test('keeps no more than its capacity of addresses, of former addresses, and of former owners of an address', () => {
+  test('`AddressOwners` limits the number of addresses, of former addresses, and of former owners of an address', () => {
     const owners = new AddressOwners(1, 1, 2);
     const of = named(owners);
     owners.change(ownersSince(0, { [A]: 'a1', [B]: 'b' }));

@@ -76,7 +76,7 @@ test('`DeniedConnections` makes a separate finding with a separate id for each r
   );
 });
 
-test('`DeniedConnections` makes no finding of an allowed connection, and leaves the rule empty without a decider and the policy id empty for an unknown generation', () => {
+test('`DeniedConnections` makes no finding of an allowed connection, and leaves rule and policy id empty if they are unknown', () => {
   add(seenConnection({ verdict: 'allow' }), seenConnection({ decider: null }), seenConnection({ generation: 6 }));
   expect(denied.drain().map(({ policyId, rule: by, decidedBy }) => [policyId, by, decidedBy])).toEqual([
     [null, null, null],
@@ -102,7 +102,7 @@ test('`DeniedConnections` counts denied requests above the limit of 256 findings
   expect([denied.merged, denied.overflowed]).toEqual([1_000_001, 1_000_000 - 256]);
 });
 
-test('`DeniedConnections` reports denied connections above the limit of all findings, and denied connections that the service plane lost, as one gap', () => {
+test('`DeniedConnections` reports denied connections above the limit of all findings, and those that the service plane lost, as one gap', () => {
   for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
   denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
   const taken = denied.drain();
@@ -117,7 +117,7 @@ test('`DeniedConnections` reports denied connections above the limit of all find
   expect(taken.reduce((sum, { count }) => sum + count, 0)).toBe(8_004);
 });
 
-test('`DeniedConnections` makes a finding for each owner of an address, and a coarse finding has that of the source', () => {
+test('`DeniedConnections` makes a finding for each owner of an address, and names the owner of the source in a coarse finding', () => {
   const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
   owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
   owners.change(ownersSince(2_000, { [source]: 'new' }));

@@ -206,7 +206,7 @@ test('`findingsOfLookups` makes a finding of each denied DNS query and of each D
   expect(found).toEqual([dns, { ...dns, effectiveAction: 'allow' }]);
 });
 
-test('`DeniedEvents` makes a finding for each owner that an address had, with the owner at the time of the packet', () => {
+test('`DeniedEvents` makes a finding for each owner of an address, and uses the owner at the time of the packet', () => {
   const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
   owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
   owners.change(ownersSince(1_000, { [source]: 'new' }));
@@ -219,7 +219,7 @@ test('`DeniedEvents` makes a finding for each owner that an address had, with th
   expect(new Set(found.map(findingId)).size).toBe(2);
 });
 
-test('`findingId` is the same without owners and with owners that are null', () => {
+test('`findingId` returns the same id for a finding without owners and a finding whose owners are null', () => {
   const { sourceOwner: _, destinationOwner: __, ...older } = { ...finding, firstMs: 0, lastMs: 0, count: 1 };
   expect(findingId(older as FindingDelta)).toBe(
     findingId({ ...finding, firstMs: 0, lastMs: 0, count: 1 } as FindingDelta),

@@ -90,7 +90,7 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
 });
 
 describe('a wiretap message', () => {
-  test('has the owners that the addresses had at its time, also in a replay; an end of a flow those at its begin', () => {
+  test('a wiretap message has the owners that the addresses had at its time, or at the begin of an ended flow, also in a replay', () => {
     const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
     const hub = hubKeeping(60_000);
     owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
@@ -114,7 +114,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('has no fields for owners if no address of it has one', () => {
+  test('a wiretap message has no fields for owners if none of its addresses has an owner', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     owners.change(ownersSince(0, { [address('10.0.0.99')]: 'other' }));
@@ -128,7 +128,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a flow has the addresses, the ports, the rule, and the learned names of the addresses', () => {
+  test('a wiretap message of a flow has the addresses, the ports, the rule, and the learned names of the addresses', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'old.example.com');
@@ -161,7 +161,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a flow and of a packet has the destination before DNAT', () => {
+  test('a wiretap message of a flow and of a packet has the destination before DNAT', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const wire = { address: address('198.51.100.1'), port: 80 };
@@ -175,7 +175,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of an ended flow has the reason of the end', () => {
+  test('a wiretap message of an ended flow has the reason of the end', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const ends = [
@@ -191,7 +191,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a packet dropped as out_of_state has the rule of the flow, and matches the filter "deny"', () => {
+  test('a wiretap message of a packet dropped as out_of_state has the rule of the flow, and matches the filter "deny"', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, verdicts: ['deny'] }, 0);
     hub.events(batchOf([flow(443, { type: 'dropped', dropReason: DROP_REASON.out_of_state })]), 0);
@@ -200,7 +200,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a dropped ICMP packet has the ICMP type and code, and no rule', () => {
+  test('a wiretap message of a dropped ICMP packet has the ICMP type and code, and no rule', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 16, protocol: IPPROTO.icmp, icmp: [5, 1] }]), 0);
@@ -225,7 +225,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a dropped IPv6 packet has the IPv6 addresses, and matches no IPv4 prefix filter', () => {
+  test('a wiretap message of a dropped IPv6 packet has the IPv6 addresses, and matches no IPv4 prefix filter', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
@@ -236,7 +236,7 @@ describe('a wiretap message', () => {
     ]);
   });
 
-  test('of a DNS query has the rule and the generation of the policy that decided the query', () => {
+  test('a wiretap message of a DNS query has the rule and the generation of the policy that decided the query', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
@@ -281,7 +281,7 @@ describe('a wiretap message of an inspected connection or request', () => {
   };
   const decider = { kind: 'rule', group: 'lan', rule: 'web' } as const;
 
-  test('has hostname, rule and reason, and JSON escapes for text from the client', () => {
+  test('a wiretap message of an inspected connection or request has hostname, rule and reason, and JSON escapes for text from the client', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     names.add(address('192.0.2.1'), 'cdn.example.net');
@@ -344,11 +344,11 @@ describe('a wiretap message of an inspected connection or request', () => {
     ['group and verdict', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
     ['rule', { rules: ['no'] }, 'abd'],
     ['verdict', { verdicts: ['allow', 'audit'] }, 'ab'],
-  ])('matches a filter by %s', (_, filter, expected) => {
+  ])('a wiretap message of an inspected connection or request matches a filter by %s', (_, filter, expected) => {
     expect(seen(filter).join('')).toBe(expected);
   });
 
-  test('is kept for replay, and a reader of the replay also receives the loss counts of the service plane', () => {
+  test('the wiretap hub keeps a message of an inspected request for replay, and sends a replay reader the loss counts of the service plane', () => {
     const hub = hubKeeping(10_000);
     hub.connections({ connections: [request('/kept')], lost: 3, lostDenied: 0 }, 1_000);
     hub.events(batchOf([flow(443)]), 1_500);
@@ -365,7 +365,7 @@ describe('a wiretap message of an inspected connection or request', () => {
     expect(given).toMatchObject([{ to: { channel: 1 }, messages: 0, lost: { service_plane: 4 } }]);
   });
 
-  test('is requested for allowed connections only if the filter of a reader can match an allowed connection', () => {
+  test('the wiretap hub requests allowed connections only if the filter of a reader can match an allowed connection', () => {
     const hub = hubKeeping(10_000);
     hub.open(1, { ...ALL, types: ['tls'], verdicts: ['deny'] }, 0);
     hub.open(2, { ...ALL, protocols: [17] }, 0);
@@ -428,11 +428,11 @@ describe('a wiretap filter', () => {
     ['name', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
     ['suffix of a name', { hostnames: ['*.example.org'] }, ['other.example.org']],
     ['two fields at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
-  ])('selects messages by %s', (_, filter, expected) => {
+  ])('a wiretap filter selects messages by %s', (_, filter, expected) => {
     expect(seen(filter)).toEqual(expected);
   });
 
-  test('is refused if the hub already has 128 different filters', () => {
+  test('the wiretap hub refuses a reader with a new filter if it already has 128 different filters', () => {
     const hub = hubKeeping(0);
     for (let reader = 1; reader <= 129; reader++)
       hub.open(reader, { ...ALL, ports: [{ low: reader, high: reader }] }, 0);
@@ -444,7 +444,7 @@ describe('a wiretap filter', () => {
     ]);
   });
 
-  test('that two readers share makes each frame only once', () => {
+  test('the wiretap hub makes each frame only once for two readers with equal filters', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL }, 0);
@@ -463,7 +463,7 @@ describe('a wiretap filter', () => {
 });
 
 describe('the replay for a new wiretap reader', () => {
-  test('comes before live frames, at the speed of the reader, and every message arrives exactly once', () => {
+  test('the replay for a new wiretap reader comes before live frames, at the speed of the reader, and every message arrives exactly once', () => {
     const hub = hubKeeping(10_000);
     hub.events(batchOf([flow(1)]), 1_000);
     hub.events(batchOf(Array.from({ length: 600 }, (_, index) => flow(1_000 + index))), 5_000);
@@ -494,7 +494,7 @@ describe('the replay for a new wiretap reader', () => {
     expect(ports()).toEqual([...kept, 2, 3, 4]);
   });
 
-  test('drops messages older than the replay time, and reports to a slow reader the number of dropped messages', () => {
+  test('the wiretap hub drops replay messages older than the replay time, and reports the number of dropped messages to a slow reader', () => {
     const hub = hubKeeping(1_000);
     hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
     hub.events(batchOf([flow(2), flow(2)], { lost: 3 }), 1_500);
@@ -512,7 +512,7 @@ describe('the replay for a new wiretap reader', () => {
 });
 
 describe('lost wiretap events', () => {
-  test('in the ring buffer, or above the event limit of a source, are reported to every channel', () => {
+  test('wiretap events that were lost in the ring buffer or above the event limit of a source are reported to every channel', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, protocols: [17] }, 0);
     given = [];
@@ -520,7 +520,7 @@ describe('lost wiretap events', () => {
     expect(given).toMatchObject([{ messages: 0, lost: { reader: 0, kernel: 5, source_share: 7 } }]);
   });
 
-  test('are counted while more than 32 MiB of frames are unwritten, and reported when the frames are written', () => {
+  test('lost wiretap events are counted while more than 32 MiB of frames are unwritten, and reported when the frames are written', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));

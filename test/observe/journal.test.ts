@@ -19,7 +19,7 @@ function textOf(write: (log: pino.Logger) => void): string {
 }
 
 describe('the log for the journal', () => {
-  test('has the priority of syslog for each level', () => {
+  test('a log line for the journal has the syslog priority of its level', () => {
     const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
     const text = textOf((log) => {
       for (const level of levels) log[level]('said');
@@ -27,7 +27,7 @@ describe('the log for the journal', () => {
     expect(text).toBe('<7>said\n<7>said\n<6>said\n<4>said\n<3>said\n<2>said\n');
   });
 
-  test('has the message before the fields, and quotes around values that are not one word', () => {
+  test('a log line for the journal has the message before the fields, and quotes around values that are not one word', () => {
     const fields = {
       generation: 3,
       policy: null,
@@ -42,7 +42,7 @@ describe('the log for the journal', () => {
     expect(textOf((log) => log.info({ generation: 3 }))).toBe('<6>generation=3\n');
   });
 
-  test('has the stack of an error in lines of the same priority', () => {
+  test('a log line for the journal has the stack of an error in further lines of the same priority', () => {
     const err = Object.assign(new Error('open the store: permission denied'), { code: 'store_unavailable' });
     err.stack = `Error: ${err.message}\n    at openStore (store.ts:1:2)\n    at run (node.ts:3:4)`;
     expect(textOf((log) => log.error({ err }, 'the node ends'))).toBe(
@@ -51,19 +51,19 @@ describe('the log for the journal', () => {
     );
   });
 
-  test('cannot get another priority from a message with several lines', () => {
+  test('a log message with several lines has the same journal priority in each line', () => {
     expect(textOf((log) => log.info({ name: 'a\n<0>b' }, 'first\n<0>second'))).toBe(
       '<6>first\n<6><0>second name="a\\n<0>b"\n',
     );
   });
 
-  test('has no control characters: the journal ends a line at NUL, and a terminal obeys escape sequences', () => {
+  test('a log line for the journal has no control characters, which would end the line or act on a terminal', () => {
     expect(textOf((log) => log.info({ name: 'a\0<0>b' }, 'first\0<0>second\x1b[31m\r<0>'))).toBe(
       '<6>first\ufffd<0>second\ufffd[31m\ufffd<0> name="a\\u0000<0>b"\n',
     );
   });
 
-  test('keeps a line that is no JSON after the removal of a secret', () => {
+  test('a log line for the journal that is no valid JSON after the removal of a secret is written as it is', () => {
     const text = textOf((log) => log.warn('-----BEGIN PRIVATE KEY-----\nMIGH'));
     expect(text).toMatch(/^<4>\{"level":40,.*"msg":"\[private key\]\n$/);
   });
@@ -80,7 +80,7 @@ describe('isJournal', () => {
     return `${dev}:${ino}`;
   };
 
-  test('is true only if JOURNAL_STREAM names device and inode of the descriptor', () => {
+  test('`isJournal` returns true only if JOURNAL_STREAM names device and inode of the descriptor', () => {
     const descriptor = open();
     expect(isJournal(descriptor, { JOURNAL_STREAM: streamOf(descriptor) })).toBe(true);
     expect(isJournal(open(), { JOURNAL_STREAM: streamOf(descriptor) })).toBe(false);
@@ -88,7 +88,7 @@ describe('isJournal', () => {
     expect(isJournal(descriptor, {})).toBe(false);
   });
 
-  test('is false for a closed descriptor', () => {
+  test('`isJournal` returns false for a closed descriptor', () => {
     expect(isJournal(1_000_000, { JOURNAL_STREAM: '1:2' })).toBe(false);
   });
 });

@@ -11,7 +11,7 @@ const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
 };
 
 describe('the Prometheus metrics', () => {
-  it('of wiretap and findings equal the counters of the observer', async () => {
+  it('the metrics of wiretap and findings equal the counters of the observer', async () => {
     expect(await samples('weir_wiretap_')).toEqual([
       'weir_wiretap_readers 2',
       'weir_wiretap_messages_total 100',
@@ -36,13 +36,13 @@ describe('the Prometheus metrics', () => {
     ]);
   });
 
-  it('of the observer have no labelled samples while the observer does not run', async () => {
+  it('the metrics of the observer have no labelled samples while the observer does not run', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
   });
 
-  it('of the service plane equal the counters of the service plane, and are absent while the service plane does not run', async () => {
+  it('the metrics of the service plane equal its counters, and are absent while the service plane does not run', async () => {
     expect(await samples('weir_tls_')).toEqual([
       'weir_tls_connections_total{verdict="allow"} 20',
       'weir_tls_connections_total{verdict="deny"} 21',
@@ -71,7 +71,7 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
-  it('of the cluster equal the view of this node, and are 0 without a cluster', async () => {
+  it('the metrics of the cluster equal the view of this node, and are 0 without a cluster', async () => {
     expect(await samples('weir_cluster_')).toEqual([
       'weir_cluster_connected 1',
       'weir_cluster_leader 1',
@@ -88,7 +88,7 @@ describe('the Prometheus metrics', () => {
     expect((await samples('weir_cluster_', metrics)).filter((line) => !line.endsWith(' 0'))).toEqual([]);
   });
 
-  it('of the flow sweep give duration and age in seconds', async () => {
+  it('the metrics of the flow sweep give duration and age in seconds', async () => {
     expect(await samples('weir_dataplane_sweep_')).toEqual([
       'weir_dataplane_sweep_duration_seconds 0.00025',
       'weir_dataplane_sweep_age_seconds 0.5',
@@ -96,14 +96,14 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_dataplane_half_open_flows')).toEqual(['weir_dataplane_half_open_flows 1']);
   });
 
-  it('of DNS upstreams give the latency of the fastest and of the slowest upstream, without upstream addresses', async () => {
+  it('the metrics of DNS upstreams give the latency of the fastest and of the slowest upstream, without upstream addresses', async () => {
     expect(await samples('weir_dns_upstream_latency_seconds')).toEqual([
       'weir_dns_upstream_latency_seconds{which="fastest"} 0.0005',
       'weir_dns_upstream_latency_seconds{which="slowest"} 0.002',
     ]);
   });
 
-  it('of source groups give packets and bytes by verdict, and have no samples while the node does not count them', async () => {
+  it('the metrics of source groups give packets and bytes by verdict, and have no samples while the node does not count them', async () => {
     expect(await samples('weir_source_group_')).toEqual([
       'weir_source_group_unlisted 9',
       ...['packets', 'bytes'].flatMap((what, at) => [
@@ -122,7 +122,7 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_source_group_', metrics)).toEqual(['weir_source_group_unlisted 0']);
   });
 
-  it('count policy writes and store writes by outcome, and give the duration of each phase', async () => {
+  it('the metrics of policy writes and store writes count them by outcome, and give the duration of each phase', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.policyWrite('invalid_policy');
     metrics.policyPhase('compile', 0.04);
@@ -153,7 +153,7 @@ describe('the Prometheus metrics', () => {
     ]);
   });
 
-  it('have only known labels, and no label value that is an address', async () => {
+  it('the metrics have only known labels, and no label value that is an address', async () => {
     const metrics = metricsOfEveryPart();
     const labels = new Set(metrics.families().flatMap((family) => family.labels));
     const own = [
@@ -183,14 +183,14 @@ describe('the Prometheus metrics', () => {
     expect(lines.filter((line) => line !== '' && !line.startsWith('weir_'))).toEqual([]);
   });
 
-  it('are counters if and only if the name of the metric ends in _total', () => {
+  it('a metric is a counter if and only if its name ends in _total', () => {
     const wrong = metricsOfEveryPart()
       .families()
       .filter(({ name, type }) => (type === 'counter') !== name.endsWith('_total'));
     expect(wrong).toEqual([]);
   });
 
-  it('show the state, the objects and the age of each integration, and the members in the kernel', async () => {
+  it('the metrics of integrations show the state, the objects and the age of each integration, and the members in the kernel', async () => {
     const lines = (await metricsOfEveryPart().scrape()).split('\n');
     const found = lines.filter((line) => line.startsWith('weir_kubernetes_') && !line.endsWith('} 0'));
     expect(found.sort()).toEqual([
@@ -207,7 +207,7 @@ describe('the Prometheus metrics', () => {
     expect(states).toHaveLength(9);
   });
 
-  it('are all listed in docs/metrics.md', async () => {
+  it('docs/metrics.md lists all metrics', async () => {
     const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
     expect(page, 'run: npm run docs').toBe(metricsPage(metricsOfEveryPart().families()));
   });

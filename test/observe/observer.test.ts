@@ -28,7 +28,7 @@ const denied = (hostname: string) => ({
   lostDenied: 0,
 });
 
-test('`Observer` gives each new thread all owners before its first event, and changes of owners to the running thread', async () => {
+test('`Observer` gives each new thread all owners before its first event, and gives the running thread the changes of owners', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'weir-observer-'));
   let owner = 'first';
   const observer = new Observer(

@@ -10,11 +10,11 @@ describe('a log line for a terminal', () => {
     ['text that only looks like an escape', '\\u001b and \\\\r', '\\u001b and \\\\r'],
     ['a backslash before a control character', '\\\u001b', '\\\\u001b'],
     ['printable characters', 'é "quoted" \u{1f600}', 'é "quoted" \u{1f600}'],
-  ])('shows %s', (_, text, shown) => {
+  ])('a log line for a terminal shows %s', (_, text, shown) => {
     expect(JSON.parse(withoutControls(`${JSON.stringify({ msg: text })}\n`))).toEqual({ msg: shown });
   });
 
-  it('keeps the lines of a stack', () => {
+  it('a log line for a terminal keeps the lines of a stack', () => {
     const line = `${JSON.stringify({ err: { stack: 'Error: x\n\tat f' } })}\n`;
     expect(withoutControls(line)).toBe(line);
   });

@@ -45,7 +45,7 @@ const frame = (to: Frame['to'], text: string, messages = 1, lost: Partial<Frame[
 });
 
 describe('a wiretap reader', () => {
-  test('receives first the replay and then the live frames of its channel, in order', () => {
+  test('a wiretap reader receives first the replay and then the live frames of its channel, in order', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     readers.frame(frame({ channel: 1 }, 'before it subscribed'));
@@ -58,7 +58,7 @@ describe('a wiretap reader', () => {
     expect(written).toBe('"before it subscribed""kept""live""of others"'.length);
   });
 
-  test('that is too slow receives the number of lost messages before the next message, and other readers lose nothing', () => {
+  test('a wiretap reader that is too slow receives the number of lost messages before the next message, and other readers lose nothing', () => {
     const [slow, fast] = [new FakeSink(), new FakeSink()];
     for (const sink of [slow, fast]) readers.subscribe(readers.open(sink), 1);
     slow.waiting = 8 * MIB;
@@ -72,7 +72,7 @@ describe('a wiretap reader', () => {
     expect(readers.lost).toBe(7);
   });
 
-  test('receives the number of lost messages within a second even if no message follows', () => {
+  test('a wiretap reader receives the number of lost messages within a second even if no message follows', () => {
     const sink = new FakeSink();
     readers.subscribe(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
@@ -82,7 +82,7 @@ describe('a wiretap reader', () => {
     expect(sink.sent).toEqual(['{"type":"lost","count":2,"where":"reader"}']);
   });
 
-  test('receives the number of lost messages within a second while the buffer of the reader is full', () => {
+  test('a wiretap reader receives the number of lost messages within a second while the buffer of the reader is full', () => {
     const sink = new FakeSink();
     readers.subscribe(readers.open(sink), 1);
     sink.waiting = 8 * MIB;
@@ -100,7 +100,7 @@ describe('a wiretap reader', () => {
     expect(sink.sent.slice(1)).toEqual(['{"type":"lost","count":3,"where":"reader"}']);
   });
 
-  test('stays connected if it accepts some bytes at least every 50 seconds', () => {
+  test('a wiretap reader stays connected if it accepts some bytes at least every 50 seconds', () => {
     const sink = new FakeSink();
     readers.open(sink);
     sink.waiting = 8 * MIB;
@@ -111,7 +111,7 @@ describe('a wiretap reader', () => {
     expect(sink.closes).toEqual([]);
   });
 
-  test('is closed as too_slow if it accepts no bytes for a minute, but not earlier', () => {
+  test('a wiretap reader is closed as too_slow if it accepts no bytes for a minute, but not earlier', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     sink.waiting = 1;
@@ -121,7 +121,7 @@ describe('a wiretap reader', () => {
     expect([sink.closes, asked, readers.count]).toEqual([['too_slow'], [`closed ${reader}`], 0]);
   });
 
-  test('has a buffer that becomes smaller as the number of readers grows', () => {
+  test('a wiretap reader has a buffer that becomes smaller as the number of readers grows', () => {
     const sinks = Array.from({ length: 1_000 }, () => new FakeSink());
     const first = sinks[0] as FakeSink;
     for (const sink of sinks) readers.open(sink);

@@ -13,13 +13,13 @@ describe('the redaction of secrets in a text', () => {
     ['replaces credentials', 'authorization: Bearer abc.DEF-123', 'authorization: Bearer [credentials]'],
     ['keeps a certificate', '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----', null],
     ['keeps other words', 'the bearer of basic information', null],
-  ])('%s, in a string and in bytes', (_, text, kept) => {
+  ])('the redaction of secrets %s, in a string and in bytes', (_, text, kept) => {
     expect([redacted(text), redactedBytes(Buffer.from(text)).toString()]).toEqual([kept ?? text, kept ?? text]);
   });
 });
 
 describe('`LogRing`', () => {
-  it('returns only the latest lines within the limits of size and age', () => {
+  it('`LogRing` returns only the latest lines within the limits of size and age', () => {
     let now = 0;
     const ring = new LogRing(10, 100, () => now);
     for (const line of ['aaaa', 'bbbb', 'cccc']) ring.write(line);
@@ -31,7 +31,7 @@ describe('`LogRing`', () => {
     expect(ring.lines()).toEqual([]);
   });
 
-  it('counts the bytes of a line in UTF-8', () => {
+  it('`LogRing` counts the bytes of a line in UTF-8', () => {
     const ring = new LogRing(10);
     for (const line of ['öööö', 'bbb']) ring.write(line);
     expect(ring.lines()).toEqual(['bbb']);

@@ -41,7 +41,7 @@ const forever = (name: string, before: string): Collector => ({
 });
 
 describe('a support dump', () => {
-  it('contains the files of all collectors in one folder per node, and a manifest as the last file', async () => {
+  it('a support dump contains the files of all collectors in one folder per node, and a manifest as the last file', async () => {
     const { fileName, files, manifest } = await dumpOf([
       jsonFile('stats.json', () => ({ packets: 12n })),
       linesFile('dataplane/flows.jsonl', async function* () {
@@ -84,7 +84,7 @@ describe('a support dump', () => {
     });
   });
 
-  it('continues after a collector that hangs, fails or never ends, and marks the incomplete file in the manifest', async () => {
+  it('a support dump continues after a collector that hangs, fails or never ends, and marks the incomplete file in the manifest', async () => {
     const { files, said } = await dumpOf([
       forever('hangs.txt', 'half '),
       {
@@ -120,13 +120,13 @@ describe('a support dump', () => {
     ]);
   });
 
-  it('contains a placeholder in place of credentials in the files of the collectors', async () => {
+  it('a support dump contains a placeholder in place of each credential in the files of the collectors', async () => {
     const { files, said } = await dumpOf([textFile('log.jsonl', () => 'authorization: Bearer abcdefgh12345678')]);
     expect(files.get(`${FOLDER}/node_a/log.jsonl`)?.text).toBe('authorization: Bearer [credentials]');
     expect(said).toEqual([['log.jsonl', 'complete', null, 35]]);
   });
 
-  it('is refused while the archive of another dump is not yet read to the end', async () => {
+  it('a support dump is refused while the archive of another dump is not yet read to the end', async () => {
     const dumps = sysdumps(() => [textFile('a.txt', () => 'a')]);
     const { archive } = begun(dumps);
     expect(dumps.begin()).toBe('running');
@@ -135,7 +135,7 @@ describe('a support dump', () => {
     await unpacked(begun(dumps).archive);
   });
 
-  it('ends if the client that reads the archive disconnects, and aborts the current collector', async () => {
+  it('a support dump ends if the client that reads the archive disconnects, and aborts the current collector', async () => {
     let aborted: Promise<unknown> | undefined;
     let later = 0;
     const dumps = sysdumps(() => [
@@ -158,7 +158,7 @@ describe('a support dump', () => {
     dumps.close();
   });
 
-  it('ends without an error if the client disconnects in the middle of a file', async () => {
+  it('a support dump ends without an error if the client disconnects in the middle of a file', async () => {
     const files = ['a.txt', 'b.txt', 'c.txt'];
     const dumps = sysdumps(() => files.map((name) => textFile(name, () => randomBytes(1 << 20).toString('hex'))));
     const { archive } = begun(dumps);
@@ -172,14 +172,14 @@ describe('a support dump', () => {
     dumps.close();
   });
 
-  it('ends with an error at the time limit even if no client reads the archive', async () => {
+  it('a support dump ends with an error at the time limit even if no client reads the archive', async () => {
     const dumps = sysdumps(() => [textFile('large.txt', () => Buffer.alloc(4 << 20, 'x'))], 30);
     const { archive } = begun(dumps);
     const [failure] = (await once(archive, 'error')) as [Error];
     expect(failure.message).toBe('collect a support dump: it took too long');
   });
 
-  it('ends with an error if the node shuts down, and no further dump starts', async () => {
+  it('a support dump ends with an error if the node shuts down, and no further dump starts', async () => {
     const dumps = sysdumps(() => [forever('hangs.txt', '')]);
     const { archive } = begun(dumps);
     const failed = once(archive, 'error');

@@ -56,7 +56,7 @@ const costly: PolicyConfig = {
 };
 
 describe('`FairQueue`', () => {
-  test('alternates between API users that have waiting tasks, and runs one task at a time', async () => {
+  test('`FairQueue` alternates between API users that have waiting tasks, and runs one task at a time', async () => {
     const queue = new FairQueue(10);
     const begun: string[] = [];
     let running = 0;
@@ -73,7 +73,7 @@ describe('`FairQueue`', () => {
     expect(begun).toEqual(['eve 1', 'eve 2', 'bob 1', 'ada 1', 'eve 3', 'bob 2', 'eve 4']);
   });
 
-  test('continues with the next task after a failed task, and throws QueueFull if one API user has too many waiting tasks', async () => {
+  test('`FairQueue` continues with the next task after a failed task, and throws QueueFull if one API user has too many waiting tasks', async () => {
     const queue = new FairQueue(1);
     const failing = queue.run('eve', () => Promise.reject(new Error('no')));
     const waiting = queue.run('eve', async () => 'done');
@@ -85,7 +85,7 @@ describe('`FairQueue`', () => {
 });
 
 describe('`explainPolicy`', () => {
-  test('returns a result to one API user within 1 s while 20 drafts of the maximum cost of another API user wait', async () => {
+  test('`explainPolicy` returns a result to one API user within 1 s while 20 drafts of the maximum cost of another API user wait', async () => {
     const asked = await ports(30_000);
     await explainPolicy(asked, { query }, 'bob');
     await explainPolicy(asked, { policy: {}, query }, 'bob');
@@ -114,7 +114,7 @@ describe('`explainPolicy`', () => {
     expect(await eve[0]).toMatchObject({ decision: 'deny' });
   });
 
-  test('refuses a draft that exceeds the time budget as too_costly, and then explains the next draft', async () => {
+  test('`explainPolicy` refuses a draft that exceeds the time budget as too_costly, and then explains the next draft', async () => {
     const asked = await ports(1);
     expect(await explainPolicy(asked, { policy: costly, query }, 'eve')).toMatchObject({
       kind: 'refused',
@@ -125,7 +125,7 @@ describe('`explainPolicy`', () => {
   });
 });
 
-test('`explainPolicy` denies lookups that the DNS proxy answers itself, also for a draft that allows them', async () => {
+test('`explainPolicy` denies DNS queries that the DNS proxy answers itself, even for a draft that allows them', async () => {
   const proxied = new UnforwardedNames(
     ['use-application-dns.net', '*.canary.test'].map((text) => ({
       kind: text.startsWith('*') ? 'suffix' : 'exact',
@@ -155,7 +155,7 @@ test('`explainPolicy` names the owners of source and destination', async () => {
   expect(explained).toMatchObject({ owners: { source: null, destination: owner }, selected_by: null });
 });
 
-describe('`explainPolicy`, for a denied packet,', () => {
+describe('`explainPolicy` for a denied packet', () => {
   const rule = (match: object, action = 'allow') => ({ id: 'r', action, match });
   const draft = (...rules: object[]): PolicyConfig =>
     ({
@@ -177,7 +177,7 @@ describe('`explainPolicy`, for a denied packet,', () => {
     return 'kind' in explained ? explained : explained.reply_to;
   };
 
-  test('returns the first packet of the flow that the policy allows in the opposite direction', async () => {
+  test('`explainPolicy` returns for a denied packet the first packet of the flow that the policy allows in the opposite direction', async () => {
     expect(await replyTo(web, { packet: fromServer })).toEqual(opener);
     const ping = draft(rule({ proto: 'icmp', icmp_types: [8] }));
     const icmp = { protocol: 1, sourcePort: 0, destinationPort: 0 };
@@ -186,12 +186,12 @@ describe('`explainPolicy`, for a denied packet,', () => {
     });
   });
 
-  test('returns the first packet of a connection that the policy decides by its server name', async () => {
+  test('`explainPolicy` returns for a denied packet the first packet of a connection that the policy decides by its server name', async () => {
     const inspected = draft(rule({ dst_ports: [443], tls: { mode: 'metadata', sni: ['a.test'] } }));
     expect(await replyTo(inspected, { packet: fromServer })).toEqual(opener);
   });
 
-  test('returns the first packet of a flow to an address that is granted for a hostname', async () => {
+  test('`explainPolicy` returns for a denied packet the first packet of a flow to an address that is granted for a hostname', async () => {
     const granted = async ({ destination }: Packet) =>
       destination === SERVER ? { ...NO_NODE, granted: ['a.test'] } : NO_NODE;
     const named = draft(rule({ dns_hostname: 'a.test' }));
@@ -208,11 +208,11 @@ describe('`explainPolicy`, for a denied packet,', () => {
       draft(rule({ proto: 'icmp' })),
       { packet: { ...fromServer, protocol: 1, icmpType: 8 } },
     ],
-  ])('returns no such packet if %s', async (_, policy, asked) => {
+  ])('`explainPolicy` returns no first packet of an opposite flow if %s', async (_, policy, asked) => {
     expect(await replyTo(policy, asked)).toBeNull();
   });
 
-  test('returns no such packet if the opposite direction passes without a policy, because this opens no flow', async () => {
+  test('`explainPolicy` returns no first packet if the opposite direction passes without a policy, because such a packet opens no flow', async () => {
     const arrival = { policed: ['wan0'], by: { interface: 'lan0' } };
     const node = async ({ source }: Packet) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
     expect(await replyTo(web, { packet: fromServer }, { node })).toBeNull();

@@ -20,23 +20,23 @@ for (const [name, walks] of Object.entries(WALKS)) {
     if (machine === undefined) throw new RangeError(`no walk of ${name}`);
     const snapshots = walks.flatMap(reachable);
 
-    test('refers to actions, guards, delays and actors only by name, and has no inline functions for them', () => {
+    test(`the ${name} chart refers to actions, guards, delays and actors only by name, and has no inline functions for them`, () => {
       expect(inlineBehaviour(machine)).toEqual([]);
     });
 
-    test('has an id and an onError transition for every invoked actor', () => {
+    test(`the ${name} chart has an id and an onError transition for every invoked actor`, () => {
       expect(unhandledInvokes(machine)).toEqual([]);
     });
 
-    test('does not stop with an error after any event', () => {
+    test(`the ${name} chart does not stop with an error after any event`, () => {
       expect(snapshots.filter(({ status }) => status === 'error').map(({ value }) => value)).toEqual([]);
     });
 
-    test('reaches exactly the states of the stored snapshot', () => {
+    test(`the ${name} chart reaches exactly the states of the stored snapshot`, () => {
       expect(leavesIn(snapshots)).toMatchSnapshot();
     });
 
-    test('ignores public events only in the states of the stored snapshot', () => {
+    test(`the ${name} chart ignores public events only in the states of the stored snapshot`, () => {
       const events = walks[0]?.events ?? [];
       const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) =>
         leaf.includes('.'),
@@ -48,7 +48,7 @@ for (const [name, walks] of Object.entries(WALKS)) {
     });
 
     for (const [region, part] of Object.entries(walks[0]?.regions ?? {})) {
-      test(`has exactly one readiness tag and detail for ${part} in every state`, () => {
+      test(`the ${name} chart has exactly one readiness tag and detail for ${part} in every state`, () => {
         const wrong = snapshots
           .map((snapshot) => ({ value: snapshot.value, ...sayings(snapshot, part) }))
           .filter(({ tags, details }) => tags.length !== 1 || details !== 1);

@@ -8,7 +8,7 @@ import { WALKS } from './walks.js';
 const folder = new URL('../../docs/statecharts/', import.meta.url);
 
 for (const [name, chart] of Object.entries(CHARTS)) {
-  test(`docs/statecharts/${name}.md equals the page that drawChart returns (update: npm run charts)`, () => {
+  test(`docs/statecharts/${name}.md equals the page that \`drawChart\` returns (update: npm run charts)`, () => {
     expect(readFileSync(new URL(`${name}.md`, folder), 'utf8')).toBe(drawChart(chart));
   });
 
@@ -31,7 +31,7 @@ test('CHARTS and WALKS contain every chart file of the folder statecharts', () =
   ).toEqual(Object.keys(WALKS).sort());
 });
 
-test('drawChart draws parallel regions side by side inside the chart', () => {
+test('`drawChart` draws parallel regions side by side inside the chart', () => {
   const chart = createMachine({
     id: 'lamp',
     type: 'parallel',
@@ -51,7 +51,7 @@ stateDiagram-v2
 `);
 });
 
-test('drawChart draws an arrow between composite states if a transition connects their inner states', () => {
+test('`drawChart` draws an arrow between composite states if a transition connects their inner states', () => {
   const chart = createMachine({
     id: 'lamp',
     initial: 'off',
@@ -78,7 +78,7 @@ stateDiagram-v2
 `);
 });
 
-test('drawChart lists the events with actions or without a target, once for states with the same transitions', () => {
+test('`drawChart` lists the events with actions or without a target, once for states with the same transitions', () => {
   const lit = { meta: { detail: 'lit' }, invoke: { id: 'heat', src: 'heat', onError: { actions: 'cool' } } };
   const chart = createMachine({
     id: 'lamp',
@@ -127,7 +127,7 @@ broken
 `);
 });
 
-test('drawChart lists no state and no transition of a composite state that equals those of its twin', () => {
+test('`drawChart` lists invocations and transitions only for the first of two composite states with the same structure', () => {
   const lamp = (name: string) => ({
     initial: 'up',
     states: {
@@ -145,7 +145,7 @@ hall.up
 `);
 });
 
-test('drawChart merges arrows between the same states, and draws equal composite states only once', () => {
+test('`drawChart` merges arrows between the same states, and draws equal composite states only once', () => {
   const lamp = { initial: 'off', states: { off: { on: { pressed: 'on', pulled: 'on' } }, on: { always: 'off' } } };
   const chart = createMachine({ id: 'lamps', type: 'parallel', states: { hall: lamp, attic: lamp } });
   expect(drawChart(chart).split('```')[1]).toBe(`mermaid

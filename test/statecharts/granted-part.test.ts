@@ -33,13 +33,13 @@ describe.each([
   ['DNS proxy', dnsProxyChart],
   ['service plane', servicePlaneChart],
 ])('the %s', (_, chart) => {
-  test('listens again without a back-off when an address is added to the node after EADDRNOTAVAIL', async () => {
+  test('the DNS proxy or service plane listens again without a back-off when an address is added to the node after EADDRNOTAVAIL', async () => {
     const { actor } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRNOTAVAIL' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'serving' }));
     actor.stop();
   });
 
-  test('waits for the back-off if listening fails with an error other than EADDRNOTAVAIL', async () => {
+  test('the DNS proxy or service plane waits for the back-off if listening fails with an error other than EADDRNOTAVAIL', async () => {
     const { actor, clock } = failingOnce(chart, Object.assign(new Error(sentence), { code: 'EADDRINUSE' }));
     await waitFor(actor, (snapshot) => snapshot.matches({ running: 'backing_off' }));
     await new Promise((resolve) => setImmediate(resolve));

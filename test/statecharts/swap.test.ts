@@ -34,7 +34,7 @@ function startSwap(stageRequest: string | null) {
   return { actor, published, log, ended };
 }
 
-test('the swap flips the program immediately after the proof if no stage request started the swap', async () => {
+test('the swap chart flips to the new program immediately after the proof if no stage request started the swap', async () => {
   const { published, log, ended } = startSwap(null);
   expect(await ended()).toEqual({
     kind: 'flipped',
@@ -48,7 +48,7 @@ test('the swap flips the program immediately after the proof if no stage request
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
 
-test('after a stage request the swap flips the program only on a flip request, and sends swap.committed before the flip', async () => {
+test('after a stage request, the swap chart flips to the new program only on a flip request, and sends swap.committed before the flip', async () => {
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });
@@ -67,7 +67,7 @@ test('after a stage request the swap flips the program only on a flip request, a
   ]);
 });
 
-test('the swap unstages a proved policy if another policy has superseded it', async () => {
+test('the swap chart unstages a proved policy if another policy has superseded it', async () => {
   const { actor, log, ended } = startSwap('s');
   actor.send({ type: 'program.superseded' });
   expect(await ended()).toEqual({ kind: 'unstaged' });

@@ -169,7 +169,7 @@ print(json.dumps([name for name, _ in kinds]))`,
  */
 const KEPT = ['EAPOL', 'IGMP', 'LACP', 'LLDP'];
 
-test('without Weir, a bridge forwards all kinds of frames, and with the default kernel settings all kinds but four', async () => {
+test('a bridge without Weir forwards all kinds of frames, and a bridge with the default kernel settings all kinds but four', async () => {
   for (const direction of DIRECTIONS) {
     const { kinds, through } = await crossed(direction);
     expect(kinds).toHaveLength(59);
@@ -212,7 +212,7 @@ describe.each(
     ['drop', 'deny', (kind: string) => ALWAYS.includes(kind)],
     ['pass', 'allow', (kind: string) => !NEVER.includes(kind)],
   ] as const)(
-    'switches exactly the expected kinds between bridge ports with non_ipv4 %s and default_policy %s',
+    'a node switches exactly the expected kinds of frames between bridge ports with non_ipv4 %s and default_policy %s',
     async (nonIpv4, action, crosses) => {
       const interfaces = ['lan0', 'wan0', 'br0'];
       const dataplane = { interfaces, reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };

@@ -189,7 +189,8 @@ function tryRow(row: Row, opened: () => Office): void {
     });
 
     if (findings.length > 0)
-      test(`the findings are also ${findings.join(', ')}`, () => expectFindings(opened().node, from, began, findings));
+      test(`the requests of a client also cause the findings ${findings.join(', ')}`, () =>
+        expectFindings(opened().node, from, began, findings));
 
     const urls = [...gets, ...not].filter((target) => target.startsWith('http'));
     const explains = async (): Promise<void> => {
@@ -222,7 +223,7 @@ function policyTextOf({ recipe, with: second, policyOf }: Case): string {
   return stringify({ ...first, source_groups: groups });
 }
 
-test('each recipe and each block of the documents has a case, and each case a recipe', () => {
+test('each recipe and policy block of the documents has a case or an entry in `OTHER_BLOCKS`, and each of these names an existing recipe', () => {
   const cases = [CASES, CASES_WITHOUT_TRANSPARENT_DNS, CASES_WITH_ECH_KEYS, CASES_OF_KUBERNETES].flat();
   const used = cases.flatMap(({ recipe, with: second }) => (second === undefined ? [recipe] : [recipe, second]));
   expect(unique([...used, ...Object.keys(OTHER_BLOCKS)]).toSorted()).toEqual([...recipes.keys()].toSorted());
@@ -230,7 +231,7 @@ test('each recipe and each block of the documents has a case, and each case a re
 
 const dnsOfNames = (parse(textOf('docs/names.md 1')) as { dns: Readonly<Record<string, unknown>> }).dns;
 
-describe('with the DNS proxy of docs/names.md', () => {
+describe('clients with the DNS proxy of docs/names.md', () => {
   let office: Office;
   beforeAll(async () => {
     office = await openOffice('clients', CASES, { resolver: GATEWAY, sections: { dns: dnsOfNames } });
@@ -239,7 +240,7 @@ describe('with the DNS proxy of docs/names.md', () => {
   tryCases(CASES, () => office);
 });
 
-describe('with a DNS proxy that is not transparent', () => {
+describe('clients with a DNS proxy that is not transparent', () => {
   const dns = { ...dnsOfNames, transparent: false };
   let office: Office;
   beforeAll(async () => {
@@ -249,7 +250,7 @@ describe('with a DNS proxy that is not transparent', () => {
   tryCases(CASES_WITHOUT_TRANSPARENT_DNS, () => office);
 });
 
-describe('with a resolver that keeps the keys for Encrypted Client Hello', () => {
+describe('clients with a resolver that keeps the keys for Encrypted Client Hello', () => {
   let office: Office;
   beforeAll(async () => {
     const resolver = '127.0.0.53';
@@ -262,7 +263,7 @@ describe('with a resolver that keeps the keys for Encrypted Client Hello', () =>
   tryCases(CASES_WITH_ECH_KEYS, () => office);
 });
 
-skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('with an integration of Kubernetes', () => {
+skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('clients with an integration of Kubernetes', () => {
   let office: Office;
   let kube: KubeApi;
   beforeAll(async () => {

@@ -54,7 +54,7 @@ function commandOf(block: string, start: string): string {
   return (line ?? `no line begins with ${start}`).replace(/ +#.*/, '');
 }
 
-test('the blocks of docs/cluster.md create a cluster, and add and remove a node', async () => {
+test('the blocks of docs/cluster.md create a cluster, add a node and remove it', async () => {
   for (const index of [0, 1]) await started(new ClusterNode(`n${index + 1}`, index, etcd));
   expect(shell(blockAt('docs/cluster.md', 'weir cluster init'))).toMatch(/etcd +connected[\s\S]*NODE +ADDRESS/);
   await Promise.all(nodes.map((node) => node.takesPart()));
@@ -76,7 +76,7 @@ test('the blocks of docs/cluster.md create a cluster, and add and remove a node'
   await joined.until('cluster', 'refused');
 });
 
-test('the block of docs/cluster.md rolls a policy out, shows and confirms it, and reverts one', async () => {
+test('the block of docs/cluster.md rolls out a policy, shows and confirms this change, and reverts another change', async () => {
   const block = blockAt('docs/cluster.md', 'weir policy apply -f office.yaml --rollout-share');
   const [apply, pending, confirm, revert] = [
     'weir policy apply',
@@ -90,15 +90,18 @@ test('the block of docs/cluster.md rolls a policy out, shows and confirms it, an
   expect(shell('weir policy get --output yaml')).toContain('default_policy: deny');
 });
 
-test.each(['node', 'store'])('the command of docs/cluster.md ends a contradiction with the side `%s`', async (side) => {
-  const backup = etcd.backup();
-  shell('weir policy apply -f office.yaml');
-  await etcd.restore(backup);
-  const [node] = nodes;
-  await node?.until('policy_replication', 'held');
-  shell(commandOf(blockAt('docs/cluster.md', 'weir cluster recover'), `weir cluster recover --keep ${side}`));
-  await node?.takesPart();
-});
+test.each(['node', 'store'])(
+  'the command of docs/cluster.md ends a contradiction between a node and etcd by keeping the policy of the `%s`',
+  async (side) => {
+    const backup = etcd.backup();
+    shell('weir policy apply -f office.yaml');
+    await etcd.restore(backup);
+    const [node] = nodes;
+    await node?.until('policy_replication', 'held');
+    shell(commandOf(blockAt('docs/cluster.md', 'weir cluster recover'), `weir cluster recover --keep ${side}`));
+    await node?.takesPart();
+  },
+);
 
 test('the block of docs/boot.md installs the units, the drop-in and the user', () => {
   const machine = `mount -t tmpfs tmpfs /mnt

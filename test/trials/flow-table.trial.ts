@@ -284,29 +284,32 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
   }
 }
 
-describe('while one or many sources flood the flow table, other sources can open connections and established flows continue', () => {
-  test.each(Object.entries(ATTACKS))('attack: %s', async (what, attack) => {
-    let reached: Figures | undefined;
-    const counts = await suffered(async () => {
-      await attack();
-      reached = await figures();
-    });
-    console.log(reached);
-    await expectNoHarm(counts);
-    const [figure, least] = REACHED[what] ?? ['pressing', Number.NaN];
-    expect(reached?.[figure]).toBeGreaterThan(least);
-  });
+describe('a flood of the flow table', () => {
+  test.each(Object.entries(ATTACKS))(
+    'other sources can open connections, and established flows continue, during the attack %s',
+    async (what, attack) => {
+      let reached: Figures | undefined;
+      const counts = await suffered(async () => {
+        await attack();
+        reached = await figures();
+      });
+      console.log(reached);
+      await expectNoHarm(counts);
+      const [figure, least] = REACHED[what] ?? ['pressing', Number.NaN];
+      expect(reached?.[figure]).toBeGreaterThan(least);
+    },
+  );
 });
 
 describe('the flow limit of a flooding source also protects other sources', () => {
   const udp = () => ATTACKS['hping3: small datagrams to a service']?.() ?? Promise.reject(new Error('no such attack'));
 
-  test('while the process of the node is dead', async () => {
+  test('the flow limit of a flooding source protects other sources while the process of the node is dead', async () => {
     await rig.node.end('SIGKILL');
     await expectNoHarm(await suffered(udp));
   });
 
-  test('while the node starts again', async () => {
+  test('the flow limit of a flooding source protects other sources while the node starts again', async () => {
     await rig.node.end('SIGKILL');
     const restarted = rig.node.restart();
     await expectNoHarm(await suffered(udp));
@@ -315,7 +318,7 @@ describe('the flow limit of a flooding source also protects other sources', () =
     await expectNoHarm(await suffered(udp));
   });
 
-  test('while policies are activated one after the other', async () => {
+  test('the flow limit of a flooding source protects other sources while policies are activated one after the other', async () => {
     let ended = false;
     const writing = (async () => {
       for (let number = 2; !ended; number++) await rig.put(policy(number));
@@ -326,14 +329,14 @@ describe('the flow limit of a flooding source also protects other sources', () =
     await expectNoHarm(counts);
   });
 
-  test('after the flows of the flooding source were deleted', async () => {
+  test('the flow limit of a flooding source protects other sources after the flows of the flooding source were deleted', async () => {
     await suffered(udp);
     const reply = await rig.node.request('DELETE', `/api/v1/flows?src=${FLOODER}`);
     expect(reply.status).toBe(200);
     await expectNoHarm(await suffered(udp));
   });
 
-  test('after the flow table was resized', async () => {
+  test('the flow limit of a flooding source protects other sources after the flow table was resized', async () => {
     await suffered(udp);
     const file = join(rig.node.folder, 'weir.yaml');
     for (const capacity of [2 * CAPACITY, CAPACITY / 2]) {
@@ -350,8 +353,8 @@ describe('the flow limit of a flooding source also protects other sources', () =
   });
 });
 
-describe('when flows expire', () => {
-  test('the counters of flows per source decrease, so the source can open flows again and no other source is refused', async () => {
+describe('expiry of flows', () => {
+  test('the counters of flows per source decrease when flows expire, so the source can open flows again and no other source is refused', async () => {
     await rig.remove();
     await start({ timeouts: { udp_replied: '2s', udp: '1s' } });
     for (let round = 0; round < 3; round++) {

@@ -91,23 +91,25 @@ describe.each(
     (['stack', 'direct'] as const).map((forwarding) => [mode, forwarding] as const),
   ),
 )('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
-  test.each(ATTACKERS)('passes all fragments of the real sender while forged fragments arrive on %s', async (by) => {
-    await start({ reverse_path: reversePath, forwarding });
-    const { client, node, server } = rig.topology;
-    const end = await receive();
-    // For each datagram, the attacker sends a forged fragment after the first and after the second fragment
-    // of the victim.
-    const names = JSON.parse(
-      await runScapy(
-        server,
-        `${FORGERIES}
+  test.each(ATTACKERS)(
+    'a node passes all fragments of the real sender while forged fragments arrive on %s',
+    async (by) => {
+      await start({ reverse_path: reversePath, forwarding });
+      const { client, node, server } = rig.topology;
+      const end = await receive();
+      // For each datagram, the attacker sends a forged fragment after the first and after the second fragment
+      // of the victim.
+      const names = JSON.parse(
+        await runScapy(
+          server,
+          `${FORGERIES}
 print(json.dumps([n for n, _ in forgeries(Ether(), '${ADDRESSES.client}', '${ADDRESSES.server}', 1)]))`,
-      ),
-    ) as string[];
-    const device = by === 'wan0' ? 'eth0' : 'ext0';
-    const attacker = server.start('/usr/bin/python3', [
-      '-c',
-      `
+        ),
+      ) as string[];
+      const device = by === 'wan0' ? 'eth0' : 'ext0';
+      const attacker = server.start('/usr/bin/python3', [
+        '-c',
+        `
 import logging, sys
 logging.getLogger('scapy').setLevel(logging.CRITICAL)
 from scapy.all import *
@@ -118,11 +120,11 @@ for line in sys.stdin:
     number = int(line)
     frame = forgeries(e, '${ADDRESSES.client}', '${ADDRESSES.server}', 1000 + number)[number][1]
     s.send(frame); s.send(frame); print('sent', flush=True)`,
-    ]);
-    await firstLine(attacker);
-    const victim = client.start('/usr/bin/python3', [
-      '-c',
-      `
+      ]);
+      await firstLine(attacker);
+      const victim = client.start('/usr/bin/python3', [
+        '-c',
+        `
 import logging, sys
 logging.getLogger('scapy').setLevel(logging.CRITICAL)
 from scapy.all import *
@@ -132,22 +134,23 @@ for line in sys.stdin:
     number, part = map(int, line.split())
     whole = IP(src='${ADDRESSES.client}', dst='${ADDRESSES.server}', tos=0x28, id=1000 + number) / UDP(sport=9, dport=${PORT}) / Raw(b'%04d' % number + b'v' * 1400)
     s.send(e / fragment(whole, fragsize=480)[part]); print('sent', flush=True)`,
-    ]);
-    await firstLine(victim);
-    const say = (child: typeof victim, line: string): Promise<void> =>
-      new Promise((resolve) => {
-        child.stdout?.once('data', () => resolve());
-        child.stdin?.write(`${line}\n`);
-      });
-    for (const number of names.keys()) {
-      await say(victim, `${number} 0`);
-      await say(attacker, `${number}`);
-      await say(victim, `${number} 1`);
-      await say(attacker, `${number}`);
-      await say(victim, `${number} 2`);
-    }
-    const whole = await end();
-    const destroyed = names.filter((_, number) => !whole.includes(number));
-    expect(destroyed).toEqual([]);
-  });
+      ]);
+      await firstLine(victim);
+      const say = (child: typeof victim, line: string): Promise<void> =>
+        new Promise((resolve) => {
+          child.stdout?.once('data', () => resolve());
+          child.stdin?.write(`${line}\n`);
+        });
+      for (const number of names.keys()) {
+        await say(victim, `${number} 0`);
+        await say(attacker, `${number}`);
+        await say(victim, `${number} 1`);
+        await say(attacker, `${number}`);
+        await say(victim, `${number} 2`);
+      }
+      const whole = await end();
+      const destroyed = names.filter((_, number) => !whole.includes(number));
+      expect(destroyed).toEqual([]);
+    },
+  );
 });

@@ -184,7 +184,7 @@ async function heal(before: readonly KeyValue[]): Promise<void> {
 
 const crashes = () => nodes.flatMap((node) => node.crashes);
 
-test('10,000 random values in random keys of etcd and of the stores end no node and no enforcement, and each is told', async () => {
+test('10,000 random values in random keys of etcd and of the stores end no process and no enforcement, and a node reports each damage', async () => {
   const figures = { inEtcd: 0, inStores: 0, told: 0, starts: 0, longestStartMs: 0 };
   for (let round = 0; round < ROUNDS; round++) {
     const before = await everything();

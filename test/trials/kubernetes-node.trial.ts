@@ -136,7 +136,9 @@ describe('a running node in a large cluster', () => {
     await rig?.remove();
   });
 
-  it('follows 10,000 pods, and 5,000 changes a minute', { timeout: 280_000 }, async () => {
+  it('a node follows 10,000 pods, and 5,000 changes a minute, within the limits of time, memory and processor time', {
+    timeout: 280_000,
+  }, async () => {
     for (let index = 0; index < PODS; index++) cluster.put(pod(index));
     // Other pods of the groups of the probe, so that a change of the probe needs no compilation.
     for (const [index, app] of ['web', 'batch'].entries()) cluster.put({ ...pod(PODS + index), name: app, app });
@@ -221,7 +223,7 @@ describe('a running node in a large cluster', () => {
     expect(percent).toBeLessThanOrEqual(5);
   });
 
-  it('passes packets of a new deployment at 100,000 rules', { timeout: 280_000 }, async () => {
+  it('a node with 100,000 rules passes packets of a new deployment within 400 ms', { timeout: 280_000 }, async () => {
     for (let index = 0; index < GROUPS / 2; index++) cluster.put({ ...pod(index), app: appOf(index) });
     await integrate();
     const rules = (group: number) => [

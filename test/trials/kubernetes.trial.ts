@@ -74,7 +74,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
   });
   afterAll(() => kube.remove());
 
-  it('agrees with kubectl during minutes of random pod events and faults', {
+  it('a reflector agrees with kubectl during minutes of random pod events and faults', {
     timeout: (MINUTES + 5) * 60_000,
   }, async () => {
     const random = new Random(seedOf(Date.now() % 1_000_000));
@@ -84,7 +84,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
     process.stdout.write(`kubernetes: seed ${random.seed}, ${events} changes of pods\n`);
   });
 
-  it('has 10,000 pods in 6 s and 120 MiB, and does not block the thread that started it', {
+  it('a reflector lists 10,000 pods within 6 s and 120 MiB, and does not block the thread that started it', {
     timeout: 600_000,
   }, async () => {
     await createPods(kube);
@@ -98,7 +98,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
     expect(figures.busyMs).toBeLessThanOrEqual(20);
   });
 
-  it('gives the members of 10,000 pods, and 5,000 changes a minute, without a block of the main thread', {
+  it('the Kubernetes thread delivers the members of 10,000 pods, and 5,000 changes a minute, without blocking the main thread', {
     timeout: 900_000,
   }, async () => {
     await createPods(kube);
@@ -143,7 +143,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
     }
   });
 
-  it('keeps the phase of an idle watch, and notices a stopped server within 90 s', {
+  it('a reflector stays in its phase during an idle watch, and notices a stopped server within 90 s', {
     timeout: 300_000,
   }, async () => {
     const recording = new Recording(reflect({ server: kube.asAdmin, scope: scope('pods'), keep: seenPod }));

@@ -121,7 +121,7 @@ describe.each([
   ['strict', 'wan0 without forwarding'],
   ['strict', 'ext0 without forwarding'],
 ] as const)('a node with reverse_path %s', (reversePath, by) => {
-  test(`grants no address for a DNS query with a forged client address that arrives on ${by}`, async () => {
+  test(`a node grants no address for a DNS query with a forged client address that arrives on ${by}`, async () => {
     await start({ reverse_path: reversePath });
     const [device = ''] = by.split(' ');
     if (by.endsWith('without forwarding')) await forwardsNothing(device);

@@ -153,7 +153,7 @@ describe.each([
   ['forwarding by the stack', { forwarding: 'stack' }],
   ['non_ipv4 pass and reverse_path off', { non_ipv4: 'pass', reverse_path: 'off' }],
 ] as const)('a node with %s', (_, dataplane) => {
-  test('passes no packet to a listener on 127.0.0.0/8', async () => {
+  test('a node passes no packet to a listener on 127.0.0.0/8', async () => {
     await start(dataplane);
     const end = await listen();
     expect(await attack()).toBeGreaterThan(25);
@@ -161,7 +161,7 @@ describe.each([
     expect((await rig.stats()).drops.loopback).toBeGreaterThan(20);
   });
 
-  test('passes no packet to a listener on 127.0.0.0/8 while the process of the node is dead', async () => {
+  test('a node passes no packet to a listener on 127.0.0.0/8 while the process of the node is dead', async () => {
     await start(dataplane);
     await rig.node.end('SIGKILL');
     const end = await listen();

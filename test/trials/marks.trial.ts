@@ -166,13 +166,16 @@ const cases = Object.entries(RULES).flatMap(([name, rules]) =>
   ),
 );
 
-describe('after the BPF programs are detached, the guard (nftables rules of Weir) drops packets even if other rules set or restore their mark', () => {
-  test.each(cases)('rule set: %s', async (_, variant, rules) => {
-    await apply(rules, variant);
-    const before = await exchange();
-    await loseHooks();
-    expect({ before, after: await exchange() }).toEqual({ before: 'ping ping ping', after: 'silent silent silent' });
-  });
+describe('the guard (nftables rules of Weir) beside other rules that set or restore its mark', () => {
+  test.each(cases)(
+    'the guard (nftables rules of Weir) drops packets after the BPF programs are detached, even if other rules set or restore their mark: %s',
+    async (_, variant, rules) => {
+      await apply(rules, variant);
+      const before = await exchange();
+      await loseHooks();
+      expect({ before, after: await exchange() }).toEqual({ before: 'ping ping ping', after: 'silent silent silent' });
+    },
+  );
 });
 
 test('a rule set of this trial saves the mark bit that the guard requires in the conntrack mark, so the attack of this trial works', async () => {

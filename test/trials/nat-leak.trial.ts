@@ -7,7 +7,7 @@ const PACKETS = 500_000;
 const PER_SECOND = 5_000;
 
 test.each(['stack', 'auto'] as const)(
-  'with forwarding: %s, of a million denied packets through NAT, none passes while the datapath and the rules change',
+  'a node with forwarding: %s passes none of a million denied packets through NAT while the datapath and the rules change',
   async (forwarding) => {
     const leaks = await LeakTest.create('trial-leak', forwarding);
     onTestFinished(() => leaks.remove());

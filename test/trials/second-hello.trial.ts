@@ -39,27 +39,33 @@ const use = async (rules: keyof typeof RULES): Promise<void> => {
 const PAIRS = CLIENTS.flatMap((client) => SERVERS.map((server) => [client, server] as const));
 
 describe('a client that receives HelloRetryRequest', () => {
-  test.each(CLIENTS)('%s offers P-384, but no key share for P-384, in the first ClientHello', async (client) => {
-    await use('none');
-    const { groups, shares } = await offerOf(rig, client);
-    expect(groups).toContain(P384);
-    expect(shares).not.toContain(P384);
-  });
+  test.each(CLIENTS)(
+    'the client %s offers P-384, but no key share for P-384, in the first ClientHello',
+    async (client) => {
+      await use('none');
+      const { groups, shares } = await offerOf(rig, client);
+      expect(groups).toContain(P384);
+      expect(shares).not.toContain(P384);
+    },
+  );
 
-  test.each(PAIRS)('%s gets the page of the server %s only with allowed server names', async (client, server) => {
-    const pages: Record<string, readonly boolean[]> = {};
-    for (const rules of ['none', 'allow a name', 'deny a name', 'allow TLS'] as const) {
-      await use(rules);
-      const ask = (name: string): Promise<boolean> => getsPage(rig, client, PORT[server], name);
-      pages[rules] = [await ask(SERVER_NAME), await ask(DENIED)];
-    }
-    expect(pages).toEqual({
-      none: [true, true],
-      'allow a name': [true, false],
-      'deny a name': [true, false],
-      'allow TLS': [true, true],
-    });
-  });
+  test.each(PAIRS)(
+    'the client %s gets the page of the server %s after HelloRetryRequest only with allowed server names',
+    async (client, server) => {
+      const pages: Record<string, readonly boolean[]> = {};
+      for (const rules of ['none', 'allow a name', 'deny a name', 'allow TLS'] as const) {
+        await use(rules);
+        const ask = (name: string): Promise<boolean> => getsPage(rig, client, PORT[server], name);
+        pages[rules] = [await ask(SERVER_NAME), await ask(DENIED)];
+      }
+      expect(pages).toEqual({
+        none: [true, true],
+        'allow a name': [true, false],
+        'deny a name': [true, false],
+        'allow TLS': [true, true],
+      });
+    },
+  );
 
   test.each(SERVERS)(
     'curl gets the page of %s through interception if the server sends HelloRetryRequest to the node',
@@ -81,35 +87,44 @@ const CHANGES: readonly Change[] = [
 ];
 
 describe('a second ClientHello', () => {
-  test.each(SERVERS)('that differs from the first is accepted by %s if no TLS rule applies', async (server) => {
-    await use('none');
-    expect(await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
-    expect(await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
-  });
+  test.each(SERVERS)(
+    'a second ClientHello that differs from the first is accepted by the server %s if no TLS rule applies',
+    async (server) => {
+      await use('none');
+      expect(await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
+      expect(await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED])).toBe('page');
+    },
+  );
 
-  test.each(SERVERS)('that differs from the first does not reach %s from a real TLS client', async (server) => {
-    for (const rules of ['allow a name', 'deny a name', 'allow TLS'] as const) {
-      await use(rules);
-      const said: Record<string, string> = {};
-      for (const change of CHANGES) said[change[0]] = await attack(rig, 'openssl', PORT[server], SERVER_NAME, change);
-      said.gnutls = await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED]);
-      said.unchanged = await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['nothing', '']);
-      const cut = Object.fromEntries([...CHANGES.map(([name]) => name), 'gnutls'].map((name) => [name, 'reset']));
-      expect([rules, said]).toEqual([rules, { ...cut, unchanged: 'page' }]);
-    }
-  });
+  test.each(SERVERS)(
+    'a second ClientHello that differs from the first does not reach the server %s from a real TLS client',
+    async (server) => {
+      for (const rules of ['allow a name', 'deny a name', 'allow TLS'] as const) {
+        await use(rules);
+        const said: Record<string, string> = {};
+        for (const change of CHANGES) said[change[0]] = await attack(rig, 'openssl', PORT[server], SERVER_NAME, change);
+        said.gnutls = await attack(rig, 'gnutls', PORT[server], SERVER_NAME, ['name', DENIED]);
+        said.unchanged = await attack(rig, 'openssl', PORT[server], SERVER_NAME, ['nothing', '']);
+        const cut = Object.fromEntries([...CHANGES.map(([name]) => name), 'gnutls'].map((name) => [name, 'reset']));
+        expect([rules, said]).toEqual([rules, { ...cut, unchanged: 'page' }]);
+      }
+    },
+  );
 
-  test.each(SERVERS)('from the list CHANGED, which differs from the first, does not reach %s', async (server) => {
-    for (const rules of ['allow a name', 'deny a name'] as const) {
-      await use(rules);
-      for (const [what, sent] of CHANGED)
-        expect([rules, what, await send(rig, PORT[server], sent)]).toEqual([rules, what, 'reset']);
-    }
-  });
+  test.each(SERVERS)(
+    'a second ClientHello from the list CHANGED, which differs from the first, does not reach the server %s',
+    async (server) => {
+      for (const rules of ['allow a name', 'deny a name'] as const) {
+        await use(rules);
+        for (const [what, sent] of CHANGED)
+          expect([rules, what, await send(rig, PORT[server], sent)]).toEqual([rules, what, 'reset']);
+      }
+    },
+  );
 
   // NSS requires a cookie in the second ClientHello, and the byte sequences of `SAME` have no cookie.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
-    'from the list SAME, with the fields of the first, gets the same answer from %s with and without a TLS rule',
+    'a second ClientHello from the list SAME, with the fields of the first, gets the same answer from %s with and without a TLS rule',
     async (server) => {
       await use('none');
       const expected = [];
@@ -175,7 +190,7 @@ describe('Encrypted Client Hello of NSS with HelloRetryRequest', () => {
     ['allow a name', COMPLETED, CUT],
     ['deny a name', COMPLETED, 'HTTP/1.0 200'],
   ] as const)(
-    'under the policy "%s": a connection with ECH ends with %s, and a connection with GREASE ECH with %s',
+    'under the policy "%s", a connection of NSS with ECH ends with %s, and one with GREASE ECH with %s, after HelloRetryRequest',
     async (rules, hidden, greased) => {
       await use(rules);
       expect(await ask(`-N ${echConfigs(SERVER_NAME)}`)).toContain(hidden);

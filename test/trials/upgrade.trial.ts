@@ -80,25 +80,28 @@ function expectNoHarm({ udp, freshUdp, tcp, freshTcp, denied }: Summary): void {
   }).toEqual({ lost: [0, 0, 0], closed: false, leaked: 0 });
 }
 
-test.each(['SIGTERM', 'SIGKILL'] as const)('this build replaces a build ended by %s without loss', async (signal) => {
-  const before = await rig.node.request('GET', '/api/v1/policy');
-  const summary = await under(async () => {
-    await rig.node.end(signal);
-    await pause(500);
-    await rig.node.restart({ command: undefined });
+test.each(['SIGTERM', 'SIGKILL'] as const)(
+  'this build replaces an earlier build that %s ended, without loss of packets or connections',
+  async (signal) => {
+    const before = await rig.node.request('GET', '/api/v1/policy');
+    const summary = await under(async () => {
+      await rig.node.end(signal);
+      await pause(500);
+      await rig.node.restart({ command: undefined });
+      await rig.node.ready();
+    });
+    expectNoHarm(summary);
+    const after = await rig.node.request('GET', '/api/v1/policy');
+    expect(after.body).toEqual(before.body);
+    // A policy write and another restart check that this build can read the state that it wrote.
+    await rig.put(policyOf(ALLOWS, {}, { default_policy: 'allow' }));
+    expect(await rig.udp(DENIED)).toBe('pong 1');
+    await rig.node.end('SIGTERM');
+    await rig.node.restart();
     await rig.node.ready();
-  });
-  expectNoHarm(summary);
-  const after = await rig.node.request('GET', '/api/v1/policy');
-  expect(after.body).toEqual(before.body);
-  // A policy write and another restart check that this build can read the state that it wrote.
-  await rig.put(policyOf(ALLOWS, {}, { default_policy: 'allow' }));
-  expect(await rig.udp(DENIED)).toBe('pong 1');
-  await rig.node.end('SIGTERM');
-  await rig.node.restart();
-  await rig.node.ready();
-  expect(await rig.udp(DENIED)).toBe('pong 1');
-});
+    expect(await rig.udp(DENIED)).toBe('pong 1');
+  },
+);
 
 test('without CAP_SYS_ADMIN, this build refuses the takeover, and the earlier datapath stays in force', async () => {
   const summary = await under(async () => {

@@ -36,7 +36,7 @@ const links = (count: number): RawRecord[] =>
   Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
 
 describe('addressesOf', () => {
-  it('returns the addresses of records whose owner name differs from the queried name only in letter case', () => {
+  it('`addressesOf` returns the addresses of records whose owner name differs from the queried name only in letter case', () => {
     expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
       chain: keys('a.test'),
       addresses: [address(1, 5), address(255, 0)],
@@ -44,12 +44,12 @@ describe('addressesOf', () => {
     });
   });
 
-  it('returns an address as an unsigned 32-bit number', () => {
+  it('`addressesOf` returns an address as an unsigned 32-bit number', () => {
     const data = Uint8Array.of(255, 255, 255, 255);
     expect(found({ answers: [{ name: name('a.test'), data }] }).addresses).toEqual([{ address: 0xffff_ffff, ttl: 60 }]);
   });
 
-  it('follows CNAME records in any order, and returns each address with the least TTL of the chain', () => {
+  it('`addressesOf` follows CNAME records in any order, and returns each address with the least TTL of the chain', () => {
     const chain = [
       a('c.test', 1, 300),
       cname('B.test', 'c.test', 100),
@@ -63,7 +63,7 @@ describe('addressesOf', () => {
     });
   });
 
-  it('ignores addresses of names outside the CNAME chain', () => {
+  it('`addressesOf` ignores addresses of names outside the CNAME chain', () => {
     const answers = [
       a('bank.test', 9),
       a('test', 9),
@@ -75,12 +75,12 @@ describe('addressesOf', () => {
     expect(found({ answers })).toEqual({ chain: keys('a.test'), addresses: [address(1)], complete: true });
   });
 
-  it('ignores addresses after a missing CNAME record of the chain', () => {
+  it('`addressesOf` ignores addresses after a missing CNAME record of the chain', () => {
     const answers = [cname('a.test', 'b.test'), cname('c.test', 'd.test'), a('d.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [], complete: true });
   });
 
-  it('follows a DNAME record only through its synthesized CNAME record', () => {
+  it('`addressesOf` follows a DNAME record only through its synthesized CNAME record', () => {
     const dname = { name: name('test'), type: TYPE.dname, data: name('example') };
     const answers = [dname, cname('a.test', 'a.example'), a('a.example', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'a.example'), addresses: [address(1)], complete: true });
@@ -93,24 +93,27 @@ describe('addressesOf', () => {
     [16, 17, true],
     [17, 17, false],
     [100, 17, false],
-  ])('reads from a chain of %i CNAME records %i names, and returns `complete` %s', (count, names, complete) => {
-    const last = count === 0 ? 'a.test' : `n${count}.test`;
-    const read = found({ answers: [...links(count), a(last, 1)] });
-    expect([read.chain.length, read.complete]).toEqual([names, complete]);
-    expect(read.addresses).toEqual(complete ? [address(1)] : []);
-  });
+  ])(
+    '`addressesOf` reads from a chain of %i CNAME records %i names, and returns `complete` %s',
+    (count, names, complete) => {
+      const last = count === 0 ? 'a.test' : `n${count}.test`;
+      const read = found({ answers: [...links(count), a(last, 1)] });
+      expect([read.chain.length, read.complete]).toEqual([names, complete]);
+      expect(read.addresses).toEqual(complete ? [address(1)] : []);
+    },
+  );
 
   it.each([
     ['its own owner name', [cname('a.test', 'A.TEST')]],
     ['the queried name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
     ['an earlier alias', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
     ['two different names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
-  ])('returns no addresses of a CNAME chain that leads to %s', (_, answers) => {
+  ])('`addressesOf` returns no addresses of a CNAME chain that leads to %s', (_, answers) => {
     const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
     expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
   });
 
-  it('accepts a repeated CNAME record that differs only in its TTL', () => {
+  it('`addressesOf` accepts a repeated CNAME record that differs only in its TTL', () => {
     const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
     expect(found({ answers })).toEqual({ chain: keys('a.test', 'b.test'), addresses: [address(1, 8)], complete: true });
   });
@@ -125,11 +128,11 @@ describe('addressesOf', () => {
     ['the flag TC', { flags: 0x8380 }],
     ['another class in its question', { class: CLASS.ch }],
     ['another type in its question', { type: TYPE.aaaa }],
-  ])('returns no addresses if the answer has %s', (_, raw) => {
+  ])('`addressesOf` returns no addresses if the answer has %s', (_, raw) => {
     expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
   });
 
-  it('ignores A records of another class, and A records outside the answer section', () => {
+  it('`addressesOf` ignores A records of another class, and A records outside the answer section', () => {
     const others = [a('a.test', 1)];
     const answers = [{ ...a('a.test', 1), class: CLASS.ch }];
     expect(found({ answers, authorities: others, additionals: others }).addresses).toEqual([]);
@@ -170,7 +173,7 @@ describe('cacheSecondsOf', () => {
       30,
       { answers: [cname('a.test', 'b.test', 30)], type: TYPE.any },
     ],
-  ])('returns how long a cache may keep an answer: %s, %i seconds', (_, seconds, raw) => {
+  ])('`cacheSecondsOf` returns how long a cache may keep an answer: %s, %i seconds', (_, seconds, raw) => {
     expect(cacheSecondsOf(answer(raw))).toBe(seconds);
   });
 });

@@ -12,7 +12,7 @@ const dataOf = (type: number, data: Uint8Array): unknown => {
 };
 
 describe('readMessage', () => {
-  it('returns the records of all sections, and the EDNS fields of the OPT record', () => {
+  it('`readMessage` returns the records of all sections, and the EDNS fields of the OPT record', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0100_8000, data: u16s(15, 2, 6) };
     const bytes = messageBytes({
       flags: 0x81a3,
@@ -41,9 +41,12 @@ describe('readMessage', () => {
     [0x7fff_ffff, 0x7fff_ffff],
     [0x8000_0000, 0],
     [0xffff_ffff, 0],
-  ])('reads a TTL of %i as %i, because a TTL with the highest bit set counts as 0 (RFC 2181, 8)', (ttl, counted) => {
-    expect(readMessage(messageBytes({ answers: [{ ttl }] }))).toMatchObject({ answers: [{ ttl: counted }] });
-  });
+  ])(
+    '`readMessage` reads a TTL of %i as %i, because a TTL with the highest bit set counts as 0 (RFC 2181, 8)',
+    (ttl, counted) => {
+      expect(readMessage(messageBytes({ answers: [{ ttl }] }))).toMatchObject({ answers: [{ ttl: counted }] });
+    },
+  );
 
   it.each([
     ['NS', TYPE.ns, COM, name('com')],
@@ -66,7 +69,7 @@ describe('readMessage', () => {
       concatenated(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), COM),
       concatenated(u16s(1, 2), Uint8Array.of(1, 0x55, 0, 2, 1, 2), name('com')),
     ],
-  ])('decompresses the names in the data of a record of type %s', (_, type, data, decompressed) => {
+  ])('`readMessage` decompresses the names in the data of a record of type %s', (_, type, data, decompressed) => {
     expect(dataOf(type, data)).toEqual(decompressed);
     expect(dataOf(type, decompressed)).toEqual(decompressed);
     expect(dataOf(type, data.subarray(0, -1))).toEqual(expect.any(String));
@@ -81,14 +84,14 @@ describe('readMessage', () => {
     ['RRSIG', TYPE.rrsig, new Uint8Array(18), new Uint8Array(64)],
     ['SVCB', TYPE.svcb, u16s(1), u16s(4, 4, 0xc000, 0x0201)],
     ['HTTPS', TYPE.https, u16s(1), u16s(1, 3, 0x0268, 0x3200).subarray(0, 7)],
-  ])('rejects a compression pointer in the data of a record of type %s', (_, type, before, behind) => {
+  ])('`readMessage` rejects a compression pointer in the data of a record of type %s', (_, type, before, behind) => {
     const whole = concatenated(before, name('a.com'), behind);
     expect(dataOf(type, whole)).toEqual(whole);
     expect(dataOf(type, concatenated(before, Uint8Array.of(1, 0x61), COM, behind))).toBe('pointer_refused');
     expect(dataOf(type, concatenated(before, Uint8Array.of(9, 0x61)))).toBe('truncated');
   });
 
-  it('returns the data of TXT records and of records of unknown types unchanged', () => {
+  it('`readMessage` returns the data of TXT records and of records of unknown types unchanged', () => {
     const data = Uint8Array.of(0xc0, 0xff, 0x3f, 0);
     expect(dataOf(TYPE.txt, data)).toEqual(data);
     expect(dataOf(65_280, data)).toEqual(data);
@@ -111,7 +114,7 @@ describe('readMessage', () => {
     ['an ipv4hint of 6 bytes', 'service_parameter_length', https(u16s(4, 6, 1, 2, 3))],
     ['an empty ipv6hint', 'service_parameter_length', https(u16s(6, 0))],
     ['an empty mandatory list', 'service_parameter_length', https(u16s(0, 0))],
-  ] satisfies [string, string, RawRecord][])('rejects a message with %s', (_, fault, record) => {
+  ] satisfies [string, string, RawRecord][])('`readMessage` rejects a message with %s', (_, fault, record) => {
     expect(readMessage(messageBytes({ answers: [record] }))).toEqual({ fault });
   });
 
@@ -127,11 +130,11 @@ describe('readMessage', () => {
     ['two OPT records', 'several_opt', messageBytes({ additionals: [opt(''), opt('')] })],
     ['an OPT record with a name', 'opt_name', messageBytes({ additionals: [opt('a')] })],
     ['a malformed EDNS option', 'edns_options', messageBytes({ additionals: [{ ...opt(''), data: u16s(10, 1) }] })],
-  ])('rejects a message with %s, and returns the fault %s', (_, fault, bytes) => {
+  ])('`readMessage` rejects a message with %s, and returns the fault %s', (_, fault, bytes) => {
     expect(readMessage(bytes)).toEqual({ fault });
   });
 
-  it('rejects a message that is truncated at any byte', () => {
+  it('`readMessage` rejects a message that is truncated at any byte', () => {
     const whole = messageBytes({
       answers: [{}, { type: TYPE.mx, data: concatenated(u16s(1), COM) }],
       additionals: [opt('')],
@@ -142,7 +145,7 @@ describe('readMessage', () => {
     expect(readMessage(whole)).not.toHaveProperty('fault');
   });
 
-  it('reads messages of which isResponseTo accepts only a response with the id, opcode, question and letter case of the query', () => {
+  it('`isResponseTo` accepts only a response with the id, opcode, question and letter case of the query', () => {
     const sent = { id: 7, name: name('wWw.example.com'), type: TYPE.a, class: CLASS.in };
     const answers = (raw: Parameters<typeof messageBytes>[0]): boolean =>
       isResponseTo(readMessage(messageBytes({ question: sent.name, ...raw })) as Message, sent);

@@ -18,12 +18,12 @@ const asked = {
 };
 
 describe('readQuery', () => {
-  it('keeps the letter case of the queried name', () => {
+  it('`readQuery` keeps the letter case of the queried name', () => {
     const spelt = name('wWw.eXample.com');
     expect(readQuery(query({ question: spelt, id: 0xffff }))).toEqual({ ...asked, id: 0xffff, name: spelt });
   });
 
-  it('returns the payload size, the flag DO and the options of an OPT record', () => {
+  it('`readQuery` returns the payload size, the flag DO and the options of an OPT record', () => {
     const options = [
       { code: 10, data: Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8) },
       { code: 12, data: new Uint8Array(0) },
@@ -35,12 +35,12 @@ describe('readQuery', () => {
     });
   });
 
-  it('raises an EDNS payload size below 512 bytes to 512 bytes', () => {
+  it('`readQuery` raises an EDNS payload size below 512 bytes to 512 bytes', () => {
     const read = readQuery(query({ additionals: [{ ...OPT, class: 100 }] })) as Query;
     expect(read.edns).toEqual({ payload: 512, version: 0, dnssecOk: false, options: [] });
   });
 
-  it('returns a query that does not change when the input bytes are overwritten', () => {
+  it('`readQuery` returns a query that does not change when the input bytes are overwritten', () => {
     const bytes = Buffer.from(query({ additionals: [{ ...OPT, data: u16s(10, 1, 0x4100).subarray(0, 5) }] }));
     const read = readQuery(bytes);
     bytes.fill(0xee);
@@ -53,7 +53,7 @@ describe('readQuery', () => {
     ['an empty datagram', new Uint8Array(0)],
     ['a response', messageBytes({ flags: 0x8100 })],
     ['a response with an opcode', messageBytes({ flags: 0xa800 })],
-  ])('returns no id for %s, so that the proxy sends no response', (_, bytes) => {
+  ])('`readQuery` returns no id for %s, so that the proxy sends no response', (_, bytes) => {
     expect(readQuery(bytes)).toMatchObject({ id: null });
   });
 
@@ -91,12 +91,12 @@ describe('readQuery', () => {
     ['no class in its question', 'truncated', 1, query({}).subarray(0, 32)],
     ['a name of 256 bytes', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
     ['128 labels', 'name_too_long', 1, query({ question: nameBytes(...Array.from({ length: 128 }, () => 1)) })],
-  ])('rejects a query with %s, and returns the fault %s', (_, fault, rcode, bytes) => {
+  ])('`readQuery` rejects a query with %s, and returns the fault %s', (_, fault, rcode, bytes) => {
     const flags = ((bytes[2] as number) << 8) | (bytes[3] as number);
     expect(readQuery(bytes)).toEqual({ fault, id: 7, rcode, flags });
   });
 
-  it('rejects a query that is truncated at any byte', () => {
+  it('`readQuery` rejects a query that is truncated at any byte', () => {
     const whole = query({ additionals: [{ ...OPT, data: concatenated(u16s(10, 8), new Uint8Array(8)) }] });
     for (let length = 0; length < whole.length; length++) {
       expect(readQuery(whole.subarray(0, length))).toHaveProperty('fault');
@@ -104,7 +104,7 @@ describe('readQuery', () => {
     expect(readQuery(whole)).not.toHaveProperty('fault');
   });
 
-  it('accepts a name of 255 bytes and a name of 127 labels', () => {
+  it('`readQuery` accepts a name of 255 bytes and a name of 127 labels', () => {
     for (const question of [nameBytes(63, 63, 63, 61), nameBytes(...Array.from({ length: 127 }, () => 1))]) {
       expect(readQuery(query({ question }))).toMatchObject({ name: question });
     }
@@ -115,7 +115,7 @@ describe('readQuery', () => {
     [false, true, false, 0x0010],
     [true, true, true, 0x0130],
   ])(
-    'reads back a query from writeQuery with the flags RD %s, CD %s, AD %s',
+    '`readQuery` reads back a query from writeQuery with the flags RD %s, CD %s, AD %s',
     (recursionDesired, checkingDisabled, authenticData, flags) => {
       const edns = { payload: 1232, version: 0, dnssecOk: true, options: [{ code: 12, data: new Uint8Array(3) }] };
       const question = { id: 0x1234, name: nameOf(['Www', 'a.b']), type: TYPE.https, class: CLASS.in };

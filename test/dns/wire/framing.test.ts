@@ -10,13 +10,13 @@ const read = (reader: FrameReader, ...chunks: readonly Uint8Array[]): Uint8Array
   chunks.flatMap((chunk) => reader.push(chunk)).map((message) => Uint8Array.from(message));
 
 describe('DNS over TCP framing', () => {
-  it('writes the length before the message, and refuses a message above 65,535 bytes', () => {
+  it('the DNS over TCP framing writes the length before the message, and refuses a message above 65,535 bytes', () => {
     expect(Uint8Array.from(framed(Uint8Array.of(5, 6)))).toEqual(Uint8Array.of(0, 2, 5, 6));
     expect(framed(new Uint8Array(65_535)).length).toBe(65_537);
     expect(() => framed(new Uint8Array(65_536))).toThrow(RangeError);
   });
 
-  it('splits a stream that arrives in two chunks into its messages, wherever the chunks are cut', () => {
+  it('the DNS over TCP framing splits a stream that arrives in two chunks into its messages, wherever the chunks are cut', () => {
     for (let at = 0; at <= stream.length; at++) {
       const reader = new FrameReader(65_535);
       expect(read(reader, stream.subarray(0, at), stream.subarray(at))).toEqual(messages);
@@ -24,7 +24,7 @@ describe('DNS over TCP framing', () => {
     }
   });
 
-  it('splits a stream that arrives byte by byte, and stores only the bytes of the incomplete message', () => {
+  it('the DNS over TCP framing splits a stream that arrives byte by byte, and stores only the bytes of the incomplete message', () => {
     const reader = new FrameReader(65_535);
     const frame = framed(Uint8Array.of(1, 2, 3));
     const pending = Array.from(frame, (byte) => [reader.push(Uint8Array.of(byte)).length, reader.pending]);
@@ -38,7 +38,7 @@ describe('DNS over TCP framing', () => {
     expect(read(reader, ...Array.from(stream, (byte) => Uint8Array.of(byte)))).toEqual(messages);
   });
 
-  it('splits a stream that arrives in random chunks into its messages', () => {
+  it('the DNS over TCP framing splits a stream that arrives in random chunks into its messages', () => {
     const content = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 8 });
     fc.assert(
       fc.property(content, fc.array(fc.nat(300), { maxLength: 12 }), (contents, cuts) => {
@@ -52,7 +52,7 @@ describe('DNS over TCP framing', () => {
     );
   });
 
-  it('does not change a returned message when later bytes arrive', () => {
+  it('the DNS over TCP framing does not change a returned message when later bytes arrive', () => {
     const reader = new FrameReader(65_535);
     reader.push(Uint8Array.of(0, 2, 1));
     const [first] = reader.push(Uint8Array.of(2, 0, 2, 3));
@@ -63,13 +63,13 @@ describe('DNS over TCP framing', () => {
   it.each([
     [[Uint8Array.of(0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0)]],
     [[Uint8Array.of(0), Uint8Array.of(0, 0), Uint8Array.of(5, 1)]],
-  ])('ignores all bytes after a length prefix above the limit', (chunks) => {
+  ])('the DNS over TCP framing ignores all bytes after a length prefix above the limit', (chunks) => {
     const reader = new FrameReader(4);
     expect([read(reader, ...chunks), reader.tooLong, reader.pending]).toEqual([[new Uint8Array(0)], true, 0]);
     expect(read(reader, Uint8Array.of(0, 1, 7))).toEqual([]);
   });
 
-  it('accepts a message whose length equals the limit', () => {
+  it('the DNS over TCP framing accepts a message whose length equals the limit', () => {
     const reader = new FrameReader(4);
     expect([read(reader, framed(new Uint8Array(4))), reader.tooLong]).toEqual([[new Uint8Array(4)], false]);
   });

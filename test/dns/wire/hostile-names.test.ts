@@ -24,32 +24,32 @@ describe('names in a DNS message (RFC 9267)', () => {
     ['past the end', 'pointer_not_backwards', pointer(0x3fff)],
     ['to the header', 'pointer_to_header', pointer(0)],
     ['to the last byte of the header', 'pointer_to_header', pointer(11)],
-  ])('are rejected with a compression pointer %s', (_, fault, bytes) => {
+  ])('names in a DNS message are rejected with a compression pointer %s', (_, fault, bytes) => {
     expect(owner(bytes)).toBe(fault);
   });
 
-  it('are rejected with a compression pointer in the question', () => {
+  it('names in a DNS message are rejected with a compression pointer in the question', () => {
     expect(readMessage(messageBytes({ question: pointer(12) }))).toEqual({ fault: 'pointer_not_backwards' });
     expect(readMessage(messageBytes({ question: pointer(4) }))).toEqual({ fault: 'pointer_to_header' });
   });
 
-  it('are rejected with two compression pointers that point to each other', () => {
+  it('names in a DNS message are rejected with two compression pointers that point to each other', () => {
     const answers = [{ name: pointer(FIRST + 16) }, { name: pointer(FIRST) }];
     expect(readMessage(messageBytes({ answers }))).toEqual({ fault: 'pointer_not_backwards' });
   });
 
-  it('contain at most 127 chained compression pointers, even if the target names were decompressed before', () => {
+  it('names in a DNS message contain at most 127 chained compression pointers, even if the target names were decompressed before', () => {
     const chain = (length: number): readonly RawRecord[] =>
       Array.from({ length }, (_, index) => ({ name: pointer(index === 0 ? 12 : FIRST + (index - 1) * 16) }));
     expect(readMessage(messageBytes({ answers: chain(127) }))).not.toHaveProperty('fault');
     expect(readMessage(messageBytes({ answers: chain(128) }))).toEqual({ fault: 'pointer_hops' });
   });
 
-  it.each([0x40, 0x7f, 0x80, 0xbf])('are rejected with the label type %i', (byte) => {
+  it.each([0x40, 0x7f, 0x80, 0xbf])('names in a DNS message are rejected with the label type %i', (byte) => {
     expect(owner(Uint8Array.of(byte, ...new Uint8Array(200)))).toBe('label_type');
   });
 
-  it('have labels of at most 63 bytes, and at most 255 bytes and 127 labels in all', () => {
+  it('names in a DNS message have labels of at most 63 bytes, and at most 255 bytes and 127 labels in all', () => {
     expect(owner(concatenated(labels(63), name('')))).toEqual(['a'.repeat(63)]);
     expect(owner(concatenated(labels(64), name('')))).toBe('label_type');
     expect(owner(concatenated(labels(63, 63, 63, 61), name('')))).toHaveLength(4);
@@ -58,7 +58,7 @@ describe('names in a DNS message (RFC 9267)', () => {
     expect(owner(concatenated(labels(...Array.from({ length: 128 }, () => 1)), name('')))).toBe('name_too_long');
   });
 
-  it('have a limit of 255 bytes that includes the bytes to which a compression pointer refers', () => {
+  it('the limit of 255 bytes for a name in a DNS message includes the bytes to which a compression pointer refers', () => {
     const question = concatenated(labels(63, 63, 63), name(''));
     const answer = (...own: readonly number[]): unknown => {
       const message = readMessage(
@@ -69,7 +69,7 @@ describe('names in a DNS message (RFC 9267)', () => {
     expect([answer(61), answer(62)]).toEqual([255, 'name_too_long']);
   });
 
-  it('are rejected if the message or the record data ends within the name', () => {
+  it('names in a DNS message are rejected if the message or the record data ends within the name', () => {
     for (const bytes of [
       labels(10),
       concatenated(labels(9), Uint8Array.of(0xc0)),
@@ -83,7 +83,7 @@ describe('names in a DNS message (RFC 9267)', () => {
     expect(readMessage(behind)).toEqual({ fault: 'truncated' });
   });
 
-  it('may contain any byte in a label; a dot or a NUL byte does not separate labels', () => {
+  it('names in a DNS message may contain any byte in a label, and a dot or NUL byte does not separate labels', () => {
     const every = Array.from({ length: 256 }, (_, byte) => byte);
     const seen = every.map((byte) => owner(Uint8Array.of(3, 0x78, byte, 0x79, 0)));
     expect(seen).toEqual(
@@ -98,12 +98,12 @@ describe('names in a DNS message (RFC 9267)', () => {
 });
 
 describe('work to decompress the names of one message', () => {
-  it('is limited: a message with 4,000 names of up to 126 pointer hops each is rejected, with 1,000 names accepted', () => {
+  it('a DNS message with 4,000 names of up to 126 pointer hops each is rejected, and one with 1,000 such names is accepted', () => {
     expect(readMessage(hopping(16_000, 4_000))).toEqual({ fault: 'name_work' });
     expect(readMessage(hopping(16_000, 1_000))).not.toHaveProperty('fault');
   });
 
-  it('stays below the limit for 1,500 names that point to one name of 100 labels', () => {
+  it('a DNS message with 1,500 names that point to one name of 100 labels is accepted, and written back unchanged', () => {
     const long = labels(...Array.from({ length: 100 }, () => 1));
     const owners = Array.from({ length: 1500 }, (_, index) => ({ name: index % 2 === 0 ? pointer(12) : pointer(14) }));
     const bytes = messageBytes({ question: concatenated(long, name('')), answers: owners });
@@ -114,7 +114,7 @@ describe('work to decompress the names of one message', () => {
     expect(Buffer.compare(written.subarray(4), bytes.subarray(4))).toBe(0);
   });
 
-  it('ends with a SERVFAIL response if the decompressed record data exceed the size limit', () => {
+  it('a DNS answer becomes a SERVFAIL response if its decompressed record data exceed the size limit', () => {
     const question = concatenated(labels(63, 63, 63), name(''));
     const records = Array.from({ length: 450 }, (_, index) => ({
       type: TYPE.srv,

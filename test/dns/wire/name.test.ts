@@ -4,12 +4,12 @@ import { isPlain, isWithin, keyOf, labelsOf, nameOf, presentationOf } from '#dns
 const key = (...labels: readonly string[]): string => keyOf(nameOf(labels));
 
 describe('DNS names', () => {
-  it('have the same key for any case of their ASCII letters', () => {
+  it('DNS names have the same key for any case of their ASCII letters', () => {
     expect(key('WWW', 'eXample', 'CoM')).toBe('\x03www\x07example\x03com\0');
     expect(key('@[`{\xc4\xe4')).toBe('\x06@[`{\xc4\xe4\0');
   });
 
-  it('have different keys if a dot is a byte inside a label instead of a separator', () => {
+  it('DNS names have different keys if a dot is a byte inside a label instead of a separator', () => {
     expect(key('evil.a.good', 'com')).toBe('\x0bevil.a.good\x03com\0');
     expect(key('evil.a.good', 'com')).not.toBe(key('evil', 'a', 'good', 'com'));
   });
@@ -21,12 +21,12 @@ describe('DNS names', () => {
     [['a\\b', 'c'], 'a\\\\b.c'],
     [['a b', '\0', '\x7f', '\xff'], 'a\\032b.\\000.\\127.\\255'],
     [['*', '_dmarc', '!~'], '*._dmarc.!~'],
-  ])('with the labels %j have the presentation form %s', (labels, text) => {
+  ])('DNS names with the labels %j have the presentation form %s', (labels, text) => {
     expect(presentationOf(key(...labels))).toBe(text);
     expect(labelsOf(key(...labels))).toEqual(labels);
   });
 
-  it('are plain only if all labels consist of letters, digits, hyphens and underscores', () => {
+  it('DNS names are plain only if all labels consist of letters, digits, hyphens and underscores', () => {
     const others = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte));
     const plain = others.filter((char) => isPlain(key('www', `a${char}b`, 'com')));
     expect(plain.join('')).toBe('-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz');
@@ -34,7 +34,7 @@ describe('DNS names', () => {
     expect(isPlain(key())).toBe(true);
   });
 
-  it('are limited to 255 bytes, and their labels to 63 bytes', () => {
+  it('DNS names are limited to 255 bytes, and their labels to 63 bytes', () => {
     const longest = [...Array.from({ length: 3 }, () => 'x'.repeat(63)), 'y'.repeat(61)];
     expect(nameOf(longest).length).toBe(255);
     expect(nameOf(Array.from({ length: 127 }, () => 'a')).length).toBe(255);
@@ -52,7 +52,7 @@ describe('DNS names', () => {
     [['badexample', 'com'], ['example', 'com'], false],
     [['bad\x07example', 'com'], ['example', 'com'], false],
     [['www'], [], true],
-  ])('with the labels %j are within the zone %j: %s', (labels, zone, within) => {
+  ])('DNS names with the labels %j are within the zone %j: %s', (labels, zone, within) => {
     expect(isWithin(key(...labels), key(...zone))).toBe(within);
   });
 });

@@ -28,7 +28,7 @@ const folded = (message: Message): unknown => ({
 });
 
 describe('DNS codec', () => {
-  it('reads back an equal message from every message that it writes', () => {
+  it('the DNS codec reads back an equal message from every message that it writes', () => {
     fc.assert(
       fc.property(anyMessage, (message) => {
         const read = readMessage(written(message));
@@ -41,7 +41,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('reads back an equal query from every query that it writes', () => {
+  it('the DNS codec reads back an equal query from every query that it writes', () => {
     const bits = fc.record({
       recursionDesired: fc.boolean(),
       checkingDisabled: fc.boolean(),
@@ -58,7 +58,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('gives two names equal presentation forms if and only if their keys are equal', () => {
+  it('the DNS codec gives two names equal presentation forms if and only if their keys are equal', () => {
     fc.assert(
       fc.property(anyName, anyName, (one, other) => {
         expect(keyOf(nameOf(labelsOf(keyOf(one))))).toBe(keyOf(one));
@@ -67,7 +67,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('returns for mutated bytes, within 500 ms of processor time each, a fault or a message that it can process further', () => {
+  it('the DNS codec returns for mutated bytes, within 500 ms of processor time each, a fault or a message that it can process further', () => {
     const random = new Random(seedOf(20_260_731));
     const seeds = seedAnswers(random.seed, 200);
     const outcomes = new Map<string, number>();

@@ -29,7 +29,7 @@ const answer = (sections: Partial<Message>): Message => ({
 const never = (): boolean => false;
 
 describe('withoutUnenforceable', () => {
-  it('removes AAAA records from every section', () => {
+  it('`withoutUnenforceable` removes AAAA records from every section', () => {
     const kept = [record('a.test', TYPE.txt, Uint8Array.of(0))];
     const all = [aaaa('a.test'), ...kept, aaaa('ns.test')];
     const before = answer({ answers: all, authorities: all, additionals: all });
@@ -37,7 +37,7 @@ describe('withoutUnenforceable', () => {
     expect(withoutUnenforceable(before, never)).toEqual({ message: after, removed: 6 });
   });
 
-  it('removes A records for which `drop` returns true', () => {
+  it('`withoutUnenforceable` removes A records for which `drop` returns true', () => {
     const seen: number[] = [];
     const before = answer({ answers: [a('a.test', 1), a('a.test', 2)] });
     const after = withoutUnenforceable(before, (address) => {
@@ -48,14 +48,14 @@ describe('withoutUnenforceable', () => {
     expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
   });
 
-  it('keeps only the first 128 A records of an answer', () => {
+  it('`withoutUnenforceable` keeps only the first 128 A records of an answer', () => {
     const many = Array.from({ length: 200 }, (_, last) => a('a.test', last));
     const { message, removed } = withoutUnenforceable(answer({ answers: [...many, rrsig('a.test', TYPE.a)] }), never);
     expect([message.answers, removed]).toEqual([many.slice(0, 128), 72]);
     expect(withoutUnenforceable(answer({ answers: many.slice(0, 128) }), never).removed).toBe(0);
   });
 
-  it('removes A records of names outside the CNAME chain, and A records outside the answer section', () => {
+  it('`withoutUnenforceable` removes A records of names outside the CNAME chain, and A records outside the answer section', () => {
     const chain = [record('a.test', TYPE.cname, name('b.test')), a('b.test', 1)];
     const before = answer({
       answers: [a('c.test', 2), ...chain],
@@ -69,7 +69,7 @@ describe('withoutUnenforceable', () => {
     ['with NXDOMAIN', { rcode: 3 }],
     ['to a question for another type', { question: { name: name('a.test'), type: TYPE.txt, class: CLASS.in } }],
     ['that was truncated', { flags: 0x8380 }],
-  ])('removes every A record of an answer %s', (_, what) => {
+  ])('`withoutUnenforceable` removes every A record of an answer %s', (_, what) => {
     const before = answer({ ...what, answers: [a('a.test', 1)] });
     expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ ...what, answers: [] }), removed: 1 });
   });
@@ -81,7 +81,7 @@ describe('withoutUnenforceable', () => {
     ['mandatory hints', [0, 6, 3, 4, 6, ...port, ...ipv4hint, ...ipv6hint], [0, 2, 3, ...port]],
     ['a mandatory IPv4 hint', [0, 2, 4, ...port, ...ipv4hint], port],
     ['a mandatory list without its hint', [0, 2, 3, ...port, ...ipv6hint], [0, 2, 3, ...port]],
-  ])('removes the address hints from an HTTPS record with %s', (_, parameters, left) => {
+  ])('`withoutUnenforceable` removes the address hints from an HTTPS record with %s', (_, parameters, left) => {
     const others = [record('a.test', TYPE.rrsig, rrsig('a.test', TYPE.a).data)];
     const before = answer({ answers: [https(...parameters), rrsig('a.test', TYPE.https), ...others] });
     const after = withoutUnenforceable(before, never);
@@ -96,7 +96,7 @@ describe('withoutUnenforceable', () => {
     ['an ECH key as the only mandatory key', [0, 2, 5, ...ech], [], ['ech']],
     ['address hints and an ECH key', [...port, ...ipv4hint, ...ech, ...ipv6hint], port, ['hint', 'ech']],
   ])(
-    'removes the key for Encrypted Client Hello from an HTTPS and an SVCB record with %s',
+    '`withoutUnenforceable` removes the key for Encrypted Client Hello from an HTTPS and an SVCB record with %s',
     (_, parameters, left, whys) => {
       for (const type of [TYPE.https, TYPE.svcb]) {
         const seen: string[] = [];
@@ -113,7 +113,7 @@ describe('withoutUnenforceable', () => {
     },
   );
 
-  it('removes the RRSIG records of record sets from which it removes records, and keeps other RRSIG records', () => {
+  it('`withoutUnenforceable` removes the RRSIG records of record sets from which it removes records, and keeps other RRSIG records', () => {
     const before = answer({
       answers: [aaaa('A.test'), rrsig('a.TEST', TYPE.aaaa), rrsig('a.test', TYPE.a), rrsig('b.test', TYPE.aaaa)],
       additionals: [rrsig('a.test', TYPE.aaaa), rrsig('a.test', TYPE.https)],
@@ -127,12 +127,12 @@ describe('withoutUnenforceable', () => {
     });
   });
 
-  it('clears the flag AD (authentic data) if it removes a record', () => {
+  it('`withoutUnenforceable` clears the flag AD (authentic data) if it removes a record', () => {
     const before = answer({ flags: 0x81a0, answers: [aaaa('a.test')] });
     expect(withoutUnenforceable(before, never).message).toEqual(answer({ flags: 0x8180, answers: [] }));
   });
 
-  it('returns the same message object if it removes no record', () => {
+  it('`withoutUnenforceable` returns the same message object if it removes no record', () => {
     const messages = [
       answer({}),
       answer({ answers: [a('a.test', 1), rrsig('a.test', TYPE.a)] }),

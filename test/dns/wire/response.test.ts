@@ -36,7 +36,7 @@ const read = (bytes: Uint8Array): Message => {
 const flagsOf = (bytes: Uint8Array): number => read(bytes).flags;
 
 describe('DNS responses', () => {
-  it('have the id, the letter case and the flag CD of the query', () => {
+  it('DNS responses have the id, the letter case and the flag CD of the query', () => {
     const message = answer({ answers: [a('a.test', 60)] });
     const response = respond(templateOf(message), query('A.tEst', null, { cd: true }), options);
     expect(Uint8Array.from(response)).toEqual(
@@ -44,7 +44,7 @@ describe('DNS responses', () => {
     );
   });
 
-  it('have the flag AD only if the query has the flag AD or DO, and the answer has AD', () => {
+  it('DNS responses have the flag AD only if the query has the flag AD or DO, and the answer has AD', () => {
     const template = templateOf(answer({}));
     const flags = [
       query('a.test', null),
@@ -57,12 +57,12 @@ describe('DNS responses', () => {
     expect(flagsOf(respond(insecure, query('a.test', edns(true)), options))).toBe(0x8180);
   });
 
-  it('have the flag RD of the query, always RA, and never AA', () => {
+  it('DNS responses have the flag RD of the query, always RA, and never AA', () => {
     const template = templateOf(answer({ flags: 0x8400 }));
     expect(flagsOf(respond(template, query('a.test', null, { rd: false }), options))).toBe(0x8080);
   });
 
-  it('have an OPT record only if the query has an OPT record', () => {
+  it('DNS responses have an OPT record only if the query has an OPT record', () => {
     const template = templateOf(answer({ additionals: [a('b.test', 1)] }));
     const own = [{ code: 10, data: Uint8Array.of(1, 2) }];
     const of = (from: Edns | null): Edns | null =>
@@ -73,7 +73,7 @@ describe('DNS responses', () => {
     expect(read(respond(template, query('a.test', edns(true)), { ...options, edns: null })).edns).toBe(null);
   });
 
-  it('have the upper bits of an rcode in the OPT record, or SERVFAIL if the query has no OPT record', () => {
+  it('DNS responses have the upper bits of an rcode in the OPT record, or SERVFAIL if the query has no OPT record', () => {
     const template = templateOf(answer({ rcode: 0x17 }));
     expect(read(respond(template, query('a.test', edns(false)), options)).rcode).toBe(0x17);
     expect(read(respond(template, query('a.test', null), options)).rcode).toBe(RCODE.servfail);
@@ -88,7 +88,7 @@ describe('DNS responses', () => {
     [0, 5, [0, 5, 5]],
     [6, 5, [0, 4, 5]],
     [0, 0, [0, 0, 0]],
-  ])('that are %d seconds old, with a TTL cap of %s, have the TTLs %j', (ageSeconds, cap, ttls) => {
+  ])('DNS responses that are %d seconds old, with a TTL cap of %s, have the TTLs %j', (ageSeconds, cap, ttls) => {
     const template = templateOf(
       answer({ answers: [a('a.test', 0)], authorities: [a('b.test', 10)], additionals: [a('c', 0x7fff_ffff)] }),
     );
@@ -99,7 +99,7 @@ describe('DNS responses', () => {
     expect(fresh.additionals).toEqual([a('c', 0x7fff_ffff)]);
   });
 
-  it('contain only the question, with the flag TC, if they are longer than the limit', () => {
+  it('DNS responses contain only the question, with the flag TC, if they are longer than the limit', () => {
     const template = templateOf(answer({ answers: [a('a.test', 60), a('a.test', 60)] }));
     const whole = 12 + 12 + 2 * 16;
     const limited = (limit: number, from: Edns | null): Message =>
@@ -116,19 +116,19 @@ describe('DNS responses', () => {
     expect(respond(template, query('a.test', edns(true)), { ...options, limit: 512, edns: long }).length).toBe(24 + 11);
   });
 
-  it('cannot be made from the template of another question: `respond` throws', () => {
+  it('`respond` throws if the template of a DNS response belongs to another question', () => {
     const template = templateOf(answer({}));
     expect(() => respond(template, query('aa.test', null), options)).toThrow('another question');
     expect(() => respond(template, { ...query('a.test', null), type: TYPE.txt }, options)).toThrow('another question');
   });
 
-  it('have the flag TC if the received answer has the flag TC', () => {
+  it('DNS responses have the flag TC if the received answer has the flag TC', () => {
     expect(flagsOf(respond(templateOf(answer({ flags: 0x8380 })), query('a.test', null), options))).toBe(0x8380);
   });
 });
 
 describe('names in responses', () => {
-  it('are compressed only in record types for which RFC 1035 allows compression', () => {
+  it('names in DNS responses are compressed only in record types for which RFC 1035 allows compression', () => {
     const svc = concatenated(u16s(1), name('svc.test'));
     const message = answer({
       answers: [
@@ -156,7 +156,7 @@ describe('names in responses', () => {
     );
   });
 
-  it('are read back unchanged after compression, even if a label contains the bytes of other labels', () => {
+  it('names in DNS responses are read back unchanged after compression, even if a label contains the bytes of other labels', () => {
     const names = [
       ['x', 'a', 'test'],
       ['x\x01a', 'test'],
@@ -170,7 +170,7 @@ describe('names in responses', () => {
     expect(written.answers.map((of) => keyOf(of.name))).toEqual(answers.map((of) => keyOf(of.name)));
   });
 
-  it('have no compression pointer to an offset beyond 16,383', () => {
+  it('names in DNS responses have no compression pointer to an offset beyond 16,383', () => {
     const filler = record('', TYPE.txt, new Uint8Array(17_000));
     const answers = [filler, a('far.example', 1), a('far.example', 1), a('x.a.test', 1)];
     const { bytes } = templateOf(answer({ answers }));
@@ -178,19 +178,19 @@ describe('names in responses', () => {
     expect(bytes.length).toBe(12 + 12 + 11 + 17_000 + 2 * (13 + 14) + 4 + 14);
   });
 
-  it('are compressed and read back unchanged in a message with 3,000 records', () => {
+  it('names in DNS responses are compressed and read back unchanged in a message with 3,000 records', () => {
     const answers = Array.from({ length: 3000 }, (_, index) => a(`n${index % 1500}.a.test`, index));
     expect(read(templateOf(answer({ answers })).bytes).answers).toEqual(answers);
   });
 });
 
 describe('error responses', () => {
-  it('have the id and the question of the query', () => {
+  it('DNS error responses have the id and the question of the query', () => {
     const response = respondError(query('A.test', null, { cd: true }), RCODE.nxdomain);
     expect(Uint8Array.from(response)).toEqual(messageBytes({ id: 0x1234, flags: 0x8193, question: name('A.test') }));
   });
 
-  it('have an Extended DNS Error if the query has EDNS', () => {
+  it('DNS error responses have an Extended DNS Error if the query has EDNS', () => {
     const extendedError = { code: EXTENDED_ERROR.prohibited, text: 'policy' };
     const response = respondError(query('a.test', edns(true)), RCODE.refused, { extendedError });
     const data = concatenated(u16s(18), Buffer.from('policy'));
@@ -204,17 +204,17 @@ describe('error responses', () => {
     expect(both).toEqual({ payload: 1400, version: 0, dnssecOk: false, options: [...own.options, { code: 15, data }] });
   });
 
-  it('omit an Extended DNS Error that would make them longer than 512 bytes', () => {
+  it('DNS error responses omit an Extended DNS Error that would make them longer than 512 bytes', () => {
     const extendedError = { code: 0, text: 'x'.repeat(600) };
     expect(respondError(query('a.test', edns(true)), RCODE.refused, { extendedError }).length).toBe(24 + 11);
   });
 
-  it('consist only of a header if the query was malformed', () => {
+  it('DNS error responses consist only of a header if the query was malformed', () => {
     const fault = readQuery(messageBytes({ flags: 0x2930 })) as QueryFault & { id: number };
     expect(Uint8Array.from(respondError(fault, fault.rcode))).toEqual(u16s(7, 0xa994, 0, 0, 0, 0));
   });
 
-  it('have the rcode BADVERS for an unknown EDNS version', () => {
+  it('DNS error responses have the rcode BADVERS for an unknown EDNS version', () => {
     const opt = { name: name(''), type: TYPE.opt, class: 1232, ttl: 0x0001_0000, data: new Uint8Array(0) };
     const fault = readQuery(messageBytes({ flags: 0x0100, additionals: [opt] })) as QueryFault & { id: number };
     expect(Uint8Array.from(respondError(fault, fault.rcode))).toEqual(

@@ -40,7 +40,7 @@ async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) 
 }
 
 describe('`FindingStore`', () => {
-  it('adds the counts of equal findings, also across restarts, and keeps the latest generation', async () => {
+  it('`FindingStore` adds the counts of equal findings, also across restarts, and keeps the latest generation', async () => {
     const folder = temporaryFolder();
     const first = await openFindingStore(await openRocksDbStore(folder, { plain: true }), OPTIONS);
     await first.merge([
@@ -60,7 +60,7 @@ describe('`FindingStore`', () => {
     expect([none, again.count]).toEqual([[], 2]);
   });
 
-  it('stores findings separately if the findings differ in any field except generation, time and count', async () => {
+  it('`FindingStore` stores findings separately if the findings differ in any field except generation, time and count', async () => {
     const ledger = await open();
     const differences: Partial<FindingDelta>[] = [
       {},
@@ -90,7 +90,7 @@ describe('`FindingStore`', () => {
     expect(ledger.count).toBe(differences.length);
   });
 
-  it('stores two equal findings of type config_change separately', async () => {
+  it('`FindingStore` stores two equal findings of type config_change separately', async () => {
     const ledger = await open();
     const change = seen({ type: 'config_change', written: { status: 200, etag: '"a.1"' } });
     await ledger.merge([change, change]);
@@ -100,7 +100,7 @@ describe('`FindingStore`', () => {
     );
   });
 
-  it('returns for random queries the same findings as a linear scan of all findings', async () => {
+  it('`FindingStore` returns for random queries the same findings as a linear scan of all findings', async () => {
     const few = <T>(...values: T[]) => fc.uniqueArray(fc.constantFrom(...values), { maxLength: 2 });
     const delta = fc
       .record({
@@ -166,7 +166,7 @@ describe('`FindingStore`', () => {
     );
   });
 
-  it('returns each unchanged finding exactly once while merges run between the pages of a query', async () => {
+  it('`FindingStore` returns each unchanged finding exactly once while merges run between the pages of a query', async () => {
     const ledger = await open();
     const still = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.0.${at}`, lastMs: 1_000 + (at >> 2) }));
     const moving = Array.from({ length: 50 }, (_, at) => seen({ source: `10.0.1.${at}`, lastMs: 1_000 + (at >> 2) }));
@@ -187,7 +187,7 @@ describe('`FindingStore`', () => {
     );
   });
 
-  it('omits findings older than the retention time from queries, even before a merge removes these findings', async () => {
+  it('`FindingStore` omits findings older than the retention time from queries, even before a merge removes these findings', async () => {
     let nowMs = 1_000;
     const ledger = await open({ retentionMs: 100, now: () => nowMs });
     await ledger.merge([seen({ lastMs: 950 }), seen({ rule: 'dns', lastMs: 1_000 })]);
@@ -198,7 +198,7 @@ describe('`FindingStore`', () => {
     expect(ledger.count).toBe(1);
   });
 
-  it('removes findings above the maximum in steps of at most 512 per merge, the least recently seen first', async () => {
+  it('`FindingStore` removes findings above the maximum in steps of at most 512 per merge, the least recently seen first', async () => {
     const kv = createMemoryStore();
     const many = Array.from({ length: 1_500 }, (_, at) =>
       seen({ source: `10.0.${at >> 8}.${at & 255}`, lastMs: 1_000 + at }),
@@ -219,7 +219,7 @@ describe('`FindingStore`', () => {
     expect(left.length).toBe(10 * 8 + 1);
   });
 
-  it('examines a limited number of findings for each page with a network filter, so that a page may be empty before the last page', async () => {
+  it('`FindingStore` examines a limited number of findings for each page with a network filter, so that a page may be empty before the last page', async () => {
     const ledger = await open({ maxEntries: 10_000 });
     const others = Array.from({ length: 2_500 }, (_, at) =>
       seen({ source: `10.1.${at >> 8}.${at & 255}`, lastMs: 2_000 + at }),
@@ -229,7 +229,7 @@ describe('`FindingStore`', () => {
     expect(pages.map((page) => page.map(({ source }) => source))).toEqual([[], [], ['10.0.0.7']]);
   });
 
-  it('refuses an invalid cursor', async () => {
+  it('`FindingStore` refuses an invalid cursor', async () => {
     const ledger = await open();
     const refusal = await ledger
       .query({ filter: EVERY_FINDING, limit: 1, cursor: 'AAAA' })
@@ -237,7 +237,7 @@ describe('`FindingStore`', () => {
     expect(refusal).toBe('query findings: the cursor is not one of a page');
   });
 
-  it('throws a MergeError that contains exactly the finding deltas that the failed merge did not store', async () => {
+  it('`FindingStore` throws a MergeError that contains exactly the finding deltas that the failed merge did not store', async () => {
     const kv = createMemoryStore();
     let writes = 0;
     const full: KvStore = {
@@ -262,7 +262,7 @@ describe('`FindingStore`', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
-  it('throws a MergeError without finding deltas if the merge stored all deltas, and only the removal of old findings failed', async () => {
+  it('`FindingStore` throws a MergeError without finding deltas if the merge stored all deltas, and only the removal of old findings failed', async () => {
     const kv = createMemoryStore();
     let removing = false;
     const failing: KvStore = {
@@ -280,7 +280,7 @@ describe('`FindingStore`', () => {
     expect([error.code, error.unmerged, ledger.count]).toEqual(['store_unavailable', [], 2]);
   });
 
-  it('refuses to open a store whose format is newer than this build', async () => {
+  it('`FindingStore` refuses to open a store whose format is newer than this build', async () => {
     const kv = createMemoryStore();
     await kv.put('state', Buffer.from('{"format":2,"count":0,"first":1,"next":1}'), { sync: false });
     const error = await openFindingStore(kv, OPTIONS).catch((thrown: StoreError) => `${thrown.code} ${thrown.message}`);

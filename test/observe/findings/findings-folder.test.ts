@@ -50,7 +50,7 @@ async function killedWhileMerging(folder: string, from: number, rounds: number, 
 }
 
 describe('the database folder of the findings', () => {
-  it('has every acknowledged merge in all indexes after the process is killed by SIGKILL', async () => {
+  it('the database folder of the findings has every acknowledged merge in all indexes after the process is killed by SIGKILL', async () => {
     const folder = join(temporaryFolder(), 'findings');
     let round = 0;
     for (let life = 0; life < 5; life++) {
@@ -89,7 +89,7 @@ describe('the database folder of the findings', () => {
     }
   });
 
-  it('is renamed and replaced by an empty folder if the database in the folder cannot be opened', async () => {
+  it('the database folder of the findings is renamed and replaced by an empty folder if the database in the folder cannot be opened', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder);
@@ -103,7 +103,7 @@ describe('the database folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it('is renamed if a merge finds damage in the database, and a new folder stores the findings of the merge', async () => {
+  it('the database folder of the findings is renamed if a merge finds damage in the database, and a new folder stores the findings of the merge', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder, { maxEntries: 10_000 });
@@ -126,7 +126,7 @@ describe('the database folder of the findings', () => {
   });
 
   skipUnless(process.getuid?.() === 0, LACKS.root).test(
-    'keeps every finding if a full disk has space again and the failed merges are repeated',
+    'the database folder of the findings keeps every finding if a full disk has space again and the failed merges are repeated',
     async () => {
       const disk = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);
@@ -155,7 +155,7 @@ describe('the database folder of the findings', () => {
     },
   );
 
-  it('cannot be read or written after `FindingStore.close`: every call rejects with store_closed', async () => {
+  it('after `FindingStore.close`, every call for the findings rejects with store_closed', async () => {
     const { ledger } = opened(join(temporaryFolder(), 'findings'));
     await ledger.merge([seen()]);
     await ledger.close();

@@ -43,7 +43,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-test('a policy that exceeds a limit with former members is compiled without them', async () => {
+test('a policy that exceeds a limit only because of former members is compiled without the former members', async () => {
   const [without, full] = [prepared(present), prepared(withFormer)];
   exceedOnce();
   const found = prepared(withFormer);
@@ -53,7 +53,7 @@ test('a policy that exceeds a limit with former members is compiled without them
   expect(await found.sample).toEqual(await without.sample);
 });
 
-test('a policy that exceeds a limit without former members is too large', () => {
+test('a policy that exceeds a limit even without former members is refused as too large', () => {
   exceedOnce();
   expect(prepared(present).kind).toBe('too_large');
 });

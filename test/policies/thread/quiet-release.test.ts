@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => vi.useRealTimers());
 
-test('releases memory once, 500 ms after a large task', () => {
+test('the policy thread releases memory once, 500 ms after a large task', () => {
   quiet.taskEnded({ isLarge: true });
   vi.advanceTimersByTime(499);
   expect(released).toBe(0);
@@ -18,13 +18,13 @@ test('releases memory once, 500 ms after a large task', () => {
   expect(released).toBe(1);
 });
 
-test('releases nothing after small tasks', () => {
+test('the policy thread does not release memory after small tasks', () => {
   quiet.taskEnded({ isLarge: false });
   vi.advanceTimersByTime(10_000);
   expect(released).toBe(0);
 });
 
-test('a small task delays the release after a large task', () => {
+test('a small task delays the release of memory after a large task', () => {
   quiet.taskEnded({ isLarge: true });
   vi.advanceTimersByTime(400);
   quiet.taskEnded({ isLarge: false });

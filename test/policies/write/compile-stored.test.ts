@@ -57,16 +57,19 @@ describe('the write of one group at another node', () => {
     ['replaces a group', 'bb', group('bb', 81), policy(group('a', 80), group('bb', 81))],
     ['adds a group', 'ccc', group('ccc', 81), policy(group('a', 80), group('bb', 80), group('ccc', 81))],
     ['removes a group', 'bb', null, policy(group('a', 80))],
-  ])('compiles to the same policy as the whole text if it %s', async (_, id, body, after) => {
-    const ports = await portsOf();
-    await ports.policies.commit({ put: first, generation: 1 });
-    await whole(ports, first);
-    const second = stored(2, after);
-    const compiled = await compileProposedGroup(ports, proposed(second.record, id, body), signal);
-    expect(compiled).toEqual(await whole(await portsOf(), second));
-  });
+  ])(
+    'a write of one group compiles at another node to the same policy as the whole text if it %s',
+    async (_, id, body, after) => {
+      const ports = await portsOf();
+      await ports.policies.commit({ put: first, generation: 1 });
+      await whole(ports, first);
+      const second = stored(2, after);
+      const compiled = await compileProposedGroup(ports, proposed(second.record, id, body), signal);
+      expect(compiled).toEqual(await whole(await portsOf(), second));
+    },
+  );
 
-  test('waits for the members of new selectors, and a policy of the store does not', async () => {
+  test('the compilation of a proposed group waits for the members of new selectors, and the compilation of a stored policy does not wait', async () => {
     const waits: [number, number][] = [];
     const membership: PrepareWritePorts['membership'] = async (selectors, { waitMs }) => {
       waits.push([selectors.length, waitMs]);
@@ -91,14 +94,14 @@ describe('the write of one group at another node', () => {
     ]);
   });
 
-  test('is not compiled alone by a thread that lacks the policy before the write', async () => {
+  test('a proposed group is not compiled alone by a thread that does not have the policy before the write', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     const { record } = stored(2, '{}');
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('is not compiled on the text of a refused write with the same revision', async () => {
+  test('a proposed group is not compiled on the text of a refused write that has the same revision', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, stored(2, policy(group('a', 8080)), '2026-01-02T03:04:59.000Z'));
@@ -107,7 +110,7 @@ describe('the write of one group at another node', () => {
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('is not compiled alone if this node lacks an earlier revision', async () => {
+  test('a proposed group is not compiled alone if the node does not have an earlier revision', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, first);
@@ -129,11 +132,11 @@ describe('the place of a written group', () => {
     ['of a group after another excludes the comma', [28, 28, ',{"id":"g"}'], { from: 29, to: 39 }],
     ['of the first group excludes the list', [1, 1, '"source_groups":[{"id":"g"}]'], { from: 18, to: 28 }],
     ['of a removed group is empty', [18, 30, ''], { from: 18, to: 18 }],
-  ] as const)('%s', (_, [from, to, text], place) => {
+  ] as const)('the place %s', (_, [from, to, text], place) => {
     expect(of(from, to, text)).toEqual({ id: 'g', ...place });
   });
 
-  test('is undefined for the write of a whole policy', () => {
+  test('the place of a written group is undefined for the write of a whole policy', () => {
     expect(writtenGroup({ put: stored(2, '{}'), generation: 2 }, write('{}'))).toBeUndefined();
   });
 });

@@ -51,7 +51,7 @@ async function expectUntouched({ system, store, datapath, first }: Running & { f
 }
 
 describe('a successful policy write', () => {
-  test('is staged, proved, stored and flipped before the caller receives the outcome', async () => {
+  test('a successful policy write is staged, proved, stored and put in force before the caller receives the outcome', async () => {
     const { system, datapath, store, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = written(await system.policies.write(singleton('lan')));
@@ -83,7 +83,7 @@ describe('a successful policy write', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('leaves the node ready during the whole write', async () => {
+  test('a successful policy write leaves the node ready during the whole write', async () => {
     const running = await withPolicy();
     const seen = new Set<boolean>();
     running.system.bus.messages.subscribe(() => seen.add(running.system.readiness().ready));
@@ -91,7 +91,7 @@ describe('a successful policy write', () => {
     expect([...seen]).toEqual([true]);
   });
 
-  test('starts only after the previous write has ended, in the order of the requests', async () => {
+  test('a successful policy write starts only after the previous write has ended, in the order of the requests', async () => {
     const { system, datapath } = await withPolicy();
     const outcomes = await Promise.all(['a', 'b', 'c'].map((id) => system.policies.write(singleton(id))));
     expect(outcomes.map((outcome) => written(outcome).generation)).toEqual([2, 3, 4]);
@@ -108,7 +108,7 @@ describe('a successful policy write', () => {
     ]);
   });
 
-  test('puts a policy in force that is in force again after a restart of the node, with the same generation', async () => {
+  test('a successful policy write puts a policy in force that is in force again after a restart of the node, with the same generation', async () => {
     const { store, system } = await withPolicy();
     await system.shutdown();
     const again = await startSystem({ store });
@@ -118,8 +118,8 @@ describe('a successful policy write', () => {
   });
 });
 
-describe('a failed policy write, or a dry run, leaves datapath and store unchanged', () => {
-  test('if the body of the write is invalid', async () => {
+describe('datapath and store after a failed policy write or a dry run', () => {
+  test('a policy write changes neither datapath nor store if its body is invalid', async () => {
     const running = await withPolicy();
     expect(await running.system.policies.write(singleton(''))).toEqual({
       kind: 'refused',
@@ -138,7 +138,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
       ' while the thread computes the proof sample',
       async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), sample: Promise.reject(OUT_OF_MEMORY) }),
     ],
-  ])('if the policy thread dies%s', async (_, dies) => {
+  ])('a policy write changes neither datapath nor store if the policy thread dies%s', async (_, dies) => {
     let dead = false;
     const thread = threadHere();
     const running = await withPolicy({
@@ -158,7 +158,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('if the program exceeds the capacity of a datapath map', async () => {
+  test('a policy write changes neither datapath nor store if the program exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new CapacityExceeded('program', 2_000, 1_000);
@@ -172,7 +172,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     await expectUntouched(running);
   });
 
-  test('if the datapath returns an error while it stages the program', async () => {
+  test('a policy write changes neither datapath nor store if the datapath returns an error while it stages the program', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new Error('update program: ENOMEM');
@@ -185,7 +185,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     await expectUntouched(running);
   });
 
-  test('if the proof fails, and the error names the packet and the two rules', async () => {
+  test('a policy write changes neither datapath nor store if the proof fails, and its error names the packet and the two rules', async () => {
     const running = await withPolicy();
     const packet = {
       source: 0x0a00_0001,
@@ -217,7 +217,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('if the datapath returns an error during the proof', async () => {
+  test('a policy write changes neither datapath nor store if the datapath returns an error during the proof', async () => {
     const running = await withPolicy();
     running.datapath.on.prove = () => {
       throw new Error('run program: ENOMEM');
@@ -230,7 +230,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     await expectUntouched(running);
   });
 
-  test('if the store cannot commit the policy', async () => {
+  test('a policy write changes neither datapath nor store if the store cannot commit the policy', async () => {
     let full = false;
     const memory = await openMemoryStore();
     const policies: Store['policies'] = Object.create(memory.policies, {
@@ -254,7 +254,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     await expectUntouched(running);
   });
 
-  test('if the write exceeds the activation timeout', async () => {
+  test('a policy write changes neither datapath nor store if it exceeds the activation timeout', async () => {
     const running = await withPolicy({ activationTimeoutMs: 50 });
     let release = (): void => {};
     running.datapath.on.stage = () =>
@@ -278,7 +278,7 @@ describe('a failed policy write, or a dry run, leaves datapath and store unchang
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('and a dry run returns the size of the program in cache lines', async () => {
+  test('a dry run changes neither datapath nor store, and returns the size of the program in cache lines', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
     expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
@@ -345,7 +345,7 @@ describe('a policy with an intercept rule', () => {
   const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
   const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
 
-  test('can be written, activated and tried in a dry run while the node has no intercept CA, with the warning no_intercept_ca', async () => {
+  test('a policy with an intercept rule can be written, activated and tried in a dry run while the node has no intercept CA, with the warning no_intercept_ca', async () => {
     const { system } = await startSystem({ servicePlane: plane });
     const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
@@ -365,7 +365,7 @@ describe('a policy with an intercept rule', () => {
       expect(await warnings(write(null, { ...group, dryRun }))).toEqual(['no_intercept_ca']);
   });
 
-  test('causes no warning while the node has an intercept CA, or if the policy is stored as disabled', async () => {
+  test('a policy with an intercept rule causes no warning while the node has an intercept CA, or if the policy is stored as disabled', async () => {
     const material = { kind: 'ca', ca: {} as never } as const;
     const signing = await startSystem({ servicePlane: { ...plane, interceptCa: { changed: of(material) } } });
     expect(codes(await signing.system.policies.write(write(intercepting)))).toEqual([]);
@@ -376,7 +376,7 @@ describe('a policy with an intercept rule', () => {
 });
 
 describe('a policy write whose store commit has succeeded', () => {
-  test('flips the program again, before the caller receives the outcome, if the datapath thread died during the flip', async () => {
+  test('a policy write after its commit flips the program again, before the caller gets the outcome, if the datapath thread died during the flip', async () => {
     const running = await withPolicy();
     let deaths = 0;
     running.datapath.on.flip = () => {
@@ -403,7 +403,7 @@ describe('a policy write whose store commit has succeeded', () => {
 });
 
 describe('the active policy record', () => {
-  test('is the last record written, and the outcome of the write warns that the previous record is no longer active', async () => {
+  test('the active policy record is the last record written, and the outcome of the write warns that the previous record is no longer active', async () => {
     const { system, first, store } = await withPolicy();
     const second = await system.policies.write(write(envelope('second', { name: 'other' })));
     expect(codes(second)).toEqual(['activity_taken']);
@@ -414,7 +414,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
-  test('has the same mode after a singleton write replaces the policy, and the outcome warns if this mode is audit', async () => {
+  test('the active policy record keeps its mode after a singleton write replaces the policy, with a warning if this mode is audit', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
@@ -422,7 +422,7 @@ describe('the active policy record', () => {
     expect((await running.store.policies.active())?.record.mode).toBe('audit');
   });
 
-  test('warns that the boot is open if it is enforced, and policy.fallback is allow', async () => {
+  test('a write that enforces the active policy causes the warning `fallback_allows` if policy.fallback is allow', async () => {
     const running = await startSystem({ fallback: 'allow' });
     await running.until('policy_ready', 'never_activated');
     const put = async (mode: string, name = 'first', options = {}) =>
@@ -439,7 +439,7 @@ describe('the active policy record', () => {
     expect(codes(await running.system.policies.write(activation))).toEqual(['activity_taken', 'fallback_allows']);
   });
 
-  test('is absent after a write stores the active record as disabled, and the fallback policy is in force', async () => {
+  test('the active policy record is absent after a write stores the active record as disabled, and the fallback policy is in force', async () => {
     const { system, first, datapath, stateOf } = await withPolicy();
     const { id } = first.stored.record;
     const outcome = await system.policies.write(
@@ -458,7 +458,7 @@ describe('the active policy record', () => {
     expect(system.readiness().ready).toBe(true);
   });
 
-  test('is absent after the active record is deleted', async () => {
+  test('the active policy record is absent after the active record is deleted', async () => {
     const { system, first, datapath, stateOf, store } = await withPolicy();
     expect(await system.policies.write(removal(first.stored.record.id))).toEqual({
       kind: 'deleted',
@@ -470,7 +470,7 @@ describe('the active policy record', () => {
     expect(stateOf('policy_ready')).toBe('none_active');
   });
 
-  test('is unchanged if another record is stored with `activate: false`', async () => {
+  test('the active policy record is unchanged if another record is stored with `activate: false`', async () => {
     const { system, datapath, first, store } = await withPolicy();
     const outcome = written(await system.policies.write(write(envelope('idle'), { activate: false })));
     expect(outcome.stored.record.active).toBe(false);
@@ -479,7 +479,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 
-  test('has the same mode and name, but the singleton form, after a singleton write replaces the policy', async () => {
+  test('the active policy record keeps its mode and name, but gets the singleton form, after a singleton write replaces the policy', async () => {
     const { system, first } = await withPolicy();
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(outcome.created).toBe(false);
@@ -499,12 +499,12 @@ test('a stored policy write begins before the dry runs that wait in the queue', 
 });
 
 describe('a policy write is refused', () => {
-  test('if another policy has the same name, ignoring case', async () => {
+  test('a policy write is refused if another policy has the same name, ignoring case', async () => {
     const { system } = await withPolicy();
     expect(codes(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
   });
 
-  test('if the ETag in If-Match does not match, or if If-None-Match is `*` and the record exists', async () => {
+  test('a policy write is refused if the ETag in If-Match does not match, or if If-None-Match is `*` and the record exists', async () => {
     const { system, first } = await withPolicy();
     const { id, revision } = first.stored.record;
     const stale = await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision + 1}"` }));
@@ -518,21 +518,21 @@ describe('a policy write is refused', () => {
     );
   });
 
-  test('if If-None-Match is `*`, no record is active, and the record named default exists', async () => {
+  test('a policy write is refused if If-None-Match is `*`, no record is active, and the record named default exists', async () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     written(await system.policies.write(write(envelope('idle', { name: 'default' }), { activate: false })));
     expect(codes(await system.policies.write(singleton('lan', { ifNoneMatch: '*' })))).toEqual(['precondition_failed']);
   });
 
-  test('if no record has the given id', async () => {
+  test('a policy write is refused if no record has the given id', async () => {
     const { system } = await withPolicy();
     const target = { by: 'id', id: 'nowhere' } as const;
     expect(codes(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
     expect(codes(await system.policies.write(removal('nowhere')))).toEqual(['not_found']);
   });
 
-  test('if the envelope has another name than the new policy in the URL path', async () => {
+  test('a policy write is refused if the envelope has another name than the new policy in the URL path', async () => {
     const { system } = await withPolicy();
     const target = { by: 'name', name: 'new' } as const;
     expect(codes(await system.policies.write(write(envelope('x', { name: 'other' }), { target })))).toEqual([
@@ -541,7 +541,7 @@ describe('a policy write is refused', () => {
     expect(written(await system.policies.write(write(envelope('x'), { target }))).stored.record.name).toBe('new');
   });
 
-  test('if the envelope has another name than the existing policy in the URL path, also in a dry run', async () => {
+  test('a policy write is refused if the envelope has another name than the existing policy in the URL path, also in a dry run', async () => {
     const running = await withPolicy();
     const target = { by: 'name', name: ' edge ' } as const;
     const put = (name: string, dryRun = false) =>
@@ -571,12 +571,15 @@ describe('a policy write is refused', () => {
     ],
     ['a removal of one source group', (id: string) => removal(id, { sourceGroup: 'first', activate: false })],
     ['a dry run on the singleton resource', (_: string) => singleton('lan', { activate: false, dryRun: true })],
-  ])('if the request has `activate: false` and addresses the active record through %s', async (_, request) => {
-    const running = await withPolicy();
-    const outcome = await running.system.policies.write(request(running.first.stored.record.id));
-    expect(codes(outcome)).toEqual(['would_deactivate']);
-    await expectUntouched(running);
-  });
+  ])(
+    'a policy write is refused if the request has `activate: false` and addresses the active record through %s',
+    async (_, request) => {
+      const running = await withPolicy();
+      const outcome = await running.system.policies.write(request(running.first.stored.record.id));
+      expect(codes(outcome)).toEqual(['would_deactivate']);
+      await expectUntouched(running);
+    },
+  );
 });
 
 describe('the activation of a stored policy', () => {
@@ -585,26 +588,29 @@ describe('the activation of a stored policy', () => {
   const stored = async ({ system }: Running, body: unknown) =>
     written(await system.policies.write(write(body, { activate: false, author: 'bob' }))).stored;
 
-  test.each(['enforce', 'audit'])('puts the stored record in force without a new revision, mode %s', async (mode) => {
-    const running = await withPolicy();
-    const { system, datapath, store, first } = running;
-    const { record, body } = await stored(running, envelope('second', { name: 'other', mode }));
-    const outcome = written(await system.policies.write(activation(record.id)));
-    expect({ ...outcome, stored: { ...outcome.stored, body: textOf(outcome.stored.body) } }).toEqual({
-      kind: 'written',
-      created: false,
-      stored: { record: { ...record, active: true }, body: textOf(body) },
-      generation: 2,
-      warnings: [expect.objectContaining({ code: 'activity_taken', message: expect.stringContaining('Edge') })],
-      proof: expect.objectContaining({ complete: true }),
-    });
-    expect([datapath.log, datapath.inForce]).toEqual([['stage 2', 'prove 2', 'flip 2'], 2]);
-    expect((await store.policies.active())?.record).toEqual({ ...record, active: true });
-    expect((await store.policies.history(record.id)).map(({ revision }) => revision)).toEqual([1]);
-    expect((await store.policies.get(first.stored.record.id))?.record.active).toBe(false);
-  });
+  test.each(['enforce', 'audit'])(
+    'the activation of a stored policy puts the stored record in force without a new revision, mode %s',
+    async (mode) => {
+      const running = await withPolicy();
+      const { system, datapath, store, first } = running;
+      const { record, body } = await stored(running, envelope('second', { name: 'other', mode }));
+      const outcome = written(await system.policies.write(activation(record.id)));
+      expect({ ...outcome, stored: { ...outcome.stored, body: textOf(outcome.stored.body) } }).toEqual({
+        kind: 'written',
+        created: false,
+        stored: { record: { ...record, active: true }, body: textOf(body) },
+        generation: 2,
+        warnings: [expect.objectContaining({ code: 'activity_taken', message: expect.stringContaining('Edge') })],
+        proof: expect.objectContaining({ complete: true }),
+      });
+      expect([datapath.log, datapath.inForce]).toEqual([['stage 2', 'prove 2', 'flip 2'], 2]);
+      expect((await store.policies.active())?.record).toEqual({ ...record, active: true });
+      expect((await store.policies.history(record.id)).map(({ revision }) => revision)).toEqual([1]);
+      expect((await store.policies.get(first.stored.record.id))?.record.active).toBe(false);
+    },
+  );
 
-  test('puts a policy in force that is in force again after a restart of the node', async () => {
+  test('the activation of a stored policy puts a policy in force that is in force again after a restart of the node', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second'));
     written(await running.system.policies.write(activation(record.id)));
@@ -615,7 +621,7 @@ describe('the activation of a stored policy', () => {
     expect(again.datapath.inForce).toBe(2);
   });
 
-  test('keeps the singleton form of the record, and a repeated activation stages nothing', async () => {
+  test('the activation of a stored policy keeps the singleton form of the record, and a repeated activation stages nothing', async () => {
     const running = await withPolicy();
     const { system, datapath, first } = running;
     written(await system.policies.write(singleton('lan')));
@@ -630,7 +636,7 @@ describe('the activation of a stored policy', () => {
     expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
   });
 
-  test('stages and proves the program in a dry run, and changes neither datapath nor store', async () => {
+  test('the activation of a stored policy stages and proves the program in a dry run, and changes neither datapath nor store', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const outcome = await running.system.policies.write(activation(record.id, { dryRun: true }));
@@ -645,7 +651,7 @@ describe('the activation of a stored policy', () => {
     expect((await running.store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('is refused for a disabled record, a missing integration, an unknown id, or an ETag that does not match', async () => {
+  test('the activation of a stored policy is refused for a disabled record, a missing integration, an unknown id, or an ETag that does not match', async () => {
     const running = await withPolicy();
     const { system, store } = running;
     const disabled = await stored(running, envelope('second', { mode: 'disabled' }));
@@ -680,7 +686,7 @@ describe('the activation of a stored policy', () => {
     expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('leaves datapath and store unchanged if the program exceeds the capacity of a datapath map', async () => {
+  test('the activation of a stored policy leaves datapath and store unchanged if the program exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const { datapath, system, store, first } = running;
@@ -703,7 +709,7 @@ describe('a write of one source group', () => {
     write(body, { target: { by: 'id', id }, sourceGroup, ...more });
   const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
 
-  test('stages and flips the whole policy, stores a new revision, and returns the written group', async () => {
+  test('a write of one source group stages and flips the whole policy, stores a new revision, and returns the written group', async () => {
     const { system, datapath, store, first } = await withPolicy();
     const { record } = first.stored;
     const outcome = written(
@@ -727,7 +733,7 @@ describe('a write of one source group', () => {
     });
   });
 
-  test('replaces or removes the named group, and leaves the other groups unchanged', async () => {
+  test('a write of one source group replaces or removes the named group, and leaves the other groups unchanged', async () => {
     const { system, store, first } = await withPolicy();
     const { id } = first.stored.record;
     const before = textOf(first.stored.body) as { source_groups: unknown[] };
@@ -742,7 +748,7 @@ describe('a write of one source group', () => {
     expect(await system.policies.readGroup(id, 'lan')).toBeNull();
   });
 
-  test('loads the policy from the store if the policy thread has no copy in memory, for example after a restart', async () => {
+  test('a write of one source group loads the policy from the store if the policy thread has no copy in memory, for example after a restart', async () => {
     const { store, system, first } = await withPolicy();
     const { id } = first.stored.record;
     await system.policies.write(write(envelope('second', { name: 'other' })));
@@ -756,7 +762,7 @@ describe('a write of one source group', () => {
     expect((await store.policies.active())?.record).toEqual(outcome.stored.record);
   });
 
-  test('does not change form and mode of the policy record, and is refused if a group in the singleton form has no mode', async () => {
+  test('a write of one source group keeps form and mode of the policy record, and is refused if a singleton group has no mode', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     const { stored } = written(await running.system.policies.write(singleton('lan')));
@@ -789,7 +795,7 @@ describe('a write of one source group', () => {
       (id) => groupRemoval(id, 'first', { activate: false }),
       'would_deactivate',
     ],
-  ])('is refused for %s, and changes neither datapath nor store', async (_, make, code) => {
+  ])('a write of one source group is refused for %s, and changes neither datapath nor store', async (_, make, code) => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
@@ -797,7 +803,7 @@ describe('a write of one source group', () => {
     await expectUntouched(running);
   });
 
-  test('succeeds if the conditions of If-Match and If-None-Match are true', async () => {
+  test('a write of one source group succeeds if the conditions of If-Match and If-None-Match are true', async () => {
     const { system, first } = await withPolicy();
     const { id } = first.stored.record;
     const created = groupWrite(id, 'lan', group('lan', 80), { ifNoneMatch: '*', ifMatch: `"${id}.1"` });
@@ -805,7 +811,7 @@ describe('a write of one source group', () => {
     expect(written(await system.policies.write(groupRemoval(id, 'lan', { ifMatch: `"${id}.2"` }))).generation).toBe(3);
   });
 
-  test('leaves no change in the memory of the policy thread if staging fails or if the write is a dry run', async () => {
+  test('a write of one source group leaves no change in the memory of the policy thread if staging fails or if the write is a dry run', async () => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     running.datapath.on.stage = () => {

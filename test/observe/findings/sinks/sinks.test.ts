@@ -58,7 +58,7 @@ const allDelivered = async (ledger: FindingStore, name: string) =>
   expect.poll(async () => (await ledger.outbox.read(name, 1)).items.length).toBe(0);
 
 describe('the file sink', () => {
-  it('appends one JSON line for each changed finding, and sets the file mode to 0600', async () => {
+  it('the file sink appends one JSON line for each changed finding, and sets the file mode to 0600', async () => {
     const options = toFile();
     const { path } = options.file;
     writeFileSync(path, '{"torn":');
@@ -80,7 +80,7 @@ describe('the file sink', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('renames a full file, keeps the configured number of old files, and removes the oldest file', async () => {
+  it('the file sink renames a full file, keeps the configured number of old files, and removes the oldest file', async () => {
     const options = toFile(2_000, 2);
     const { ledger } = await running(options);
     for (let round = 1; round <= 12; round++) {
@@ -97,7 +97,7 @@ describe('the file sink', () => {
     expect(counts.length).toBeGreaterThan(4);
   });
 
-  it('writes a finding that is larger than the maximum file size into a separate file', async () => {
+  it('the file sink writes a finding that is larger than the maximum file size into a separate file', async () => {
     const options = toFile(100);
     const { ledger } = await running(options);
     await ledger.merge([seen(), seen({ source: '10.0.0.8' })]);
@@ -106,7 +106,7 @@ describe('the file sink', () => {
     expect(toldIn(readFileSync(`${options.file.path}.1`, 'utf8')).length).toBe(1);
   });
 
-  it('reports a failure with ENOENT while the folder of the file does not exist', async () => {
+  it('the file sink reports a failure with ENOENT while the folder of the file does not exist', async () => {
     const { ledger, states } = await running({
       file: { path: '/nonexistent/findings.jsonl', maxBytes: 100, keep: 1 },
       webhook: null,
@@ -117,7 +117,7 @@ describe('the file sink', () => {
 });
 
 describe('the webhook sink', () => {
-  it('posts JSON arrays of findings, with a signature made with the secret', async () => {
+  it('the webhook sink posts JSON arrays of findings, with a signature made with the secret', async () => {
     const { received, url } = await receiver();
     const { ledger, sinks } = await running(webhook(url));
     await ledger.merge([seen({ count: 2 }), seen({ source: '10.0.0.8' })]);
@@ -132,7 +132,7 @@ describe('the webhook sink', () => {
       .toEqual([{ name: 'webhook', delivered: 2, failed: 0, failure: null, dropped: 0, waiting: 0 }]);
   });
 
-  it('repeats findings that the receiver refused, in their order and at least once, also after a restart', async () => {
+  it('the webhook sink repeats findings that the receiver refused, in their order and at least once, also after a restart', async () => {
     const kv = createMemoryStore();
     const { received, told, url } = await receiver();
     const { answer } = told;
@@ -170,7 +170,7 @@ describe('the webhook sink', () => {
     await expect.poll(() => once().length).toBe(4);
   });
 
-  it('treats a redirect as a failure, and does not contact the new location', async () => {
+  it('the webhook sink treats a redirect as a failure, and does not contact the new location', async () => {
     const other = await receiver();
     const { received, told, url } = await receiver();
     told.answer = (answer) => void answer.writeHead(307, { location: other.url }).end();
@@ -181,7 +181,7 @@ describe('the webhook sink', () => {
     expect(other.received).toEqual([]);
   });
 
-  it('retries a delivery if the receiver does not respond or if the connection is refused', async () => {
+  it('the webhook sink retries a delivery if the receiver does not respond or if the connection is refused', async () => {
     const { told, url, received, port, close } = await receiver();
     told.answer = () => {};
     const { ledger, states } = await running(webhook(url, 60));
@@ -196,7 +196,7 @@ describe('the webhook sink', () => {
     expect(briefly(toldBy(again.received))).toEqual(['10.0.0.7 +1 =1']);
   });
 
-  it('sends a finding of type gap with the number of findings that the sink dropped while the receiver refused deliveries', async () => {
+  it('the webhook sink sends a finding of type gap with the number of findings that the sink dropped while the receiver refused deliveries', async () => {
     const { received, told, url } = await receiver();
     const { answer } = told;
     told.answer = (refusing) => void refusing.writeHead(503).end();
