@@ -283,7 +283,7 @@ module.exports = {
           '^src/contracts/(backoff|duration|joined-signal|whole-number)[.]ts$',
           '^src/files/',
           '^src/main[.]ts$',
-          '^src/api/(error-table|instant[.]schema)[.]ts$',
+          '^src/api/(errors/error-table|findings/instant[.]schema)[.]ts$',
         ],
         ...[
           '^src/policy/document/json-schema[.]ts$',

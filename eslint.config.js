@@ -9,7 +9,7 @@ const noCoerce = {
   object: 'z',
   property: 'coerce',
   message:
-    '`Number` reads an empty text as 0: read a number of a query with `wholeNumber` (src/api/query-parameters.ts).',
+    '`Number` reads an empty text as 0: read a number of a query with `wholeNumber` (src/api/requests/query-parameters.ts).',
 };
 const noSpread = [
   {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { findingsQuery } from '#api/audit.schema.js';
+import { findingsQuery } from '#api/findings/audit.schema.js';
 import type { Management } from '#api/management.js';
 import { findingsOfNodes } from '#api/nodes/findings-of-nodes.js';
 import { firstLine } from '#cli/tour/node-process.js';

@@ -1,7 +1,7 @@
 // Writes the pages in docs/ and the JSON schemas in schemas/ that are generated from the code.
 import './usage.js';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { errorsPage } from '#api/errors-page.js';
+import { errorsPage } from '#api/errors/errors-page.js';
 import { cliPage } from '#cli/cli-page.js';
 import { shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';

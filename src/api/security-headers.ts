@@ -1,6 +1,6 @@
 /**
  * Headers of all responses that routes of the API send, with errors included. The responses in
- * `client-error.ts` have headers of their own.
+ * `connections/client-error.ts` have headers of their own.
  */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',

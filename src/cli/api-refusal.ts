@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ERRORS } from '#api/error-table.js';
+import { ERRORS } from '#api/errors/error-table.js';
 import { type Problem, RefusedError } from './command-error.js';
 
 const problemSchema = z.object({

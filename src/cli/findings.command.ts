@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { instantSchema } from '#api/instant.schema.js';
+import { instantSchema } from '#api/findings/instant.schema.js';
 import { append } from '#arrays/append.js';
 import { durationMs } from '#contracts/duration.js';
 import { type Client, createClient } from './client.js';

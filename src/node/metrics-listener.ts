@@ -1,8 +1,8 @@
 import type { AddressInfo, Socket } from 'node:net';
 import type { Logger } from 'pino';
 import type { Api } from '#api/api.js';
+import { isOwnConnection } from '#api/connections/own-connection.js';
 import type { Management } from '#api/management.js';
-import { isOwnConnection } from '#api/own-connection.js';
 import { createApi } from '#api/server.js';
 import type { Config } from '#config/config.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';

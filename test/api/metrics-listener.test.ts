@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import type { ProblemDocument } from '#api/errors.js';
+import type { ProblemDocument } from '#api/errors/errors.js';
 import { limitConnections } from '#node/metrics-listener.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { answerTo, concrete, listening, rig } from './rig.js';

@@ -1,6 +1,6 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { mergeComponents } from '#api/openapi-components.js';
+import { mergeComponents } from '#api/openapi/openapi-components.js';
 import { createApi } from '#api/server.js';
 import { fakeManagement } from './fake-management.js';
 import { rig } from './rig.js';

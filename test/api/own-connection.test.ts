@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isOwnConnection } from '#api/own-connection.js';
+import { isOwnConnection } from '#api/connections/own-connection.js';
 
 test.each([
   ['10.0.0.1', '10.0.0.1', true],

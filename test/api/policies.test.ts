@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { singletonView } from '#api/policy-json.js';
+import { singletonView } from '#api/policies/policy-json.js';
 import type { CommitInCluster, PolicyOutcome } from '#contracts/policy-write.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED, TOKENS } from './fake-management.js';

@@ -3,7 +3,7 @@ import { get, type IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { expect, onTestFinished, test } from 'vitest';
 import WebSocket from 'ws';
-import { isStillAllowed } from '#api/authentication.js';
+import { isStillAllowed } from '#api/access/authentication.js';
 import { NOTHING_LOST } from '#observe/wiretap/frame.js';
 import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';

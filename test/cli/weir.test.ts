@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
-import { ERRORS } from '#api/error-table.js';
+import { ERRORS } from '#api/errors/error-table.js';
 import { EXIT_CODES } from '#cli/exit-codes.js';
 import { openStore } from '#store/store.js';
 import { freePort } from '#test/sockets/free-port.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ERRORS } from '#api/error-table.js';
+import { ERRORS } from '#api/errors/error-table.js';
 import { type CommandShape, everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/terminal.js';

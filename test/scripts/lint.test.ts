@@ -26,7 +26,7 @@ describe('the lint rules refuse', () => {
     ['YAML that is read elsewhere', 'src/cli/client.ts', "import { parse } from 'yaml';", 'with `parseYaml`'],
     ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
     ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],
-    ['numbers of zod that are coerced', 'src/api/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
+    ['numbers of zod that are coerced', 'src/api/traffic/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
   ])('%s', async (_, file, code, advice) => {
     expect(await refusals(file, code)).toEqual([expect.stringContaining(advice)]);
   });

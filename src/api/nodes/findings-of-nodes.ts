@@ -1,8 +1,8 @@
 import type { z } from 'zod';
+import { refused } from '#api/errors/error-answer.js';
+import { FindingsSchema, filterOf, type findingsQuery, MAX_IDS, shownPage } from '#api/findings/audit.schema.js';
 import { append } from '#arrays/append.js';
 import { EVERY_FINDING, type FindingQuery } from '#observe/findings/finding-filter.js';
-import { FindingsSchema, filterOf, type findingsQuery, MAX_IDS, shownPage } from '../audit.schema.js';
-import { refused } from '../error-answer.js';
 import type { Management } from '../management.js';
 import { askNodes } from './ask-nodes.js';
 import { MergedFindings } from './merged-findings.js';

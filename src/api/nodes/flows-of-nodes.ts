@@ -1,6 +1,6 @@
 import type { z } from 'zod';
+import { FlowsSchema } from '#api/traffic/flows.schema.js';
 import { append } from '#arrays/append.js';
-import { FlowsSchema } from '../flows.schema.js';
 import type { Management } from '../management.js';
 import { askNodes } from './ask-nodes.js';
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { HitsSchema } from '../hits.schema.js';
+import { HitsSchema } from '#api/traffic/hits.schema.js';
 import type { Management } from '../management.js';
 import { askNodes } from './ask-nodes.js';
 

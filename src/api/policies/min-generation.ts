@@ -1,0 +1,38 @@
+import type { FastifyRequest } from 'fastify';
+import type { Api } from '#api/api.js';
+import { ApiError } from '#api/errors/errors.js';
+import type { Management } from '#api/management.js';
+import { wholeNumberOf } from '#contracts/whole-number.js';
+
+const HEADER = 'weir-min-generation';
+const MAX_WAIT_MS = 2_000;
+
+/**
+ * Makes each read with the header `Weir-Min-Generation: N` wait until the node enforces generation N or a
+ * later one. So a client reads its own write at another node of the cluster (D7). Public routes ignore the
+ * header: otherwise a client without a token could keep many requests waiting.
+ */
+export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'policies'>): void {
+  api.addHook('preHandler', async (request) => {
+    if (!isRead(request)) return;
+    const wanted = minGenerationOf(request);
+    if (wanted === null || (await policies.reaches(wanted, MAX_WAIT_MS))) return;
+    throw new ApiError(
+      'generation_not_reached',
+      `the node enforces generation ${policies.generation()}, and ${wanted} was demanded`,
+    );
+  });
+}
+
+function isRead({ method, access }: FastifyRequest): boolean {
+  return (method === 'GET' || method === 'HEAD') && access !== 'public';
+}
+
+function minGenerationOf({ headers }: FastifyRequest): number | null {
+  const value = headers[HEADER];
+  if (value === undefined) return null;
+  const generation = typeof value === 'string' ? wholeNumberOf(value) : undefined;
+  if (generation === undefined)
+    throw new ApiError('invalid_header', 'Weir-Min-Generation must be one whole number in decimal digits');
+  return generation;
+}

@@ -1,0 +1,129 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { z } from 'zod';
+import { authorOf, mayAct } from '#api/access/authentication.js';
+import { refused } from '#api/errors/error-answer.js';
+import { preconditionsOf } from '#api/requests/preconditions.js';
+import type { Form } from '#contracts/policy-document.js';
+import type { Warning } from '#contracts/policy-problem.js';
+import { etagOf } from '#contracts/policy-record.js';
+import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#contracts/policy-write.js';
+import { termsOf } from './pending-terms.js';
+import type { activationQuery } from './policy.schema.js';
+import { withGroup, withPolicy } from './policy-json.js';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
+  reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+
+/** The query parameters of a policy write. */
+type WriteQuery = z.infer<typeof activationQuery> & { readonly activate?: boolean | undefined };
+
+/** Converts an HTTP request to a policy write. Operations without a request body omit `body`. */
+export function policyWrite(
+  request: FastifyRequest,
+  write: {
+    readonly operation: PolicyWrite['operation'];
+    readonly target: PolicyTarget;
+    readonly sourceGroup?: string;
+    readonly form: Form;
+    readonly body?: unknown;
+    readonly query: WriteQuery;
+  },
+): PolicyWrite {
+  const { dry_run: dryRun = false, activate = true, rehearse, wait, ...pending } = write.query;
+  const terms = termsOf({ ...pending, wait });
+  return {
+    operation: write.operation,
+    target: write.target,
+    ...(write.sourceGroup === undefined ? {} : { sourceGroup: write.sourceGroup }),
+    form: write.form,
+    body: write.body === undefined ? new Uint8Array() : (write.body as Uint8Array),
+    ...preconditionsOf(request),
+    activate,
+    dryRun,
+    mayWatch: mayAct(request),
+    ...(rehearse === undefined ? {} : { rehearse }),
+    ...(wait === undefined ? {} : { wait }),
+    ...(terms === null ? {} : { terms }),
+    author: authorOf(request),
+  };
+}
+
+/**
+ * Sends the response to a policy write. A response in singleton form has no member for warnings, so a header
+ * contains the codes of the warnings.
+ */
+export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyReply): FastifyReply {
+  switch (outcome.kind) {
+    case 'refused':
+      throw refused(outcome);
+    case 'checked': {
+      const { stored, warnings, programLines, proof } = outcome;
+      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
+    }
+    case 'deleted':
+      warningHeader(reply, outcome.warnings);
+      clusterHeaders(reply, outcome.cluster);
+      return reply.header('weir-generation', outcome.generation).code(204).send();
+    case 'written': {
+      const { stored, warnings, generation, created, proof } = outcome;
+      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      clusterHeaders(reply, outcome.cluster);
+      if (form === 'singleton') {
+        warningHeader(reply, warnings);
+        return sendJson(reply, stored.body);
+      }
+      if (created) reply.code(201).header('location', `/api/v1/policies/${stored.record.id}`);
+      return sendJson(reply, withPolicy(stored, { warnings, proof }));
+    }
+  }
+}
+
+/**
+ * Sends the response to a write of one source group. The response contains the record of the policy and the
+ * group. After a removal, the response has no body.
+ */
+export function answerGroup(
+  outcome: PolicyOutcome,
+  { operation, sourceGroup = '' }: PolicyWrite,
+  reply: FastifyReply,
+): FastifyReply {
+  switch (outcome.kind) {
+    case 'refused':
+      throw refused(outcome);
+    case 'checked': {
+      const { stored, warnings, programLines, proof } = outcome;
+      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
+    }
+    case 'deleted':
+      throw new Error('remove a source group: the whole policy was removed');
+    case 'written': {
+      const { stored, warnings, generation, created, proof } = outcome;
+      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+      clusterHeaders(reply, outcome.cluster);
+      if (operation === 'delete') {
+        warningHeader(reply, warnings);
+        return reply.code(204).send();
+      }
+      if (created) {
+        const path = `/api/v1/policies/${stored.record.id}/source-groups/${encodeURIComponent(sourceGroup)}`;
+        reply.code(201).header('location', path);
+      }
+      return sendJson(reply, withGroup(stored, { warnings, proof }));
+    }
+  }
+}
+
+/** Sets `Weir-Revision`, and `Weir-Nodes`: the number of members that staged the policy before the commit. */
+function clusterHeaders(reply: FastifyReply, cluster: CommitInCluster | undefined): void {
+  if (cluster === undefined) return;
+  const { revision, nodes } = cluster;
+  reply.header('weir-revision', revision);
+  if (nodes !== null) reply.header('weir-nodes', `${nodes.ready}/${nodes.members}`);
+}
+
+function warningHeader(reply: FastifyReply, warnings: readonly Warning[]): void {
+  const codes = new Set(warnings.map(({ code }) => code));
+  if (codes.size > 0) reply.header('weir-warnings', [...codes].join(', '));
+}

@@ -1,0 +1,33 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '#api/errors/errors.js';
+
+/**
+ * Limits the total memory of policy bodies that are received or processed at the same time. A body without a
+ * `Content-Length` counts with the largest allowed size. Callers without the role admin can use only half of
+ * the memory, so that their dry runs leave memory for the writes of admins. A single body is always accepted.
+ */
+export class BodyBudget {
+  #inFlight = 0;
+  constructor(
+    private readonly totalBytes: number,
+    private readonly largestBytes: number,
+  ) {}
+
+  /**
+   * Reserves memory for the body of a request, until the response is sent or the connection closes. Throws
+   * `overloaded` if other bodies leave too little memory. A body is always accepted while no other body is in
+   * flight.
+   */
+  reserve(request: FastifyRequest, reply: FastifyReply): void {
+    const limit = request.caller?.role === 'admin' ? this.totalBytes : this.totalBytes / 2;
+    const bytes = Math.min(Number(request.headers['content-length'] ?? this.largestBytes), this.largestBytes);
+    if (this.#inFlight > 0 && this.#inFlight + bytes > limit) throw new ApiError('overloaded');
+    this.#inFlight += bytes;
+    let isReserved = true;
+    const release = () => {
+      if (isReserved) this.#inFlight -= bytes;
+      isReserved = false;
+    };
+    reply.raw.once('finish', release).once('close', release);
+  }
+}

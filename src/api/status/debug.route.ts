@@ -1,0 +1,105 @@
+import { z } from 'zod';
+import type { Resource } from '#api/api.js';
+import { closeWithToken } from '#api/connections/streams.js';
+import { ApiError, WEBSOCKET_NEEDED } from '#api/errors/errors.js';
+import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
+import { noQuery } from '#api/requests/query-parameters.js';
+import type { Statechart } from '#bus/statecharts.js';
+import { StatechartReaders } from './statechart-reader.js';
+
+const count = z.int().min(0);
+const state = z.unknown().describe('The active state: a name, or an object of regions and their states.');
+
+const StatechartSchema = z
+  .object({
+    name: z.string(),
+    session_id: z.string(),
+    parent_id: z.string().nullable(),
+    definition: z.record(z.string(), z.unknown()).describe('The configuration of the machine in the format of XState.'),
+    status: z.enum(['active', 'done', 'error', 'stopped']),
+    value: state,
+    tags: z.array(z.string()),
+    context: z
+      .record(z.string(), z.unknown())
+      .describe('The part of the context that contains no secret and no bulk data.'),
+    since: instant.describe('The time when the actor entered the state.'),
+    recent: z
+      .array(z.object({ time: instant, event: z.string(), value: state }))
+      .describe('The latest events, the oldest first.'),
+  })
+  .meta({ id: 'Statechart' });
+const StatechartsSchema = z
+  .object({
+    charts: z.array(StatechartSchema),
+    readers: z.object({
+      open: count,
+      dropped: count.describe('Messages that were dropped because readers were too slow.'),
+      cut_off: count.describe('Readers that were disconnected for being too slow.'),
+    }),
+  })
+  .meta({ id: 'Statecharts', description: 'The statechart of every part of this node, with its current state.' });
+
+export const debugResource: Resource = (api, { debug }) => {
+  const readers = new StatechartReaders(debug);
+
+  api.get(
+    '/api/v1/debug/statecharts',
+    {
+      schema: {
+        operationId: 'getStatecharts',
+        tags: ['support'],
+        summary: 'List the statecharts of the node with their states and latest events',
+        querystring: noQuery,
+        response: { 200: StatechartsSchema, ...errorAnswers(...errorsOf.read) },
+      },
+    },
+    async () => {
+      const { open, dropped, cutOff } = readers.counts;
+      return { charts: debug.charts().map(shown), readers: { open, dropped, cut_off: cutOff } };
+    },
+  );
+
+  api.route({
+    method: 'GET',
+    url: '/api/v1/debug/statecharts/stream',
+    schema: {
+      operationId: 'streamStatecharts',
+      tags: ['support'],
+      summary: 'Stream the events and states of the statecharts of the node',
+      description:
+        'A WebSocket with the subprotocol `weir.statecharts.v1`. Each message is one JSON object in the format of the Stately inspector. ' +
+        'The stream begins with an `@xstate.actor` message for each running actor. An `@xstate.event` or `@xstate.snapshot` message then follows for each event. ' +
+        'If the reader was too slow, the stream contains `{"type":"lost","count":n}` and all running actors again.',
+      querystring: noQuery,
+      response: {
+        101: z.null().describe('The connection is upgraded to a WebSocket.'),
+        ...errorAnswers(...errorsOf.read, 'upgrade_needed'),
+      },
+    },
+    handler: async () => {
+      throw new ApiError('upgrade_needed', undefined, [], WEBSOCKET_NEEDED);
+    },
+    wsHandler: (socket, request) => {
+      closeWithToken(socket, () => request.isStillAllowed());
+      readers.add(socket);
+    },
+  });
+};
+
+function shown({
+  sessionId,
+  parentId,
+  definition,
+  tags,
+  recent,
+  ...chart
+}: Statechart): z.infer<typeof StatechartSchema> {
+  return {
+    ...chart,
+    session_id: sessionId,
+    parent_id: parentId,
+    definition: definition as Record<string, unknown>,
+    tags: [...tags],
+    recent: recent.map((event) => ({ ...event })),
+  };
+}
