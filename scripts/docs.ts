@@ -5,7 +5,7 @@ import { errorsPage } from '#api/errors/errors-page.js';
 import { cliPage } from '#cli/cli-page.js';
 import { shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
-import { processTerminal } from '#cli/terminal.js';
+import { processTerminal } from '#cli/output/terminal.js';
 import { configJsonSchema } from '#config/config-json-schema.js';
 import { configurationDocument } from '#config/documentation.js';
 import { DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';

@@ -1,6 +1,6 @@
+import { OWN_CODES } from '#cli/errors/error-output.js';
+import { EXIT_CODES } from '#cli/errors/exit-codes.js';
 import { type CommandShape, everyCommand, type OptionShape } from './command-shape.js';
-import { OWN_CODES } from './error-output.js';
-import { EXIT_CODES } from './exit-codes.js';
 
 /** Flags of every command that sends requests to a node. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];

@@ -1,7 +1,7 @@
+import { errorFormOf, printError } from '#cli/errors/error-output.js';
+import { processTerminal, type Terminal } from '#cli/output/terminal.js';
+import { visibleLines } from '#cli/output/visible.js';
 import { commandTree } from './command-tree.js';
-import { errorFormOf, printError } from './error-output.js';
-import { processTerminal, type Terminal } from './terminal.js';
-import { visibleLines } from './visible.js';
 
 /** Runs the `weir` command with these arguments. Resolves with the exit code of the command. */
 export async function weir(words: readonly string[], given: Terminal = processTerminal): Promise<number> {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { append } from '#arrays/append.js';
 import { largest, smallest } from '#arrays/extremes.js';
-import { table } from '#cli/table.js';
+import { table } from '#cli/output/table.js';
 
 const MANY = 300_000;
 const numbers = Array.from({ length: MANY }, (_, index) => (index * 7) % MANY);

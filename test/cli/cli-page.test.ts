@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { cliPage } from '#cli/cli-page.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
-import { processTerminal } from '#cli/terminal.js';
+import { processTerminal } from '#cli/output/terminal.js';
 
 const tree = shapeOf(commandTree(processTerminal, () => {}));
 const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8');

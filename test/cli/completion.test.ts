@@ -11,7 +11,7 @@ import { commandTree } from '#cli/command-tree.js';
 import { flagsOfNode, quoted } from '#cli/completion/candidates.js';
 import { completed } from '#cli/completion/completed.js';
 import { KNOWN_VALUES } from '#cli/completion/values.js';
-import { processTerminal } from '#cli/terminal.js';
+import { processTerminal } from '#cli/output/terminal.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/wiretap-filter.js';
 import { ProgressClock } from '#test/progress-clock.js';

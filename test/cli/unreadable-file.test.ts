@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type Obstacle, obstacleTo } from '#cli/unreadable-file.js';
+import { type Obstacle, obstacleTo } from '#cli/files/unreadable-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const USER = { name: 'weir', uid: 901, gids: [901, 902] };

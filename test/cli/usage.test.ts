@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { commandTree } from '#cli/command-tree.js';
-import { processTerminal } from '#cli/terminal.js';
+import { processTerminal } from '#cli/output/terminal.js';
 import { run } from './cli-run.js';
 
 type Listed = { readonly words: readonly string[]; readonly command: Command };

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { styleOf } from '#cli/style.js';
-import { table } from '#cli/table.js';
-import { visible, visibleIn, visibleLines } from '#cli/visible.js';
+import { styleOf } from '#cli/output/style.js';
+import { table } from '#cli/output/table.js';
+import { visible, visibleIn, visibleLines } from '#cli/output/visible.js';
 import { run, serverThatAnswers } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 

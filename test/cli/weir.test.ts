@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import { ERRORS } from '#api/errors/error-table.js';
-import { EXIT_CODES } from '#cli/exit-codes.js';
+import { EXIT_CODES } from '#cli/errors/exit-codes.js';
 import { openStore } from '#store/store.js';
 import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';

@@ -25,5 +25,5 @@ it('each text about a missing intercept CA names the command `weir ca generate`'
     return /\bno intercept CA\b(?! \(`weir ca generate` makes one\))/.test(code);
   });
   // The command line has the command in the advice of its error.
-  expect(found).toEqual(['src/cli/ca.command.ts']);
+  expect(found).toEqual(['src/cli/node/ca.command.ts']);
 });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { ERRORS } from '#api/errors/error-table.js';
 import { type CommandShape, everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
-import { processTerminal } from '#cli/terminal.js';
+import { processTerminal } from '#cli/output/terminal.js';
 import { configSchema } from '#config/config-schema.js';
 import { schemaAt } from '#config/schema-tree.js';
 import { DROP_REASON } from '#contracts/datapath-numbers.js';

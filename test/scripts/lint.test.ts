@@ -17,13 +17,13 @@ async function refusals(file: string, code: string): Promise<string[]> {
 
 describe('the lint rules refuse', () => {
   it.each([
-    ['a spread list in Math.max', 'src/cli/table.ts', 'Math.max(0, ...list);', 'use `largest`'],
+    ['a spread list in Math.max', 'src/cli/output/table.ts', 'Math.max(0, ...list);', 'use `largest`'],
     ['a spread list in Math.min', 'src/node/policy-file.ts', 'Math.min(...list);', 'use `largest` or `smallest`'],
     ['a spread list in push', 'src/dns/dns-thread.ts', 'list.push(...more);', 'use `append`'],
-    ['AbortSignal.any in src', 'src/cli/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
+    ['AbortSignal.any in src', 'src/cli/client/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['AbortSignal.any in a test', 'test/cli/cli-run.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['mkdir with recursive', 'src/store/store.ts', 'mkdirSync(a, { recursive: true });', 'use `makeFolders`'],
-    ['YAML that is read elsewhere', 'src/cli/client.ts', "import { parse } from 'yaml';", 'with `parseYaml`'],
+    ['YAML that is read elsewhere', 'src/cli/client/client.ts', "import { parse } from 'yaml';", 'with `parseYaml`'],
     ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
     ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],
     ['numbers of zod that are coerced', 'src/api/traffic/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
@@ -42,6 +42,6 @@ describe('the lint rules refuse', () => {
   });
 
   it('nothing in a bounded call', async () => {
-    expect(await refusals('src/cli/table.ts', 'Math.max(a, b); list.push(a); f(...list);')).toEqual([]);
+    expect(await refusals('src/cli/output/table.ts', 'Math.max(a, b); list.push(a); f(...list);')).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { Client } from '../client.js';
-import { parseReply } from '../remote.js';
+import type { Client } from '#cli/client/client.js';
+import { parseReply } from '#cli/client/remote.js';
 
 /**
  * Maps the placeholder of a flag or argument in help texts to the fixed list of values that the API accepts.

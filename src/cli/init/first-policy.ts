@@ -1,6 +1,7 @@
-import type { Client } from '#cli/client.js';
-import { CliError, RefusedError } from '#cli/command-error.js';
-import { readReadiness } from '#cli/node-readiness.js';
+import type { Client } from '#cli/client/client.js';
+import { CliError, RefusedError } from '#cli/errors/command-error.js';
+import { readReadiness } from '#cli/node/node-readiness.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { pause } from '#cli/pause.js';
 import { DRY_RUN, warn, writtenOf } from '#cli/policy/applied.js';
 import {
@@ -13,7 +14,6 @@ import {
 } from '#cli/policy/policy-records.js';
 import { atLines, checkSource, placed, type Source, sourceOf } from '#cli/policy/policy-source.js';
 import { type Write, writeOf } from '#cli/policy/write.js';
-import type { Terminal } from '#cli/terminal.js';
 
 const ANSWERS_WITHIN_MS = 60_000;
 const POLL_MS = 250;

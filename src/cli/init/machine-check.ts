@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { z } from 'zod';
-import { CliError } from '#cli/command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import { built } from '#threads/built-file.js';
 import { type Privileges, UNIT, unitPrivileges } from './units.js';
 

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { chmodSync, copyFileSync, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { CliError } from '#cli/command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import { makeFolders } from '#files/make-folders.js';
 import { built } from '#threads/built-file.js';
 

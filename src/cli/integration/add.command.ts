@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { stringify } from 'yaml';
+import { type Client, createClient } from '#cli/client/client.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { CliError } from '#cli/errors/command-error.js';
+import { textOfFile } from '#cli/files/text-of-file.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { durationMs } from '#contracts/duration.js';
 import { MAX_BYTES } from '#files/bounded-file.js';
-import { type Client, createClient } from '../client.js';
-import { CliError } from '../command-error.js';
-import { type Output, parseReply, print, remote } from '../remote.js';
-import type { Terminal } from '../terminal.js';
-import { textOfFile } from '../text-of-file.js';
 import { PATH, throwWithAdvice, writtenSchema } from './integration-records.js';
 import { KubeClient } from './kube-client.js';
 import { type Kubeconfig, readKubeconfig } from './kubeconfig.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { CliError, RefusedError } from '../command-error.js';
+import { CliError, RefusedError } from '#cli/errors/command-error.js';
 
 /** This file defines the integrations as the API returns them, and the errors of their commands. */
 

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { type Client, createClient } from '../client.js';
-import { relativeTime } from '../relative-time.js';
-import { type Output, parseReply, print, remote } from '../remote.js';
-import { table } from '../table.js';
-import type { Terminal } from '../terminal.js';
-import { visibleIn } from '../visible.js';
+import { type Client, createClient } from '#cli/client/client.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { relativeTime } from '#cli/output/relative-time.js';
+import { table } from '#cli/output/table.js';
+import type { Terminal } from '#cli/output/terminal.js';
+import { visibleIn } from '#cli/output/visible.js';
 import { addAddCommand } from './add.command.js';
 import { type Integration, listSchema, PATH, throwWithAdvice } from './integration-records.js';
 import { type IntegrationStatus, statusSchema, statusText } from './status-text.js';

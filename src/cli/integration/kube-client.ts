@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
+import { CliError } from '#cli/errors/command-error.js';
 import { reasonOf } from '#files/system-failure.js';
-import { CliError } from '../command-error.js';
 import type { KubeServer, KubeUser } from './kubeconfig.js';
 
 const TIMEOUT_MS = 20_000;

@@ -1,9 +1,9 @@
 import { dirname, resolve } from 'node:path';
 import { z } from 'zod';
+import { CliError } from '#cli/errors/command-error.js';
+import { textOfFile } from '#cli/files/text-of-file.js';
 import { parseYaml } from '#config/yaml-text.js';
 import { MAX_BYTES } from '#files/bounded-file.js';
-import { CliError } from '../command-error.js';
-import { textOfFile } from '../text-of-file.js';
 
 /** The server of a kubeconfig. `caPem`: the CA certificates for the certificate of the server. */
 export type KubeServer = { readonly url: string; readonly caPem: string };

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
-import { CliError } from '../command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import type { KubeAnswer, KubeClient } from './kube-client.js';
 
 export type Account = { readonly name: string; readonly namespace: string };

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { relativeTime } from '../relative-time.js';
-import { styleOf } from '../style.js';
-import { table } from '../table.js';
-import type { Terminal } from '../terminal.js';
+import { relativeTime } from '#cli/output/relative-time.js';
+import { styleOf } from '#cli/output/style.js';
+import { table } from '#cli/output/table.js';
+import type { Terminal } from '#cli/output/terminal.js';
 
 const count = z.number();
 export const statusSchema = z.object({

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { CliError } from '#cli/command-error.js';
-import { createClient } from '../client.js';
+import { createClient } from '#cli/client/client.js';
+import { type Output, remote } from '#cli/client/remote.js';
+import { CliError } from '#cli/errors/command-error.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { duration } from '../number.js';
-import { type Output, remote } from '../remote.js';
-import type { Terminal } from '../terminal.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
 import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';

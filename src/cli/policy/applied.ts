@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { CliError, type Problem } from '#cli/command-error.js';
-import { failingChecks, waitUntilReady } from '#cli/node-readiness.js';
-import type { Client } from '../client.js';
+import type { Client } from '#cli/client/client.js';
+import { type Output, parseReply, print } from '#cli/client/remote.js';
+import { CliError, type Problem } from '#cli/errors/command-error.js';
+import { failingChecks, waitUntilReady } from '#cli/node/node-readiness.js';
+import { styleOf } from '#cli/output/style.js';
+import type { Terminal } from '#cli/output/terminal.js';
+import { visible } from '#cli/output/visible.js';
 import { duration } from '../number.js';
-import { type Output, parseReply, print } from '../remote.js';
-import { styleOf } from '../style.js';
-import type { Terminal } from '../terminal.js';
-import { visible } from '../visible.js';
 import { type ClusterOptions, READY } from './cluster-flags.js';
 import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 

@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander';
-import { CliError, RefusedError } from '#cli/command-error.js';
-import { type Client, createClient } from '../client.js';
+import { type Client, createClient } from '#cli/client/client.js';
+import { type Output, parseReply, remote } from '#cli/client/remote.js';
+import { CliError, RefusedError } from '#cli/errors/command-error.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { duration } from '../number.js';
-import { type Output, parseReply, remote } from '../remote.js';
-import type { Terminal } from '../terminal.js';
 import {
   type Applied,
   checkedOf,

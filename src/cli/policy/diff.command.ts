@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import type { End } from '#cli/exit-codes.js';
-import { createClient } from '../client.js';
-import { type Output, print, remote } from '../remote.js';
-import { styleOf } from '../style.js';
-import type { Terminal } from '../terminal.js';
+import { createClient } from '#cli/client/client.js';
+import { type Output, print, remote } from '#cli/client/remote.js';
+import type { End } from '#cli/errors/exit-codes.js';
+import { styleOf } from '#cli/output/style.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { differenceOf, isSame } from './difference.js';
 import { differenceText } from './difference-text.js';
 import { labelOf, readStored, type Which } from './policy-records.js';

@@ -1,4 +1,4 @@
-import type { Style } from '../style.js';
+import type { Style } from '#cli/output/style.js';
 import {
   elementsOf,
   type FieldChange,

@@ -1,15 +1,15 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
-import { CliError, RefusedError } from '#cli/command-error.js';
-import { createClient } from '../client.js';
+import { createClient } from '#cli/client/client.js';
+import { notInForce } from '#cli/client/not-in-force.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { CliError, RefusedError } from '#cli/errors/command-error.js';
+import { ownerSchema, ownerText, protocolName } from '#cli/observe/flow-words.js';
+import { type Style, styleOf } from '#cli/output/style.js';
+import { table } from '#cli/output/table.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { asWord } from '../completion/candidates.js';
-import { ownerSchema, ownerText, protocolName } from '../flow-words.js';
-import { notInForce } from '../not-in-force.js';
 import { numberUpTo } from '../number.js';
-import { type Output, parseReply, print, remote } from '../remote.js';
-import { type Style, styleOf } from '../style.js';
-import { table } from '../table.js';
-import type { Terminal } from '../terminal.js';
 import { atLines, readValidSource, singletonOf } from './policy-source.js';
 
 const explainedSchema = z.looseObject({

@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { append } from '#arrays/append.js';
-import { createClient } from '../client.js';
-import { CliError } from '../command-error.js';
+import { createClient } from '#cli/client/client.js';
+import { type Output, parseReply, print, remote, withQuery } from '#cli/client/remote.js';
+import { CliError } from '#cli/errors/command-error.js';
+import { table } from '#cli/output/table.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { wholeNumber } from '../number.js';
-import { type Output, parseReply, print, remote, withQuery } from '../remote.js';
-import { table } from '../table.js';
-import type { Terminal } from '../terminal.js';
 import { listPolicies } from './policy-records.js';
 
 const MAX_OF_PAGE = 1_000;

@@ -1,11 +1,11 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
-import { createClient } from '../client.js';
+import { createClient } from '#cli/client/client.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { relativeTime } from '#cli/output/relative-time.js';
+import { table } from '#cli/output/table.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { duration, numberUpTo, wholeNumber } from '../number.js';
-import { relativeTime } from '../relative-time.js';
-import { type Output, parseReply, print, remote } from '../remote.js';
-import { table } from '../table.js';
-import type { Terminal } from '../terminal.js';
 import { DRY_RUN } from './applied.js';
 import { withQuery } from './cluster-flags.js';
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { Client } from '#cli/client.js';
-import { CliError } from '#cli/command-error.js';
-import { parseReply } from '#cli/remote.js';
+import type { Client } from '#cli/client/client.js';
+import { parseReply } from '#cli/client/remote.js';
+import { CliError } from '#cli/errors/command-error.js';
 
 export const recordSchema = z.object({
   id: z.string(),

@@ -1,9 +1,9 @@
-import { CliError, type Problem, type RefusedError } from '#cli/command-error.js';
-import type { Terminal } from '#cli/terminal.js';
+import { adviceOn } from '#cli/client/api-refusal.js';
+import { CliError, type Problem, type RefusedError } from '#cli/errors/command-error.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
 import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
-import { adviceOn } from '../api-refusal.js';
 
 /** A policy document that was read from a file or from standard input. */
 export type Source = PolicyText & {

@@ -1,7 +1,7 @@
-import { CliError } from '#cli/command-error.js';
-import type { Client } from '../client.js';
-import { styleOf } from '../style.js';
-import type { Terminal } from '../terminal.js';
+import type { Client } from '#cli/client/client.js';
+import { CliError } from '#cli/errors/command-error.js';
+import { styleOf } from '#cli/output/style.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { etagOf, labelOf, listPolicies, type PolicyRecord } from './policy-records.js';
 import type { Source } from './policy-source.js';
 import type { Write } from './write.js';

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
+import { printing, serialised } from '#cli/client/remote.js';
+import type { Terminal } from '#cli/output/terminal.js';
 import { policyJsonSchema, type SchemaForm } from '#policy/document/json-schema.js';
-import { printing, serialised } from '../remote.js';
-import type { Terminal } from '../terminal.js';
 
 /**
  * Adds the command `weir policy schema`, which prints the JSON Schema of policies without a request to a

@@ -1,4 +1,4 @@
-import { CliError } from '#cli/command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import type { Source } from './policy-source.js';
 
 export type Overrides = { readonly name?: string; readonly mode?: string };

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { CliError } from '#cli/command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import { TourEtcd } from './etcd.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
 import { expectLine, farewell, interruption, print, result, step, TourFailure, WEIR } from './steps.js';

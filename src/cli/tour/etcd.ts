@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { CliError } from '#cli/command-error.js';
+import { CliError } from '#cli/errors/command-error.js';
 import { built } from '#threads/built-file.js';
 import { type Namespace, namespaceOf, type Topology, temporaryFolder } from './topology.js';
 
