@@ -180,13 +180,13 @@ module.exports = {
     only(
       'tls-and-http-codecs-import-contracts',
       '^src/service-plane/(tls|http)/',
-      ['^src/contracts/(tls|http)-facts'],
+      ['^src/contracts/service-plane/(tls|http)-facts'],
       'Bytes in, facts out: sockets and policies use the codecs.',
     ),
     only(
       'libc-imports-contracts',
       '^src/libc/',
-      ['^src/contracts/bpf-object-handle'],
+      ['^src/contracts/datapath/bpf-object-handle'],
       'Prototypes of C functions, and their errors.',
     ),
     only(
@@ -220,7 +220,7 @@ module.exports = {
     only(
       'config-reads-files',
       '^src/config/',
-      ['^src/files/', '^src/contracts/(duration|config-problem-codes)[.]ts$'],
+      ['^src/files/', '^src/contracts/(duration|config/config-problem-codes)[.]ts$'],
       'Configuration is a value; no part is needed to read it.',
     ),
     only(

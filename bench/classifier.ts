@@ -1,4 +1,4 @@
-import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
+import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { Random } from '#test/seed.js';

@@ -1,5 +1,5 @@
-import { NO_EVENTS } from '#contracts/datapath.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { NO_EVENTS } from '#contracts/datapath/datapath.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { TestRun } from '#libc/test-run.js';

@@ -1,4 +1,4 @@
-import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
 import { matchRequest } from '#policy/evaluate/connection/http-block.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';

@@ -1,5 +1,5 @@
-import type { Grant } from '#contracts/datapath.js';
-import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
+import type { Grant } from '#contracts/datapath/datapath.js';
+import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { compile } from '#policy/compile/compile.js';

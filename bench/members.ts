@@ -1,5 +1,5 @@
-import type { MemberList } from '#contracts/membership.js';
-import { type Group, IPPROTO, type Policy } from '#contracts/policy-model.js';
+import type { MemberList } from '#contracts/kubernetes/membership.js';
+import { type Group, IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { layout } from '#dataplane/image/program-image.js';

@@ -1,4 +1,4 @@
-import { type HostnamePattern, IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
+import { type HostnamePattern, IPPROTO, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { wireNameOf } from '#test/policy/wire-name.js';

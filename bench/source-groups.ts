@@ -1,4 +1,4 @@
-import { COUNTED_VERDICTS } from '#contracts/datapath.js';
+import { COUNTED_VERDICTS } from '#contracts/datapath/datapath.js';
 import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';

@@ -8,7 +8,7 @@ import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/output/terminal.js';
 import { configJsonSchema } from '#config/config-json-schema.js';
 import { configurationDocument } from '#config/documentation.js';
-import { DROP_REASON_MEANING } from '#contracts/datapath-numbers.js';
+import { DROP_REASON_MEANING } from '#contracts/datapath/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics.js';
 import { metricsPage } from '#observe/metrics-page.js';
 import { policyJsonSchema } from '#policy/document/json-schema.js';

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
-import type { MachineCheck, Missing } from '#contracts/datapath.js';
-import type { Form } from '#contracts/policy-document.js';
-import type { Problem } from '#contracts/policy-problem.js';
+import type { MachineCheck, Missing } from '#contracts/datapath/datapath.js';
+import type { Form } from '#contracts/policy/policy-document.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
   type BegunDatapath,
@@ -15,7 +15,7 @@ import type { Detached } from '#dataplane/thread/detach.js';
 import { mapLargeBlocks } from '#libc/memory-release.js';
 import { servicePlaneOptions } from '#node/options.js';
 
-export type { MachineCheck } from '#contracts/datapath.js';
+export type { MachineCheck } from '#contracts/datapath/datapath.js';
 export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 
 /**

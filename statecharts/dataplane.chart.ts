@@ -1,6 +1,6 @@
 import { assertEvent } from 'xstate';
 import type { Message } from '#bus/bus-messages.js';
-import type { DatapathChange } from '#contracts/datapath.js';
+import type { DatapathChange } from '#contracts/datapath/datapath.js';
 import { refusal } from '#contracts/refusal.js';
 import {
   type Adopted,

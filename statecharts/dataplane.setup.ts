@@ -1,8 +1,8 @@
 import { assign, type EventObject, forwardTo, fromCallback, fromPromise, raise, sendTo, setup } from 'xstate';
 import type { Fact, Message, RequestMessage } from '#bus/bus-messages.js';
 import { backoffMs } from '#contracts/backoff.js';
-import type { DatapathChange, FlowRefusal, Missing } from '#contracts/datapath.js';
-import type { Program } from '#contracts/program.js';
+import type { DatapathChange, FlowRefusal, Missing } from '#contracts/datapath/datapath.js';
+import type { Program } from '#contracts/policy/program.js';
 import { codeOf, notProvided } from './failure.js';
 import { type Attached, type InterfacesEvent, interfacesChart } from './interfaces.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';

@@ -1,6 +1,6 @@
 import { assign, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
 import {
   GRANTED_ACTORS,
   GRANTED_DELAYS,

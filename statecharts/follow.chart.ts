@@ -1,6 +1,6 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { ProofSample } from '#contracts/proof-types.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';

@@ -1,6 +1,6 @@
 import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
-import type { DatapathChange, Review } from '#contracts/datapath.js';
+import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 

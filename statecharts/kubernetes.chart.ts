@@ -1,5 +1,5 @@
 import { assign, fromEventObservable, setup } from 'xstate';
-import type { ReflectorPhase } from '#contracts/reflector-state.js';
+import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
 import { notProvided } from './failure.js';
 
 export type KubernetesInput = { readonly name: string };

@@ -1,8 +1,8 @@
 import { type AnyActorLogic, assign, fromPromise, setup } from 'xstate';
 import type { Fact, Message, Needs } from '#bus/bus-messages.js';
 import { backoffMs } from '#contracts/backoff.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { ClusterInput } from './cluster.chart.js';
 import type { DataplaneInput } from './dataplane.setup.js';
 import type { DnsProxyInput } from './dns-proxy.chart.js';

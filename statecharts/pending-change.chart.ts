@@ -1,5 +1,5 @@
 import { assign, type EventObject, fromCallback, fromPromise, setup } from 'xstate';
-import type { PendingChange } from '#contracts/pending-change.js';
+import type { PendingChange } from '#contracts/policy/pending-change.js';
 import { notProvided } from './failure.js';
 
 export type PendingChangeInput = {

@@ -1,7 +1,7 @@
 import type { Message } from '#bus/bus-messages.js';
-import type { Selector } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyOutcome } from '#contracts/policy-write.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
+import type { PolicyOutcome } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { sentenceOf } from './failure.js';

@@ -1,7 +1,7 @@
 import { and, assign, fromPromise, not, or, raise, sendTo, setup, stateIn } from 'xstate';
 import type { Fact, Message, PolicyProposal, RequestMessage } from '#bus/bus-messages.js';
 import { backoffMs } from '#contracts/backoff.js';
-import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import { notProvided } from './failure.js';
 import { type CompiledStoredPolicy, type FollowEvent, type FollowOutput, followChart } from './follow.chart.js';
 import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';

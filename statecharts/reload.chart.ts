@@ -1,6 +1,12 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { Message, RequestMessage } from '#bus/bus-messages.js';
-import type { ReloadPart, ReloadPlan, ReloadReport, ReloadRequest, ReloadResult } from '#contracts/config-reload.js';
+import type {
+  ReloadPart,
+  ReloadPlan,
+  ReloadReport,
+  ReloadRequest,
+  ReloadResult,
+} from '#contracts/config/config-reload.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { notProvided, sentenceOf } from './failure.js';
 import { refusalOf } from './refusal.js';

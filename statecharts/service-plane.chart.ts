@@ -1,6 +1,6 @@
 import { assign, type EventObject, fromCallback, setup } from 'xstate';
 import type { RequestMessage } from '#bus/bus-messages.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { notProvided } from './failure.js';
 import {
   GRANTED_ACTORS,

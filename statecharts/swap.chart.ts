@@ -1,8 +1,8 @@
 import { assign, fromPromise, sendParent, setup } from 'xstate';
 import type { Message, RequestMessage } from '#bus/bus-messages.js';
-import type { Flipped } from '#contracts/datapath.js';
-import type { Program } from '#contracts/program.js';
-import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
+import type { Flipped } from '#contracts/datapath/datapath.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Proof, SampleOrPromise } from '#contracts/policy/proof-types.js';
 import { codeOf, notProvided, sentenceOf } from './failure.js';
 import { answeringAtOnce, BUSY, LOST, stageAnswered, unstageAnswered } from './program-answers.js';
 import { refusalOf } from './refusal.js';

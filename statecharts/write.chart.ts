@@ -1,21 +1,21 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { Message, Needs } from '#bus/bus-messages.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { PendingWrite } from '#contracts/pending-change.js';
-import type { Selector } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { PendingWrite } from '#contracts/policy/pending-change.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
+import type { PolicyPut, PolicyRecord } from '#contracts/policy/policy-record.js';
 import type {
   PolicyChecked,
   PolicyDeleted,
   PolicyOutcome,
   PolicyWrite,
   PolicyWritten,
-} from '#contracts/policy-write.js';
-import type { Program } from '#contracts/program.js';
-import type { Proof, SampleOrPromise } from '#contracts/proof-types.js';
+} from '#contracts/policy/policy-write.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Proof, SampleOrPromise } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { firstValueFrom } from 'rxjs';
 import type { Cluster } from '#cluster/cluster.js';
-import { etagOf } from '#contracts/policy-record.js';
+import { etagOf } from '#contracts/policy/policy-record.js';
 import { createPolicyThread, type PolicyThread } from '#policies/thread/policy-thread.js';
 import { storedText } from '#policies/thread/stored-text.js';
 import { openStore, type Store } from '#store/store.js';

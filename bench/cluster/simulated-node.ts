@@ -4,7 +4,7 @@ import type { PolicyProposal } from '#bus/bus-messages.js';
 import { Cluster } from '#cluster/cluster.js';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import type { Rehearsal } from '#cluster/rehearsals.js';
-import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
+import type { PolicyPut, PolicyRecord } from '#contracts/policy/policy-record.js';
 import { assembleStore, type Store } from '#store/store.js';
 import type { KvStore, SharedStore } from '#store/store-types.js';
 import { NO_PEERS } from '#test/cluster/etcd-cluster.js';

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
-import type { PolicyPut, PolicyRecord } from '#contracts/policy-record.js';
+import type { PolicyPut, PolicyRecord } from '#contracts/policy/policy-record.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import { Random } from '#test/seed.js';
 import type { Row } from '../bench.js';

@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { parseConfig } from '#config/load.js';
-import type { Program } from '#contracts/program.js';
+import type { Program } from '#contracts/policy/program.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import type { ForwardRig } from './rig.js';

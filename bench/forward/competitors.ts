@@ -1,4 +1,4 @@
-import type { Prefix, Range } from '#contracts/policy-model.js';
+import type { Prefix, Range } from '#contracts/policy/policy-model.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import type { Permit, Permits } from './policies.js';
 

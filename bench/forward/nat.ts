@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { allowAll, denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from '../bench.js';

@@ -1,4 +1,4 @@
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { Comparison } from './comparison.js';
 import type { FiveTuple } from './frames.js';
 import { ForwardRig } from './rig.js';

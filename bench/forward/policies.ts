@@ -1,4 +1,4 @@
-import { IPPROTO, type Policy, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
+import { IPPROTO, type Policy, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
 import { Random } from '#test/seed.js';
 import type { FiveTuple } from './frames.js';
 import { DESTINATIONS, SOURCES } from './rig.js';

@@ -1,5 +1,5 @@
-import { IPPROTO } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';

@@ -1,4 +1,4 @@
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir } from './attached-weir.js';

@@ -1,7 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
-import type { Datapath } from '#contracts/datapath.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';

@@ -1,4 +1,4 @@
-import type { Datapath } from '#contracts/datapath.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
 
 /**
  * Selects the events that the BPF program sends to Weir. While performance mode is disabled, the BPF program

@@ -1,6 +1,6 @@
 import { filter, map, type Observable } from 'rxjs';
 import { type EventObject, fromCallback, fromEventObservable } from 'xstate';
-import type { ReflectorChange } from '#contracts/kubernetes-source.js';
+import type { ReflectorChange } from '#contracts/kubernetes/kubernetes-source.js';
 import { integrationsChart } from '#statecharts/integrations.chart.js';
 import { type KubernetesEvent, type KubernetesInput, kubernetesChart } from '#statecharts/kubernetes.chart.js';
 

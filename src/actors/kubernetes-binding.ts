@@ -5,9 +5,9 @@ import type {
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
-} from '#contracts/kubernetes-source.js';
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import type { MemberOptions } from '#policies/write/prepare-in-thread.js';

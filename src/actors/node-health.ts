@@ -1,6 +1,6 @@
-import type { DatapathStats } from '#contracts/datapath.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
+import type { DatapathStats } from '#contracts/datapath/datapath.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 import type { CheckName } from '#statecharts/readiness.js';
 
 /** Checks that can fail although the policy of the node is right. */

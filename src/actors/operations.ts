@@ -1,8 +1,8 @@
 import type { PerformanceMode, PerformanceModeWrite } from '#bus/bus-messages.js';
 import type { Statecharts } from '#bus/statecharts.js';
 import type { ClusterOperations } from '#cluster/operations.js';
-import type { OwnerName } from '#contracts/address-owner.js';
-import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config-reload.js';
+import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config/config-reload.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Traffic } from '#dataplane/operations.js';

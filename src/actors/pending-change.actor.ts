@@ -5,7 +5,7 @@ import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import { notConfirmed } from '#cluster/rollout/rollouts.js';
-import type { ChangeEnd } from '#contracts/pending-change.js';
+import type { ChangeEnd } from '#contracts/policy/pending-change.js';
 import { pendingChangeChart, type SeenChange } from '#statecharts/pending-change.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
 

@@ -9,8 +9,8 @@ import type {
   ReloadPlan,
   ReloadRequest,
   ServicePlaneSettings,
-} from '#contracts/config-reload.js';
-import type { RenamedPolicing } from '#contracts/renamed-interface.js';
+} from '#contracts/config/config-reload.js';
+import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
 import { reloadChart } from '#statecharts/reload.chart.js';
 
 /** The time in milliseconds within which a part must respond to a change of its settings. */

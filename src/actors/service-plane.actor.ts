@@ -1,7 +1,7 @@
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
-import type { Datapath } from '#contracts/datapath.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/address-changes.js';

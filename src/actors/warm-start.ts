@@ -1,4 +1,4 @@
-import type { Adoption } from '#contracts/datapath.js';
+import type { Adoption } from '#contracts/datapath/datapath.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import type { UnsampledPolicy } from '#policies/write/compiled-policy.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';

@@ -5,15 +5,15 @@ import type {
   ReloadRequest,
   ReloadResult,
   ServicePlaneSettings,
-} from '#contracts/config-reload.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { Selector } from '#contracts/policy-model.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
-import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
-import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample, SampleOrPromise } from '#contracts/proof-types.js';
+} from '#contracts/config/config-reload.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Proof, ProofSample, SampleOrPromise } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 
 /** For each of these parts of the node, whether the active policy needs it. */
 export type Needs = { readonly dataplane: boolean; readonly dns: boolean; readonly servicePlane: boolean };

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Observable } from 'rxjs';
-import type { ChangeEnd } from '#contracts/pending-change.js';
+import type { ChangeEnd } from '#contracts/policy/pending-change.js';
 import type { SharedCommits } from '#store/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';

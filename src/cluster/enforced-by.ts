@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { PolicyOutcome } from '#contracts/policy-write.js';
+import type { PolicyOutcome } from '#contracts/policy/policy-write.js';
 
 /** The members that a write waits for: more than half of them, or all. */
 type Wait = 'quorum' | 'all';

@@ -1,4 +1,4 @@
-import type { ConfigFileProblem, ConfigProblemCode } from '#contracts/config-problem-codes.js';
+import type { ConfigFileProblem, ConfigProblemCode } from '#contracts/config/config-problem-codes.js';
 
 export type ConfigProblem = {
   readonly code: ConfigProblemCode;

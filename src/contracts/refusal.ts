@@ -1,5 +1,5 @@
-import type { ConfigFileProblem } from './config-problem-codes.js';
-import type { Problem } from './policy-problem.js';
+import type { ConfigFileProblem } from '#contracts/config/config-problem-codes.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 
 /** The reason why a request was not executed. The API maps each code to one HTTP status (docs/errors.md). */
 export type Refusal = {

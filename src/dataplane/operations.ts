@@ -8,12 +8,12 @@ import type {
   HitReport,
   Learned,
   LiveFlow,
-} from '#contracts/datapath.js';
-import type { Arrival, OpenFlow } from '#contracts/explain-facts.js';
-import type { Packet, Prefix, Range } from '#contracts/policy-model.js';
+} from '#contracts/datapath/datapath.js';
+import type { DestinationTranslation } from '#contracts/datapath/translation.js';
+import type { Arrival, OpenFlow } from '#contracts/policy/explain-facts.js';
+import type { Packet, Prefix, Range } from '#contracts/policy/policy-model.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
-import type { DestinationTranslation } from '#contracts/translation.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 
 /**

@@ -1,5 +1,5 @@
-import type { Lookups } from '#contracts/dns-lookups.js';
-import { CLOSED_INDEX } from '#contracts/member-tables.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import { CLOSED_INDEX } from '#contracts/kubernetes/member-tables.js';
 import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { GroupSetIndex } from '#policy/model/sources/member-index.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';

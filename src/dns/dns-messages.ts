@@ -1,10 +1,10 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { DnsSettings } from '#contracts/config-reload.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { KnownName } from '#contracts/known-name.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { DnsSettings } from '#contracts/config/config-reload.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { KnownName } from '#contracts/dns/known-name.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import type { DnsOptions } from './dns-options.js';
 

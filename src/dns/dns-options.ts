@@ -1,4 +1,4 @@
-import type { DnsSettings } from '#contracts/config-reload.js';
+import type { DnsSettings } from '#contracts/config/config-reload.js';
 
 export type Endpoint = { readonly host: string; readonly port: number };
 

@@ -1,8 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { DnsSettings } from '#contracts/config-reload.js';
-import type { Lookups } from '#contracts/dns-lookups.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { DnsSettings } from '#contracts/config/config-reload.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import { Descriptors } from '#libc/descriptors.js';
 import { ListeningSockets, MAX_WAIT_MS } from '#sockets/listening-sockets.js';
 import { WorkerClient } from '#threads/worker-client.js';

@@ -1,5 +1,5 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
-import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
+import type { GrantAnswer, GrantRequest } from '#contracts/datapath/grant-messages.js';
 import type { Pump, Sender } from '#sockets/pump.js';
 import { nowMs } from './clock.js';
 import { ExpiringMap } from './expiring-map.js';

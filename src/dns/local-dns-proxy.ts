@@ -1,10 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { MessagePort } from 'node:worker_threads';
-import type { DnsSettings } from '#contracts/config-reload.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { KnownName } from '#contracts/known-name.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { DnsSettings } from '#contracts/config/config-reload.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { KnownName } from '#contracts/dns/known-name.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import { Descriptors } from '#libc/descriptors.js';
 import type { SocketDescriptors } from '#sockets/listening-sockets.js';
 import { Pump } from '#sockets/pump.js';

@@ -1,9 +1,9 @@
 import { NEVER, Observable, share } from 'rxjs';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { KnownName } from '#contracts/known-name.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { KnownName } from '#contracts/dns/known-name.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
 import type { DnsProxy } from './dns-proxy.js';
 
 /** Access to the names that the DNS proxy resolved, to its DNS lookups and to its statistics. */

@@ -1,4 +1,4 @@
-import type { HostnamePattern } from '#contracts/policy-model.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import { ownAddresses } from './own-addresses.js';
 import { specialBlockOf } from './special-addresses.js';

@@ -1,5 +1,5 @@
-import type { Lookups } from '#contracts/dns-lookups.js';
-import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import { isAudited, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
 import type { EdnsOption } from '#dns/wire/edns.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';

@@ -1,5 +1,5 @@
-import type { SeenLookups } from '#contracts/seen-lookup.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { RemovedAddress } from './answer-cache.js';
 import { nowMs, wallMs } from './clock.js';
 import { type NameKey, presentationOf } from './wire/name.js';

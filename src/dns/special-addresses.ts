@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { covers, parseCidr } from '#policy/model/ipv4.js';
 
 /**

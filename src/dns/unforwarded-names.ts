@@ -1,5 +1,5 @@
-import type { UnforwardedReason } from '#contracts/explain-facts.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
+import type { UnforwardedReason } from '#contracts/policy/explain-facts.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { EXTENDED_ERROR, RCODE } from './wire/dns-numbers.js';
 import { isWithin, keyOf, type NameKey, nameOf } from './wire/name.js';
 

@@ -1,4 +1,4 @@
-import type { Warning } from '#contracts/policy-problem.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import { ApiFault, type FaultKind } from './api-fault.js';
 import { listPageOf } from './api-objects.js';
 import { ApiSession, type Credentials } from './api-session.js';

@@ -1,5 +1,5 @@
 import { Observable, Subject, type Subscriber, Subscription } from 'rxjs';
-import type { ReflectorPhase } from '#contracts/reflector-state.js';
+import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
 import type { ApiServer } from './api-session.js';
 import type { ObjectMessage } from './objects.js';
 import {

@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { mayClaim } from './claimable.js';
 import { claimedAddresses } from './claims.js';
 import type { IntegrationObjects } from './integration-objects.js';

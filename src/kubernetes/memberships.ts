@@ -1,4 +1,4 @@
-import type { OwnedNetwork } from '#contracts/kubernetes-source.js';
+import type { OwnedNetwork } from '#contracts/kubernetes/kubernetes-source.js';
 import type {
   ListedMembership,
   MemberList,
@@ -7,9 +7,9 @@ import type {
   SelectorResolution,
   SelectorSet,
   SharedAddress,
-} from '#contracts/membership.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/membership.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import type { AddressFacts } from './claimable.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
 import { parseVersion } from './api-objects.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';

@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * The parts of Kubernetes objects that decide membership (D38a). Addresses are IPv4 only; other addresses of

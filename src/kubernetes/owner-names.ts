@@ -1,4 +1,4 @@
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { KubernetesObject } from './objects.js';
 
 /** An object that owns an address, and the name of its integration. */

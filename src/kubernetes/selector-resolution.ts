@@ -1,5 +1,5 @@
-import type { SelectorResolution } from '#contracts/membership.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { containsPrefix } from '#policy/model/ipv4.js';
 import type { IntegrationObjects } from './integration-objects.js';
 import type { NodeRecord, ResourceName } from './objects.js';

@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
 
 /**
  * A set. `uses`: the number of addresses with the set. `last`: the address that lost it last; undefined if it

@@ -1,4 +1,4 @@
-import type { Selector } from '#contracts/policy-model.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { parseSelector } from './selectors.js';
 import type { WantedObjects } from './watch-scopes.js';
 

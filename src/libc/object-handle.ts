@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import type { PassedObject } from '#contracts/bpf-object-handle.js';
+import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
 import { libbpf } from './libbpf.js';
 import { check, duplicate, libc } from './libc.js';
 

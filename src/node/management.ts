@@ -5,7 +5,7 @@ import type { Fact } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { NO_PEERS } from '#cluster/operations.js';
 import type { RunningConfig } from '#config/running-config.js';
-import type { GroupTraffic } from '#contracts/datapath.js';
+import type { GroupTraffic } from '#contracts/datapath/datapath.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
 import type { LogRing } from '#observe/log-ring.js';

@@ -6,7 +6,7 @@ import type { Config } from '#config/config.js';
 import { ConfigError, withPointer } from '#config/config-problem.js';
 import type { FollowedPolicyFile } from '#config/policy-file.js';
 import type { RunningConfig } from '#config/running-config.js';
-import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config-reload.js';
+import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config/config-reload.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { policedAmong, readPolicedNames } from '#dataplane/attach/policed-names.js';

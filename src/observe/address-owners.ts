@@ -1,4 +1,4 @@
-import type { OwnerChanges, OwnerName } from '#contracts/address-owner.js';
+import type { OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 /** The owner of an address from `sinceMs` until before `untilMs`. */
 type Term = { readonly owner: OwnerName; readonly sinceMs: number; readonly untilMs: number };

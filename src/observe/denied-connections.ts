@@ -1,6 +1,6 @@
-import type { OwnerName } from '#contracts/address-owner.js';
-import { IPPROTO } from '#contracts/policy-model.js';
-import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import type { SeenConnection, SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { type AddressOwners, ownersKey } from './address-owners.js';
 import { emptyIdentity } from './findings/empty-identity.js';

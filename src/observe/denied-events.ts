@@ -1,10 +1,10 @@
 import { u32At } from '#arrays/read.js';
-import type { OwnerName } from '#contracts/address-owner.js';
-import { DROP_REASON, namesByNumber } from '#contracts/datapath-numbers.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
-import type { SeenLookup, SeenRebinding } from '#contracts/seen-lookup.js';
-import type { End } from '#contracts/translation.js';
-import { VERDICT_NUMBER, verdictOf } from '#contracts/verdict-word.js';
+import { DROP_REASON, namesByNumber } from '#contracts/datapath/datapath-numbers.js';
+import type { End } from '#contracts/datapath/translation.js';
+import type { SeenLookup, SeenRebinding } from '#contracts/dns/seen-lookup.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER, verdictOf } from '#contracts/policy/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
 import { formatAddress } from '#policy/model/ipv4.js';

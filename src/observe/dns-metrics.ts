@@ -1,5 +1,5 @@
 import { largest, smallest } from '#arrays/extremes.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
 import type { Families } from './families.js';
 
 /**

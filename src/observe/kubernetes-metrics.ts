@@ -1,4 +1,4 @@
-import { INTEGRATION_STATES, type KubernetesStats } from '#contracts/integration-status.js';
+import { INTEGRATION_STATES, type KubernetesStats } from '#contracts/kubernetes/integration-status.js';
 import type { Families } from './families.js';
 
 /** Creates the metrics of Kubernetes integrations. */

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { OwnerChanges } from '#contracts/address-owner.js';
-import type { EventSource } from '#contracts/event-source.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { EventSource } from '#contracts/datapath/event-source.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';

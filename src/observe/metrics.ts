@@ -1,5 +1,5 @@
 import { collectDefaultMetrics } from 'prom-client';
-import type { GroupTraffic } from '#contracts/datapath.js';
+import type { GroupTraffic } from '#contracts/datapath/datapath.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import { clusterMetrics } from './cluster-metrics.js';
 import { dnsMetrics } from './dns-metrics.js';

@@ -1,8 +1,8 @@
 import type { Transferable } from 'node:worker_threads';
-import type { OwnerChanges } from '#contracts/address-owner.js';
-import type { EventSource } from '#contracts/event-source.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { EventSource } from '#contracts/datapath/event-source.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { FindingDelta } from './findings/finding.js';

@@ -1,5 +1,5 @@
-import type { Decider, RuleNames } from '#contracts/rule-names.js';
-import { rankOf } from '#contracts/verdict-word.js';
+import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
+import { rankOf } from '#contracts/policy/verdict-word.js';
 import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { FindingIdentity } from './findings/finding.js';

@@ -1,4 +1,4 @@
-import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
+import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 import type { Families } from './families.js';
 
 /**

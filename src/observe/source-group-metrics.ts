@@ -1,4 +1,4 @@
-import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath.js';
+import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath/datapath.js';
 import type { Families } from './families.js';
 
 /**

@@ -1,7 +1,7 @@
-import type { DatapathStats } from '#contracts/datapath.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { KubernetesStats } from '#contracts/integration-status.js';
-import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
+import type { DatapathStats } from '#contracts/datapath/datapath.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { KubernetesStats } from '#contracts/kubernetes/integration-status.js';
+import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 
 /**
  * Figures of the observer. The counters start at 0 with each observer thread; only `lostReader` counts since

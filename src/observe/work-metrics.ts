@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client';
-import { RELOAD_RESULTS } from '#contracts/config-reload.js';
+import { RELOAD_RESULTS } from '#contracts/config/config-reload.js';
 import { familiesOf } from './families.js';
 
 /**

@@ -1,5 +1,5 @@
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Warning } from '#contracts/policy-problem.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import { storedText } from '#policies/thread/stored-text.js';

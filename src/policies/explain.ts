@@ -1,9 +1,9 @@
-import type { OwnerName } from '#contracts/address-owner.js';
-import type { ExplainNode, UnforwardedReason } from '#contracts/explain-facts.js';
-import type { ListedMembership } from '#contracts/membership.js';
-import type { PolicyConfig } from '#contracts/policy-document.js';
-import type { Packet } from '#contracts/policy-model.js';
-import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import type { ListedMembership } from '#contracts/kubernetes/membership.js';
+import type { ExplainNode, UnforwardedReason } from '#contracts/policy/explain-facts.js';
+import type { PolicyConfig } from '#contracts/policy/policy-document.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import { etagOf, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policies/thread/policy-thread.js';

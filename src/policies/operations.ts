@@ -1,5 +1,5 @@
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
-import type { PolicyOutcome, PolicyWrite } from '#contracts/policy-write.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Explained } from '#policy/explain/explain.js';
 import type { PolicyStore } from '#store/store-types.js';

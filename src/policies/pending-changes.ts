@@ -1,7 +1,7 @@
 import { firstValueFrom } from 'rxjs';
 import type { NodeHealth } from '#cluster/rollout/rollout-health.js';
 import type { Rollouts } from '#cluster/rollout/rollouts.js';
-import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
+import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { orRefusal } from '#store/or-refusal.js';

@@ -1,4 +1,4 @@
-import type { StoredPolicy } from '#contracts/policy-record.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { type PolicyThread, PolicyThreadFailed } from '#policies/thread/policy-thread.js';

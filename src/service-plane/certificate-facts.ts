@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { CertificateFacts } from '#contracts/tls-facts.js';
+import type { CertificateFacts } from '#contracts/service-plane/tls-facts.js';
 import { type Certificate, readCertificate } from './certificate/certificate.js';
 import { dnsNamesOf } from './certificate/certificate-extensions.js';
 import { leadsTo } from './certificate/chain.js';

@@ -1,5 +1,5 @@
 import { Socket } from 'node:net';
-import type { Packet } from '#contracts/policy-model.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { openConnector } from '#sockets/socket-options.js';
 

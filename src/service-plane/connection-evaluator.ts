@@ -1,8 +1,8 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
-import type { Inspection, InspectionImage } from '#contracts/inspection-image.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { Grants, Packet } from '#contracts/policy-model.js';
+import type { GrantedReply, GrantedRequest } from '#contracts/datapath/grant-messages.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { Grants, Packet } from '#contracts/policy/policy-model.js';
+import type { Inspection, InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection/connection-steps.js';
 import { deciderKey } from '#policy/model/rules/rule-names.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';

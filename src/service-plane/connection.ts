@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { itemAt } from '#arrays/read.js';
-import type { Packet } from '#contracts/policy-model.js';
-import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/tls-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { CertificateFacts, HelloFacts, HelloFault, TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import { decideConnection, type Step } from '#policy/evaluate/connection/connection-steps.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import type { TrustAnchors } from './certificate/trust-anchors.js';

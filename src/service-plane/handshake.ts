@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { HelloFault } from '#contracts/tls-facts.js';
+import type { HelloFault } from '#contracts/service-plane/tls-facts.js';
 import { AnswerReader } from './tls/answer-reader.js';
 import { HelloReader } from './tls/hello-reader.js';
 import { mayFollow } from './tls/second-hello.js';

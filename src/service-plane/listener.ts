@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { BACKLOG, destroyWithReset, duplicateSocket } from '#sockets/socket-options.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { ServicePlaneSettings } from '#contracts/config-reload.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { Packet } from '#contracts/policy-model.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { deciderKey } from '#policy/model/rules/rule-names.js';
 import { descriptorOf, isReserved } from '#sockets/descriptor-reserve.js';
 import { destroyWithReset } from '#sockets/socket-options.js';

@@ -1,6 +1,6 @@
 import { NEVER, Observable, share } from 'rxjs';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
+import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 import type { ServicePlane } from './service-plane.js';
 
 /** Access to the statistics and decided connections of the service plane. */

@@ -1,6 +1,6 @@
-import type { Verdict } from '#contracts/policy-model.js';
-import type { Decider } from '#contracts/rule-names.js';
-import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { Verdict } from '#contracts/policy/policy-model.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import type { ConnectionEvaluator } from './connection-evaluator.js';
 import type { Counts } from './service-plane-counts.js';

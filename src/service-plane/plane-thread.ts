@@ -1,8 +1,8 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { ServicePlaneSettings } from '#contracts/config-reload.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { Handover } from '#sockets/handover.js';
 import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#splicing/offloader.js';
 import { WorkerClient } from '#threads/worker-client.js';

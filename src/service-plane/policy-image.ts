@@ -1,8 +1,8 @@
 import { deserialize, serialize } from 'node:v8';
 import { itemAt } from '#arrays/read.js';
-import type { PolicyImage } from '#contracts/inspection-image.js';
-import type { SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import type { SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { PolicyImage } from '#contracts/service-plane/inspection-image.js';
 import { normaliseGroup } from '#policy/model/normalise.js';
 
 /**

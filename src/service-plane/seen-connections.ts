@@ -1,4 +1,4 @@
-import type { SeenConnection, SeenConnections } from '#contracts/seen-connection.js';
+import type { SeenConnection, SeenConnections } from '#contracts/service-plane/seen-connection.js';
 
 /**
  * Limits for the records that `SeenConnectionRecorder` collects between two calls of `drain`: `ALLOWED` for

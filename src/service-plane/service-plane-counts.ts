@@ -1,4 +1,4 @@
-import type { Verdict } from '#contracts/policy-model.js';
+import type { Verdict } from '#contracts/policy/policy-model.js';
 import type { RefusedReason } from './refused-reason.js';
 import type { ThreadStats } from './service-plane-messages.js';
 

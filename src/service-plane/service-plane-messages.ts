@@ -1,10 +1,10 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { ServicePlaneSettings } from '#contracts/config-reload.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { ServicePlaneStats } from '#contracts/service-plane-stats.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
+import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 import type { SharedHandover } from '#sockets/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';

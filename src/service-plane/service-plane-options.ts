@@ -1,4 +1,4 @@
-import type { ServicePlaneSettings } from '#contracts/config-reload.js';
+import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
 
 /** Options of the service plane. A reload can change the members of `ServicePlaneSettings`. */
 export type ServicePlaneOptions = ServicePlaneSettings & {

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
-import type { ServicePlaneSettings } from '#contracts/config-reload.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { descriptorIn, type ListeningSocket, ListeningSockets, MAX_WAIT_MS } from '#sockets/listening-sockets.js';
 import { canAssignToShared } from '#sockets/socket-options.js';
 import type { InterceptCa } from './ca/intercept-ca.js';

@@ -1,5 +1,5 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import { Handover } from '#sockets/handover.js';
 import { offloadFaultOf, SpliceOffloader } from '#splicing/offloader.js';
 import { Splicer } from '#splicing/splicer.js';

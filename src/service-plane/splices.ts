@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import { descriptorOf } from '#sockets/descriptor-reserve.js';
 import type { Handover } from '#sockets/handover.js';
 import { destroyWithReset } from '#sockets/socket-options.js';

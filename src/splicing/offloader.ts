@@ -1,4 +1,4 @@
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import type { PassedObject } from '#contracts/bpf-object-handle.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';

@@ -1,7 +1,7 @@
 import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, gunzip, gunzipSync, gzip } from 'node:zlib';
-import type { TextEdit } from '#contracts/policy-record.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
 import { encodeJson } from './json-value.js';
 import { type Part, RECORDS } from './records.js';
 import { StoreError } from './store-error.js';

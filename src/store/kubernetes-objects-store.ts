@@ -1,4 +1,4 @@
-import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import { under } from './json-value.js';
 import type { KvOperation, KvStore } from './store-types.js';
 

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { TextEdit } from '#contracts/policy-record.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
 import { edited, inflated } from './bodies.js';
 import { decodeFirstChecksummed, encodeChecksummed } from './checksummed-value.js';
 import { appendDurably, writeDurably } from './durable-file.js';

@@ -1,4 +1,4 @@
-import type { ChangeEnd, PendingChange, PendingWrite } from '#contracts/pending-change.js';
+import type { ChangeEnd, PendingChange, PendingWrite } from '#contracts/policy/pending-change.js';
 import type { PolicyHead, PolicyRow, PolicyState, StoredChange } from './policy-row.js';
 
 /** The policy that a node must enforce. `row`: null if none. */

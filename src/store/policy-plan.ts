@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { append } from '#arrays/append.js';
-import type { PolicyPut } from '#contracts/policy-record.js';
+import type { PolicyPut } from '#contracts/policy/policy-record.js';
 import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { putJson } from './json-value.js';
 import { pendingAfter } from './pending-change.js';

@@ -1,5 +1,5 @@
-import type { PendingChange, RevertedChange } from '#contracts/pending-change.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 
 /**
  * A policy record as the store keeps it. The record has no field `active`, because only `PolicyHead` names

@@ -1,7 +1,7 @@
 import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
 import { append } from '#arrays/append.js';
-import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/pending-change.js';
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { intactEntries, intactRecords } from './intact-values.js';
 import { putJson, under } from './json-value.js';

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
-import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/pending-change.js';
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/policy/pending-change.js';
+import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyHead } from './policy-row.js';
 import type { RecordKind } from './record-kind.js';
 

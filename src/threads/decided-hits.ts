@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { DecidedHit } from '#contracts/grant-messages.js';
+import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
 
 type Counted<By> = { readonly by: By; count: number; lastMs: number };
 

@@ -13,7 +13,7 @@ import { servicePlaneActor } from '#actors/service-plane.actor.js';
 import { supervisedPartActor } from '#actors/supervised-part.actor.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
-import { NOTHING_LISTED } from '#contracts/membership.js';
+import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { PrepareWritePorts } from '#policies/write/prepare-write.js';
 import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
-import { ProofFailed } from '#contracts/datapath.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { ProofFailed } from '#contracts/datapath/datapath.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { flowtableFaults } from '#dataplane/review/flowtables.js';
 import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { FLIPPED_AT, fakeDatapath } from './fake-datapath.js';

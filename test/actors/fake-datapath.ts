@@ -7,7 +7,7 @@ import type {
   EventsWanted,
   Missing,
   Review,
-} from '#contracts/datapath.js';
+} from '#contracts/datapath/datapath.js';
 
 /**
  * A fake `Datapath` for tests. It lists the calls in `log`; a test sets the other members to change the

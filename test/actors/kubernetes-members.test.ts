@@ -1,14 +1,14 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { OwnerChanges } from '#contracts/address-owner.js';
-import { CapacityExceeded } from '#contracts/datapath.js';
+import { CapacityExceeded } from '#contracts/datapath/datapath.js';
+import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
 import type {
   KubernetesListener,
   KubernetesSource,
   MembersMessage,
   ReflectorChange,
-} from '#contracts/kubernetes-source.js';
-import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';

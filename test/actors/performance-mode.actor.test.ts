@@ -1,7 +1,7 @@
 import { filter, firstValueFrom, map } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { PerformanceMode } from '#bus/bus-messages.js';
-import { NO_EVENTS } from '#contracts/datapath.js';
+import { NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { assembleStore, type Store } from '#store/store.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { FakeSharedStore } from '#test/store/fake-shared-store.js';

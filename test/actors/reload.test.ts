@@ -3,7 +3,7 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
-import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config-reload.js';
+import type { DnsSettings, ReloadPart, ReloadPlan, ServicePlaneSettings } from '#contracts/config/config-reload.js';
 import { logFacts } from '#node/log.js';
 import { reloadBySighup } from '#node/reload.js';
 import { eventually } from '#test/eventually.js';

@@ -1,7 +1,7 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
 import { createSystem } from '#actors/system.js';
 import type { System, SystemPorts } from '#actors/system-contract.js';
-import type { PolicyWrite } from '#contracts/policy-write.js';
+import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { Store } from '#store/store.js';

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { NO_EVENTS } from '#contracts/datapath.js';
+import { NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';

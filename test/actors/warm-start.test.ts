@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createWarmStart } from '#actors/warm-start.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { fallbackPolicy } from '#policies/write/compiled-policy.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policies/policy-json.js';
-import type { CommitInCluster, PolicyOutcome } from '#contracts/policy-write.js';
+import type { CommitInCluster, PolicyOutcome } from '#contracts/policy/policy-write.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { PolicyOutcome } from '#contracts/policy-write.js';
+import type { PolicyOutcome } from '#contracts/policy/policy-write.js';
 import { ETAG, fakeManagement, GROUP, RECORD, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 

@@ -7,7 +7,7 @@ import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { fetchBodies } from '#cluster/parts.js';
-import type { StoredPolicy } from '#contracts/policy-record.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyRow } from '#store/policy-row.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import type { PolicyStore } from '#store/store-types.js';

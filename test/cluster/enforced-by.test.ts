@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { enforcedBy } from '#cluster/enforced-by.js';
-import type { PolicyDeleted } from '#contracts/policy-write.js';
+import type { PolicyDeleted } from '#contracts/policy/policy-write.js';
 
 const DELETED: PolicyDeleted = { kind: 'deleted', generation: 7, warnings: [] };
 const at = (...generations: number[]) => generations.map((generation, index) => ({ id: `n${index + 1}`, generation }));

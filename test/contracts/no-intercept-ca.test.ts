@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
-import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy/policy-problem.js';
+import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 import { NO_INTERCEPT_CA } from '#policies/write/write-decision.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 

@@ -1,3 +1,3 @@
-import type { EventsWanted } from '#contracts/datapath.js';
+import type { EventsWanted } from '#contracts/datapath/datapath.js';
 
 export const ALL_EVENTS: EventsWanted = { packets: true, flows: true };

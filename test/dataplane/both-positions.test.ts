@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { PRIORITY } from '#contracts/datapath-numbers.js';
-import type { Packet } from '#contracts/policy-model.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, tcp, udp } from './conversation.js';
 import { type FrameOptions, TCP } from './frame.js';

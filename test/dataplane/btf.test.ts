@@ -10,8 +10,8 @@ import {
   PRIORITY,
   REVERSE_PATH,
   TICK_NS,
-} from '#contracts/datapath-numbers.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+} from '#contracts/datapath/datapath-numbers.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
 import {
   HIT_BYTES,

@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { defaultOnly } from '#test/kernel/policies.js';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { NO_EVENTS } from '#contracts/datapath.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { NO_EVENTS } from '#contracts/datapath/datapath.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';

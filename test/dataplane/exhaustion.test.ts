@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, echo, gre, onlyClient, STRANGER, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, onlyFrom, tcp, udp } from './conversation.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { defaultOnly, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, SERVER, tcp, udp } from './conversation.js';

@@ -1,5 +1,5 @@
-import type { Packet } from '#contracts/policy-model.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 
 export const TCP = { fin: 0x01, syn: 0x02, rst: 0x04, psh: 0x08, ack: 0x10, urg: 0x20 } as const;
 export const MORE_FRAGMENTS = 0x2000;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { type FrameOptions, writeFrame, writeIpv6Frame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';

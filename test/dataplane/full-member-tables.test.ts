@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import type { MembershipChange, SelectorSet } from '#contracts/membership.js';
+import type { MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';
 import { KernelMembers } from '#dataplane/members/kernel-members.js';
 import {

@@ -1,4 +1,4 @@
-import type { Grants, HostnamePattern, Policy } from '#contracts/policy-model.js';
+import type { Grants, HostnamePattern, Policy } from '#contracts/policy/policy-model.js';
 import type { Loaded } from './loaded.js';
 
 /**

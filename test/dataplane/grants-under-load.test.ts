@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { IPPROTO, type Packet, type Rule } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import { IPPROTO, type Packet, type Rule } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';

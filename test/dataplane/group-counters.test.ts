@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
-import { COUNTED_VERDICTS, GROUP_COUNTS } from '#contracts/datapath.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import { COUNTED_VERDICTS, GROUP_COUNTS } from '#contracts/datapath/datapath.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { Hits } from '#dataplane/flows/hits.js';
 import { compile } from '#policy/compile/compile.js';

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { CapacityExceeded, type HitReport } from '#contracts/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
-import type { DecidedHit } from '#contracts/grant-messages.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
-import type { Decider } from '#contracts/rule-names.js';
-import { rankOf } from '#contracts/verdict-word.js';
+import { CapacityExceeded, type HitReport } from '#contracts/datapath/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
+import { rankOf } from '#contracts/policy/verdict-word.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { Hits } from '#dataplane/flows/hits.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { MAX_PATTERNS_OF_ADDRESS } from '#dataplane/grants/grant-layout.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Packet } from '#contracts/policy-model.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, icmp, onlyClient, onlyFrom, SERVER, STRANGER, tcp, udp } from './conversation.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll, defaultOnly } from '#test/kernel/policies.js';
 import { CLIENT, echo, tcp, udp } from './conversation.js';

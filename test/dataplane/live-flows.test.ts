@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { FlowFilter, FlowPage, LiveFlow } from '#contracts/datapath.js';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import type { FlowFilter, FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';

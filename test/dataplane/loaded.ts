@@ -1,8 +1,8 @@
-import { type Counter, NO_EVENTS } from '#contracts/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
-import type { Packet } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import { type Counter, NO_EVENTS } from '#contracts/datapath/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import {
   FLOW_BYTES,
   FLOW_KEY_BYTES,

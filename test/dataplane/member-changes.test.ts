@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { MembershipChange } from '#contracts/membership.js';
+import type { MembershipChange } from '#contracts/kubernetes/membership.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { CHANGES, MEMBER_LINE, MEMBER_LINES } from '#dataplane/members/member-layout.js';
 import { MemberChanges } from '#dataplane/thread/member-changes.js';

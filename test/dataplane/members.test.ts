@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/membership.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
+import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
+import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_OFFSETS, RECLASSIFY } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Policy } from '#contracts/policy-model.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { TestRun } from '#libc/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';

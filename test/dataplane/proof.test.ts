@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
-import { NOTHING_LISTED } from '#contracts/membership.js';
-import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { OWNER_CELL, PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/proof-types.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { OWNER_CELL, PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/policy/proof-types.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';

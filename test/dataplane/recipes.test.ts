@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import { noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
-import type { TlsFacts } from '#contracts/tls-facts.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import { noGrants, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
+import type { TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { compile } from '#policy/compile/compile.js';
 import { decideConnection, decideRequest, StepFinder } from '#policy/evaluate/connection/connection-steps.js';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { NONE, type Program } from '#contracts/program.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { NONE, type Program } from '#contracts/policy/program.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
 import { TestRun } from '#libc/test-run.js';
 import { denyAll } from '#test/kernel/policies.js';

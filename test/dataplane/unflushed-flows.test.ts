@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { OPENED_SHIFT } from '#contracts/datapath-numbers.js';
-import { IPPROTO, type Policy } from '#contracts/policy-model.js';
+import { OPENED_SHIFT } from '#contracts/datapath/datapath-numbers.js';
+import { IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { completeFlow, completionOffsets } from '#dataplane/flows/flow-completion.js';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { lookupsOf } from '#contracts/dns-lookups.js';
-import { type Membership, NO_MEMBERS } from '#contracts/membership.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { lookupsOf } from '#contracts/dns/dns-lookups.js';
+import { type Membership, NO_MEMBERS } from '#contracts/kubernetes/membership.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { ActiveLookups } from '#dns/active-lookups.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';

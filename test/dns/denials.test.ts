@@ -1,7 +1,7 @@
 import { decode, type RecordType } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
-import { lookupsOf } from '#contracts/dns-lookups.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { lookupsOf } from '#contracts/dns/dns-lookups.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { edns, exchange, lookUp, query, responseText, UdpClient } from './client.js';

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#contracts/grant-messages.js';
+import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#contracts/datapath/grant-messages.js';
 import { opened } from './opened.js';
 
 type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };

@@ -1,7 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { type Answer, decode, encode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
-import type { Lookups } from '#contracts/dns-lookups.js';
+import type { Lookups } from '#contracts/dns/dns-lookups.js';
 import { skipUnless } from '#test/skip-unless.js';
 import { edns, exchange, lookUp, type Opt, query } from './client.js';
 import { a, alwaysAt, cname, FakeUpstream } from './fake-upstream.js';

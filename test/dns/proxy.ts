@@ -1,6 +1,6 @@
-import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
-import type { DnsStats } from '#contracts/dns-stats.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
+import { type Lookups, lookupsOf } from '#contracts/dns/dns-lookups.js';
+import type { DnsStats } from '#contracts/dns/dns-stats.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import { socketsOf } from '#dns/dns-sockets.js';
 import { LocalDnsProxy } from '#dns/local-dns-proxy.js';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
-import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
+import { type Lookups, lookupsOf } from '#contracts/dns/dns-lookups.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import type { MemberList, MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { createDnsProxy } from '#dns/dns-thread.js';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
+import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 let rig: NodeRig;

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Datapath, DatapathChange } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { Datapath, DatapathChange } from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

@@ -1,8 +1,8 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';

@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { IPPROTO, type Policy } from '#contracts/policy-model.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

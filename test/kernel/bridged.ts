@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { type FrameOptions, MAX_FRAME, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { Wire } from './wire.js';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

@@ -2,7 +2,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { Random, seedOf } from '#test/seed.js';
 import { ALLOWED, DENIED, policyOf } from './policies.js';
 import { createProbedNode, NOTHING_LOST, type ProbedNode } from './probed-node.js';

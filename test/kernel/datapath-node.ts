@@ -1,7 +1,7 @@
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { Program } from '#contracts/program.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { Program } from '#contracts/policy/program.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';

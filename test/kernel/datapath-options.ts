@@ -1,4 +1,4 @@
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 
 /** Returns datapath options with small tables, for a node that polices lan0 and the interfaces `wan*`. */
 export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {

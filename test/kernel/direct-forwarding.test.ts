@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { fibFlags } from '#dataplane/routes/fib-flags.js';
 import { parseAddress } from '#policy/model/ipv4.js';

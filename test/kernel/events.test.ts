@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { type Datapath, NO_EVENTS } from '#contracts/datapath.js';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { type Datapath, NO_EVENTS } from '#contracts/datapath/datapath.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import type { Observation } from '#dataplane/events/observation.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';

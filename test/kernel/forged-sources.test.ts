@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { Packet } from '#contracts/policy-model.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libc } from '#libc/libc.js';

@@ -1,9 +1,9 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Datapath } from '#contracts/datapath.js';
-import type { GrantAnswer, GrantRequest } from '#contracts/grant-messages.js';
-import type { Program } from '#contracts/program.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
+import type { GrantAnswer, GrantRequest } from '#contracts/datapath/grant-messages.js';
+import type { Program } from '#contracts/policy/program.js';
 import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';

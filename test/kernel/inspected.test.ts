@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Datapath } from '#contracts/datapath.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';

@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Datapath, DatapathChange } from '#contracts/datapath.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import type { Datapath, DatapathChange } from '#contracts/datapath/datapath.js';
+import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:dgram';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Datapath } from '#contracts/datapath.js';
-import type { MemberList, MembershipChange, SelectorSet } from '#contracts/membership.js';
-import type { Program } from '#contracts/program.js';
+import type { Datapath } from '#contracts/datapath/datapath.js';
+import type { MemberList, MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
+import type { Program } from '#contracts/policy/program.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';

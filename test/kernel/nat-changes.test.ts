@@ -2,7 +2,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { closeFd, detachLink, openPinned } from '#dataplane/loader/bpf-fd.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { compile } from '#policy/compile/compile.js';

@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
 import {
   ETHERNET,

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { forwarded } from './forwarded.js';

@@ -1,8 +1,8 @@
 import { expect } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

@@ -1,6 +1,6 @@
 import { ADDRESSES } from '#cli/tour/topology.js';
-import type { Policy } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 

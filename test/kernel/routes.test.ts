@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { Packet } from '#contracts/policy-model.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';

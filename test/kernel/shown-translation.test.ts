@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';

@@ -1,4 +1,4 @@
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';

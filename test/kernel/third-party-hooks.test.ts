@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { attachTcx } from '#dataplane/attach/attach-program.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';

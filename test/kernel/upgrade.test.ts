@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';

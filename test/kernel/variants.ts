@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
+import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { readPolicyText } from '#config/policy-text.js';
-import type { PolicyConfig } from '#contracts/policy-document.js';
+import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
 import { readPolicy } from '#policy/check/read-policy.js';

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import type { MembersMessage } from '#contracts/kubernetes-source.js';
+import type { MembersMessage } from '#contracts/kubernetes/kubernetes-source.js';
 import { Memberships } from '#kubernetes/memberships.js';
 import { Acknowledgement } from '#kubernetes/thread/acknowledgement.js';
 import { MemberMessages } from '#kubernetes/thread/member-messages.js';

@@ -1,8 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/memberships.js';
 import type { KubernetesObject } from '#kubernetes/objects.js';
 import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import { ObjectWrites } from '#kubernetes/distribution/object-writes.js';
 
 let written: string[];

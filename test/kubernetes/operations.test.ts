@@ -1,9 +1,9 @@
 import { NEVER, Subject } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { createActor, fromEventObservable } from 'xstate';
-import { INTEGRATION_STATES } from '#contracts/integration-status.js';
-import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes-source.js';
-import type { Warning } from '#contracts/policy-problem.js';
+import { INTEGRATION_STATES } from '#contracts/kubernetes/integration-status.js';
+import type { IntegrationFacts, MemberPage } from '#contracts/kubernetes/kubernetes-source.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import { stateOf } from '#kubernetes/operations/integration-status.js';
 import { integrationsOver } from '#kubernetes/operations/integrations.js';
 import { type KubernetesParts, kubernetesOperations } from '#kubernetes/operations/operations.js';

@@ -1,5 +1,5 @@
-import type { LabelSelectorConfig, NodeAddress } from '#contracts/policy-document.js';
-import type { Selector } from '#contracts/policy-model.js';
+import type { LabelSelectorConfig, NodeAddress } from '#contracts/policy/policy-document.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject, ObjectMessage } from '#kubernetes/objects.js';
 import type { WatchScope } from '#kubernetes/watch-scopes.js';
 import type { Random } from '#test/seed.js';

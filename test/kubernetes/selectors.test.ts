@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { LabelSelectorConfig, PodSelectorConfig } from '#contracts/policy-document.js';
+import type { LabelSelectorConfig, PodSelectorConfig } from '#contracts/policy/policy-document.js';
 import { SelectorIndex } from '#kubernetes/selector-index.js';
 import { isSelected, parseSelector } from '#kubernetes/selectors.js';
 import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type {
   KubernetesListener,
   KubernetesSource,
@@ -7,9 +7,9 @@ import type {
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
-} from '#contracts/kubernetes-source.js';
-import type { SelectorResolution } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { selectorOf } from '#policy/model/sources/selector.js';

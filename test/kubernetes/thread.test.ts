@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
+import type { WatchedIntegration } from '#contracts/kubernetes/kubernetes-source.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';

@@ -1,4 +1,4 @@
-import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { address } from '#test/policy/sample.js';
 
 /** Returns the report of a denied TLS connection, with the fields in `of` replaced. */

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import type { SeenConnection } from '#contracts/seen-connection.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { AddressOwners } from '#observe/address-owners.js';
 import { DeniedConnections } from '#observe/denied-connections.js';

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
-import { IPPROTO } from '#contracts/policy-model.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { AddressOwners } from '#observe/address-owners.js';
 import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from '#observe/denied-events.js';

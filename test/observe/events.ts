@@ -1,6 +1,6 @@
-import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
-import type { End } from '#contracts/translation.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import type { End } from '#contracts/datapath/translation.js';
+import { IPPROTO, type Verdict } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
 

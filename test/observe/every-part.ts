@@ -1,5 +1,5 @@
-import { GROUP_COUNTS } from '#contracts/datapath.js';
-import { DROP_REASON } from '#contracts/datapath-numbers.js';
+import { GROUP_COUNTS } from '#contracts/datapath/datapath.js';
+import { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import { createMetrics } from '#observe/metrics.js';
 import type { NodeStats } from '#observe/stats.js';

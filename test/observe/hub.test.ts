@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { DROP_REASON } from '#contracts/datapath-numbers.js';
-import { IPPROTO } from '#contracts/policy-model.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { AddressNames } from '#observe/address-names.js';

@@ -1,7 +1,7 @@
 import { MessageChannel } from 'node:worker_threads';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { EventSource } from '#contracts/event-source.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import type { EventSource } from '#contracts/datapath/event-source.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/finding-store.js';

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
 import { Observer } from '#observe/observer.js';
 import { eventually } from '#test/eventually.js';

@@ -1,4 +1,4 @@
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 export const pod = (name: string): OwnerName => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
 

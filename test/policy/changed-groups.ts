@@ -1,4 +1,4 @@
-import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import type { Random } from '#test/seed.js';
 import { generatePolicy } from './generate.js';
 

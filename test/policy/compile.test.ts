@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
-import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
-import { MAX_RULE_BLOCKS, type Program } from '#contracts/program.js';
-import { NO_MATCH, rankOf, verdictWord } from '#contracts/verdict-word.js';
+import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
+import type { Group, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
+import { MAX_RULE_BLOCKS, type Program } from '#contracts/policy/program.js';
+import { NO_MATCH, rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { classify } from '#policy/evaluate/classify.js';

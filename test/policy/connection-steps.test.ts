@@ -1,9 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import type { RequestFacts } from '#contracts/http-facts.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
-import { noGrants, type Policy, type Rule } from '#contracts/policy-model.js';
-import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import { noGrants, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
+import type {
+  CertificateFacts,
+  ClientHello,
+  HelloFacts,
+  SeenCertificate,
+  TlsFacts,
+} from '#contracts/service-plane/tls-facts.js';
 import { compile } from '#policy/compile/compile.js';
 import {
   decideConnection,

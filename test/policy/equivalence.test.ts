@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { Grants, Group, Packet, Policy } from '#contracts/policy-model.js';
-import { noGrants } from '#contracts/policy-model.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import type { Grants, Group, Packet, Policy } from '#contracts/policy/policy-model.js';
+import { noGrants } from '#contracts/policy/policy-model.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { type CompileOptions, compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { HostnamePattern, Policy, Rule } from '#contracts/policy-model.js';
+import type { HostnamePattern, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { address, group, policy, rule } from './sample.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { NO_SELECTORS } from '#contracts/membership.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import {
   type Action,
   type Grants,
@@ -8,9 +8,9 @@ import {
   type Packet,
   type Policy,
   type Rule,
-} from '#contracts/policy-model.js';
-import { packetAt } from '#contracts/proof-types.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+} from '#contracts/policy/policy-model.js';
+import { packetAt } from '#contracts/policy/proof-types.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
 import { StepFinder } from '#policy/evaluate/connection/connection-steps.js';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { ExplainNode } from '#contracts/explain-facts.js';
-import type { Packet } from '#contracts/policy-model.js';
+import type { ExplainNode } from '#contracts/policy/explain-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { explain } from '#policy/explain/explain.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
 import { parseAddress } from '#policy/model/ipv4.js';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { ExplainNode } from '#contracts/explain-facts.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
-import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy-model.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { ExplainNode } from '#contracts/policy/explain-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Grants, HostnamePattern, Packet, Rule } from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { explain } from '#policy/explain/explain.js';

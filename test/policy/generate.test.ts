@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Packet, Policy } from '#contracts/policy-model.js';
+import type { Packet, Policy } from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';

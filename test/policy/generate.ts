@@ -1,6 +1,15 @@
-import { CLOSED_MEMBER, type ListedMembership } from '#contracts/membership.js';
-import type { Grants, Group, HostnamePattern, Packet, Policy, Prefix, Range, Rule } from '#contracts/policy-model.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { CLOSED_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
+import type {
+  Grants,
+  Group,
+  HostnamePattern,
+  Packet,
+  Policy,
+  Prefix,
+  Range,
+  Rule,
+} from '#contracts/policy/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 import { selector } from '#test/policy/sample.js';
 import type { Random } from '#test/seed.js';

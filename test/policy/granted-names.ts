@@ -1,5 +1,5 @@
-import type { Grants } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import type { Grants } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 
 /** Returns the numbers of the hostname patterns in a program for which the address has a grant. */
 export function grantedNames(program: Program, address: number, grants: Grants): ReadonlySet<number> {

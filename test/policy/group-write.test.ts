@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Problem, Warning } from '#contracts/policy-problem.js';
-import type { TextEdit } from '#contracts/policy-record.js';
+import type { PolicyConfig, RuleConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
 import { ContainingGroups } from '#policy/check/shadow/containing-groups.js';

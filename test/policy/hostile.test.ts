@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy/policy-problem.js';
 import { type ReadContext, readPolicy } from '#policy/check/read-policy.js';
 
 const context: ReadContext = {

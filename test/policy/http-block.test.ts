@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Headers, RequestFacts } from '#contracts/http-facts.js';
-import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Headers, RequestFacts } from '#contracts/service-plane/http-facts.js';
 import { decidingMatcher, matchRequest, violatedMatcher } from '#policy/evaluate/connection/http-block.js';
 import { decodedPaths, normalPath } from '#policy/evaluate/connection/http-path.js';
 import { PATHS, pathsOfContract } from './http-paths.js';

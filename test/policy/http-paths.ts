@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
 
 type PathConfig = NonNullable<HttpRequestMatchConfig['path']>;
 const prefix = (text: string): PathConfig => ({ prefix: [text] });

@@ -1,7 +1,7 @@
 import { domainToASCII } from 'node:url';
-import type { Headers, RequestFacts } from '#contracts/http-facts.js';
-import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
-import type { Action } from '#contracts/policy-model.js';
+import type { HeaderMatchConfig, HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Action } from '#contracts/policy/policy-model.js';
+import type { Headers, RequestFacts } from '#contracts/service-plane/http-facts.js';
 
 /**
  * The answer of one matcher in `referenceMatch`, the slow reference implementation of D24. `unknown` means

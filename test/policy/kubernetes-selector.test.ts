@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { NO_SELECTORS, NOTHING_LISTED } from '#contracts/membership.js';
-import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
+import { NO_SELECTORS, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type {
+  KubernetesSource,
+  LabelExpressionConfig,
+  LabelSelectorConfig,
+} from '#contracts/policy/policy-document.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { validatePolicy } from '#policy/check/validation/validate.js';
 import { lint } from '#policy/check/warnings/lint.js';

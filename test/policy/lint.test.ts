@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { PolicyConfig, RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Warning } from '#contracts/policy-problem.js';
+import type {
+  PolicyConfig,
+  RuleConfig,
+  RuleMatchConfig,
+  SourceGroupConfig,
+} from '#contracts/policy/policy-document.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import type { LintContext } from '#policy/check/warnings/group-lint.js';
 import { lint } from '#policy/check/warnings/lint.js';

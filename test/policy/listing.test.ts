@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Policy } from '#contracts/policy-model.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { listing } from '#policy/explain/listing.js';
 import { group, policy, rule } from '#test/policy/sample.js';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { LookupTables } from '#contracts/dns-lookup-tables.js';
-import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Rule } from '#contracts/policy-model.js';
-import type { Decider } from '#contracts/rule-names.js';
-import { rankOf, verdictWord } from '#contracts/verdict-word.js';
+import type { LookupTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { Action, Group, HostnamePattern, Mode, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
+import { rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER } from '#contracts/membership.js';
+import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 
 const change = (members: readonly (readonly [address: number, set: number])[], added: readonly number[] = []) => ({

@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { EMPTY_SET } from '#contracts/member-tables.js';
-import { CLOSED_MEMBER, type ListedMembership, NO_MEMBERS, type SelectorResolution } from '#contracts/membership.js';
-import type { Group, Policy } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
+import {
+  CLOSED_MEMBER,
+  type ListedMembership,
+  NO_MEMBERS,
+  type SelectorResolution,
+} from '#contracts/kubernetes/membership.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { classify } from '#policy/evaluate/classify.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { PolicyConfig, RuleMatchConfig, TlsMatchConfig } from '#contracts/policy-document.js';
+import type { PolicyConfig, RuleMatchConfig, TlsMatchConfig } from '#contracts/policy/policy-document.js';
 import { normalise } from '#test/policy/sample.js';
 
 const options = { form: 'singleton', mode: 'enforce', fallback: 'deny' } as const;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { NOTHING_LISTED } from '#contracts/membership.js';
-import type { Policy } from '#contracts/policy-model.js';
+import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';

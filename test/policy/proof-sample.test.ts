@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy-model.js';
-import { type ProofSample, packetAt } from '#contracts/proof-types.js';
-import { rankOf, verdictWord } from '#contracts/verdict-word.js';
+import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
+import { rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { covers } from '#policy/model/ipv4.js';

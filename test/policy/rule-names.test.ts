@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { Policy } from '#contracts/policy-model.js';
-import type { RuleNames } from '#contracts/rule-names.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
 import { rankOwners } from '#policy/model/rules/rank.js';
 import { deciderAt, ruleNamesAfter, ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { SelectorResolution } from '#contracts/membership.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import { isSameResolution } from '#policy/model/sources/same-sources.js';
 
 const A = { address: 1, length: 32 };

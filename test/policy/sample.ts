@@ -1,5 +1,5 @@
-import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy-document.js';
-import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy-model.js';
+import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy/policy-document.js';
+import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 

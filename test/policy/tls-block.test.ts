@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
-import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#contracts/tls-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import type { CertificateFacts, ClientHello, HelloFacts, SeenCertificate } from '#contracts/service-plane/tls-facts.js';
 import { matchTlsBlock, type TlsBlockMatch } from '#policy/evaluate/connection/tls-block.js';
 import { normaliseTls } from '#policy/model/tls.js';
 

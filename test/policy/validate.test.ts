@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Problem } from '#contracts/policy-problem.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 import { validateEnvelope, validatePolicy } from '#policy/check/validation/validate.js';
 import { MAX_PROBLEMS, type ValidationContext } from '#policy/check/validation/validation-context.js';
 

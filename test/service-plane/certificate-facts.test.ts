@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { rootCertificates } from 'node:tls';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { CertificateFacts, SeenCertificate } from '#contracts/tls-facts.js';
+import type { CertificateFacts, SeenCertificate } from '#contracts/service-plane/tls-facts.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { type CertificateOptions, readCertificateFacts } from '#service-plane/certificate-facts.js';
 import { ProgressClock } from '#test/progress-clock.js';

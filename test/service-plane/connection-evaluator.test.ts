@@ -1,8 +1,8 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
-import type { GrantedReply, GrantedRequest } from '#contracts/grant-messages.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { Packet } from '#contracts/policy-model.js';
+import type { GrantedReply, GrantedRequest } from '#contracts/datapath/grant-messages.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { parseAddress } from '#policy/model/ipv4.js';

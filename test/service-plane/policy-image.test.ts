@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Policy } from '#contracts/policy-model.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy as readText } from '#policy/check/read-policy.js';
 import { PolicyWriter, readPolicy } from '#service-plane/policy-image.js';

@@ -1,8 +1,8 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/service-plane-threads.js';
 import { denyAll } from '#test/kernel/policies.js';

@@ -1,11 +1,11 @@
 import type { Needs } from '#bus/bus-messages.js';
-import { type Lookups, lookupsOf } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
-import type { PolicyWrite } from '#contracts/policy-write.js';
-import { NONE, type Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
+import { type Lookups, lookupsOf } from '#contracts/dns/dns-lookups.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyWrite } from '#contracts/policy/policy-write.js';
+import { NONE, type Program } from '#contracts/policy/program.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { namePool, nameTables } from '#policy/compile/lookups/name-pool.js';
 
 const none = new Uint32Array(0);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createActor, fromPromise, waitFor } from 'xstate';
 import type { Message } from '#bus/bus-messages.js';
-import type { Proof } from '#contracts/proof-types.js';
+import type { Proof } from '#contracts/policy/proof-types.js';
 import { type Desired, type SwapCommitted, swapChart } from '#statecharts/swap.chart.js';
 import { PROGRAM, SAMPLE } from './sample.js';
 

@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { PolicyPut } from '#contracts/policy-record.js';
+import type { PolicyPut } from '#contracts/policy/policy-record.js';
 import { loadPolicyStore } from '#store/policy-store.js';
 import { openStore } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { firstValueFrom } from 'rxjs';
 import { describe, expect, test } from 'vitest';
-import type { ChangeEnd, PendingWrite } from '#contracts/pending-change.js';
+import type { ChangeEnd, PendingWrite } from '#contracts/policy/pending-change.js';
 import { type LastGoodFile, lastGoodFile } from '#store/last-good.js';
 import { enforcedAt, pendingAfter, reservedGeneration, settled } from '#store/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policy-row.js';

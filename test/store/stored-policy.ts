@@ -1,4 +1,4 @@
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 
 /** A last-good copy that keeps nothing. */
 export const noCopy = { read: async () => null, write: async () => {}, append: async () => true };

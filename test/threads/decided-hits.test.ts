@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import { expect, test } from 'vitest';
-import type { HitsMessage } from '#contracts/grant-messages.js';
-import type { Decider } from '#contracts/rule-names.js';
+import type { HitsMessage } from '#contracts/datapath/grant-messages.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
 import { deciderKey } from '#policy/model/rules/rule-names.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 

@@ -1,5 +1,5 @@
-import { CONFIG_PROBLEM_CODES } from '#contracts/config-problem-codes.js';
-import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy-problem.js';
+import { CONFIG_PROBLEM_CODES } from '#contracts/config/config-problem-codes.js';
+import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy/policy-problem.js';
 import { ERRORS } from './error-table.js';
 import { PARAMETER_CODES, typeOf } from './errors.js';
 

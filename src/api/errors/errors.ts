@@ -1,5 +1,5 @@
-import type { CONFIG_PROBLEM_CODES } from '#contracts/config-problem-codes.js';
-import type { PROBLEM_CODES } from '#contracts/policy-problem.js';
+import type { CONFIG_PROBLEM_CODES } from '#contracts/config/config-problem-codes.js';
+import type { PROBLEM_CODES } from '#contracts/policy/policy-problem.js';
 import { ERRORS, type ErrorCode } from './error-table.js';
 
 /**

@@ -4,7 +4,7 @@ import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
-import { INTEGRATION_STATES, type IntegrationStatus } from '#contracts/integration-status.js';
+import { INTEGRATION_STATES, type IntegrationStatus } from '#contracts/kubernetes/integration-status.js';
 import { kubernetesSourceSchema } from '#policy/document/policy-schema.js';
 
 const count = z.int().min(0);

@@ -7,7 +7,7 @@ import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import { readBodyAs } from '#api/requests/request-body.js';
 import { OwnerSchema } from '#api/traffic/owner.schema.js';
-import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import type { ExplainQuestion } from '#policies/explain.js';
 import { addressFault } from '#policy/check/validation/value-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';

@@ -1,7 +1,7 @@
 import { ApiError, detailOf, type ProblemLine } from '#api/errors/errors.js';
 import { duration, wholeNumber } from '#api/requests/query-parameters.js';
 import { durationMs } from '#contracts/duration.js';
-import type { WriteTerms } from '#contracts/policy-write.js';
+import type { WriteTerms } from '#contracts/policy/policy-write.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 
 const LOW_MS = 5_000;

@@ -5,7 +5,7 @@ import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { isUnchanged } from '#api/requests/preconditions.js';
 import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
-import { etagOf, type StoredPolicy } from '#contracts/policy-record.js';
+import { etagOf, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyChoice } from '#policies/operations.js';
 import { isValidName, NAME_RULE } from '#policy/check/validation/validate.js';
 import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';

@@ -1,5 +1,5 @@
-import type { EnvelopeMode } from '#contracts/policy-document.js';
-import type { StoredPolicy } from '#contracts/policy-record.js';
+import type { EnvelopeMode } from '#contracts/policy/policy-document.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 
 /**
  * Builds the JSON of a policy record with the stored policy text as member `policy`. The text can have tens

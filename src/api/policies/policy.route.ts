@@ -4,7 +4,7 @@ import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { isUnchanged } from '#api/requests/preconditions.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
-import { etagOf } from '#contracts/policy-record.js';
+import { etagOf } from '#contracts/policy/policy-record.js';
 import { policySchema } from '#policy/document/policy-schema.js';
 import { DryRunSchema, policyWriteQuery, WRITE_ERRORS } from './policy.schema.js';
 import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';

@@ -6,7 +6,7 @@ import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { isUnchanged } from '#api/requests/preconditions.js';
 import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
-import { etagOf } from '#contracts/policy-record.js';
+import { etagOf } from '#contracts/policy/policy-record.js';
 import { pathGroupSchema, storedGroupSchema } from '#policy/document/policy-schema.js';
 import { DryGroupSchema, PENDING_ERRORS, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
 import { answerGroup, policyWrite, sendJson } from './policy-answer.js';

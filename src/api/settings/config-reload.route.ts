@@ -4,7 +4,7 @@ import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { dryRunMember, dryRunQuery, flag, noQuery } from '#api/requests/query-parameters.js';
-import { RELOAD_RESULTS } from '#contracts/config-reload.js';
+import { RELOAD_RESULTS } from '#contracts/config/config-reload.js';
 
 const PATH = '/api/v1/config/reload';
 const pointers = z.array(z.string());

@@ -6,7 +6,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from '#api/openapi/answer.schema.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from '#api/requests/query-parameters.js';
-import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
+import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 
 const PEM = '-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n';

@@ -5,9 +5,9 @@ import { ONE_NODE } from '#api/nodes/ask-nodes.js';
 import { flowsOfNodes } from '#api/nodes/flows-of-nodes.js';
 import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { queryOf } from '#api/requests/query-string.js';
-import type { OwnerName } from '#contracts/address-owner.js';
-import type { LiveFlow } from '#contracts/datapath.js';
-import type { Translation } from '#contracts/translation.js';
+import type { LiveFlow } from '#contracts/datapath/datapath.js';
+import type { Translation } from '#contracts/datapath/translation.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import {
   cutQuery,

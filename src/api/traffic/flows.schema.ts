@@ -11,7 +11,7 @@ import {
   wholeNumber,
   wordsOf,
 } from '#api/requests/query-parameters.js';
-import type { FlowFilter } from '#contracts/datapath.js';
+import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { OwnerSchema } from './owner.schema.js';
 import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
 

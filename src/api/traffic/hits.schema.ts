@@ -3,7 +3,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { coverageShape, ONE_NODE, scope } from '#api/nodes/ask-nodes.js';
 import { instant } from '#api/openapi/answer.schema.js';
 import { flag, oneOrMore, pageLimit } from '#api/requests/query-parameters.js';
-import type { Hit, HitReport } from '#contracts/datapath.js';
+import type { Hit, HitReport } from '#contracts/datapath/datapath.js';
 
 const count = z.int().min(0);
 

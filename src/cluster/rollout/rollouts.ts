@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { exhaustMap, filter, map, type Observable, timer } from 'rxjs';
-import type { ChangeEnd, PendingChange } from '#contracts/pending-change.js';
+import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
 import { encodeJson } from '#store/json-value.js';
 import type { Election } from '../election.js';
 import type { EtcdClient } from '../etcd/etcd-client.js';

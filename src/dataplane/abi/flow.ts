@@ -1,4 +1,4 @@
-import { FLOW_STATE, type FlowState } from '#contracts/datapath-numbers.js';
+import { FLOW_STATE, type FlowState } from '#contracts/datapath/datapath-numbers.js';
 
 /**
  * Offsets in bytes in the memory of one flow: first `struct flow` of `bpf/weir.h`, which begins with the key,

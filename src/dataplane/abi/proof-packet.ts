@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import { PACKET_CELLS, type ProofSample } from '#contracts/proof-types.js';
+import { PACKET_CELLS, type ProofSample } from '#contracts/policy/proof-types.js';
 
 /**
  * Offsets in bytes of the fields of `struct proof_packet` of `bpf/weir.h`. User space writes the packet, and

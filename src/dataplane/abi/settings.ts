@@ -5,10 +5,10 @@ import {
   REVERSE_PATH,
   type ReversePath,
   TICK_NS,
-} from '#contracts/datapath-numbers.js';
-import type { FlowTimeouts } from '#contracts/datapath-options.js';
-import { MAX_TRANSLATED } from '#contracts/datapath-options.js';
-import type { Prefix } from '#contracts/policy-model.js';
+} from '#contracts/datapath/datapath-numbers.js';
+import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
+import { MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 import { setShift } from './flow-table-size.js';
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Program } from '#contracts/program.js';
+import type { Program } from '#contracts/policy/program.js';
 import { layout } from '#dataplane/image/program-image.js';
 
 /** Returns the digest that `Slots.inForce` returns if this program is in force. */

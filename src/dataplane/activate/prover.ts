@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/proof-types.js';
+import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

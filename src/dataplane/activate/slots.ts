@@ -1,6 +1,12 @@
 import { u32At } from '#arrays/read.js';
-import { CapacityExceeded, type Enforced, type EventsWanted, type Flipped } from '#contracts/datapath.js';
-import { EVENTS_WANTED, IMAGE_MAGIC, LAYOUT_VERSION, LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { CapacityExceeded, type Enforced, type EventsWanted, type Flipped } from '#contracts/datapath/datapath.js';
+import {
+  EVENTS_WANTED,
+  IMAGE_MAGIC,
+  LAYOUT_VERSION,
+  LINE_BYTES,
+  LINE_WORDS,
+} from '#contracts/datapath/datapath-numbers.js';
 import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';

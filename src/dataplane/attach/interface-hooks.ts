@@ -1,5 +1,5 @@
-import type { Attachment } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { Attachment } from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import {
   attachClsact,

@@ -1,6 +1,6 @@
 import { readdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { matchesInterface } from '#contracts/datapath-options.js';
+import { matchesInterface } from '#contracts/datapath/datapath-options.js';
 import { makeFolders } from '#files/make-folders.js';
 import type { Interface } from './interfaces.js';
 

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release, version } from 'node:os';
-import type { Missing } from '#contracts/datapath.js';
+import type { Missing } from '#contracts/datapath/datapath.js';
 import { type Capability, lacking } from '#libc/capabilities.js';
 import { libbpf } from '#libc/libbpf.js';
 import { membarrier } from '#libc/libc.js';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath.js';
+import type { DatapathChange, FlowRefusal, Review } from '#contracts/datapath/datapath.js';
 import type { Interface } from './interfaces.js';
 
 /**

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Attachment } from '#contracts/datapath.js';
+import type { Attachment } from '#contracts/datapath/datapath.js';
 import {
   closeFd,
   linkInfo,

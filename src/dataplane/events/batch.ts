@@ -1,8 +1,8 @@
 import { u32At } from '#arrays/read.js';
-import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath-numbers.js';
-import { IPPROTO, type Verdict } from '#contracts/policy-model.js';
-import type { End } from '#contracts/translation.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath/datapath-numbers.js';
+import type { End } from '#contracts/datapath/translation.js';
+import { IPPROTO, type Verdict } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
 import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';

@@ -1,5 +1,5 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
-import type { EventFact, EventSource } from '#contracts/event-source.js';
+import type { EventFact, EventSource } from '#contracts/datapath/event-source.js';
 import { EventBatch, type PackedEvents } from './batch.js';
 import type { Surroundings } from './surroundings.js';
 

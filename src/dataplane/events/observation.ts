@@ -1,6 +1,6 @@
-import type { DROP_REASON, FlowState } from '#contracts/datapath-numbers.js';
-import type { Verdict } from '#contracts/policy-model.js';
-import type { End } from '#contracts/translation.js';
+import type { DROP_REASON, FlowState } from '#contracts/datapath/datapath-numbers.js';
+import type { End } from '#contracts/datapath/translation.js';
+import type { Verdict } from '#contracts/policy/policy-model.js';
 import type { Ipv6Ends } from './ipv6-ends.js';
 
 /**

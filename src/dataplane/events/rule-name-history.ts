@@ -1,7 +1,7 @@
 import { itemAt, u8At, u32At } from '#arrays/read.js';
 
-import type { FlippedRuleNames, StagedRuleNames } from '#contracts/event-source.js';
-import type { RuleNames } from '#contracts/rule-names.js';
+import type { FlippedRuleNames, StagedRuleNames } from '#contracts/datapath/event-source.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 
 /**
  * Maximum number of former policies whose rule names this process keeps. A flow can outlive the policy that

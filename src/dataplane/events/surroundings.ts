@@ -1,4 +1,4 @@
-import type { EventFact } from '#contracts/event-source.js';
+import type { EventFact } from '#contracts/datapath/event-source.js';
 import { RuleNameHistory } from './rule-name-history.js';
 
 /**

@@ -1,5 +1,5 @@
-import type { Counter, DatapathStats, ForwardingNow } from '#contracts/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
+import type { Counter, DatapathStats, ForwardingNow } from '#contracts/datapath/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { LoadedObject } from '#dataplane/object/loaded-object.js';

@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import { OPENED_SHIFT } from '#contracts/datapath-numbers.js';
+import { OPENED_SHIFT } from '#contracts/datapath/datapath-numbers.js';
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 

@@ -1,8 +1,8 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import type { FlowFilter } from '#contracts/datapath.js';
-import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath-numbers.js';
-import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy-model.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import type { FlowFilter } from '#contracts/datapath/datapath.js';
+import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath/datapath-numbers.js';
+import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, RECLASSIFY, sinceFlush } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 

@@ -1,5 +1,5 @@
-import { FLOW_REFUSALS, type FlowRefusal } from '#contracts/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
+import { FLOW_REFUSALS, type FlowRefusal } from '#contracts/datapath/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import { counterReader } from '#dataplane/loader/counters.js';
 
 /**

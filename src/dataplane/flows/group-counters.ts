@@ -1,10 +1,10 @@
 import { largest } from '#arrays/extremes.js';
 import { itemAt, u8At, u32At } from '#arrays/read.js';
 import { textAt } from '#arrays/texts.js';
-import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath.js';
-import type { StagedRuleNames } from '#contracts/event-source.js';
-import { NONE } from '#contracts/program.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath/datapath.js';
+import type { StagedRuleNames } from '#contracts/datapath/event-source.js';
+import { NONE } from '#contracts/policy/program.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import type { Hits } from './hits.js';
 
 /**

@@ -1,8 +1,8 @@
 import { u32At } from '#arrays/read.js';
 import { textFinder } from '#arrays/texts.js';
-import type { Hit, HitQuery, HitReport } from '#contracts/datapath.js';
-import type { StagedRuleNames } from '#contracts/event-source.js';
-import type { RuleNames } from '#contracts/rule-names.js';
+import type { Hit, HitQuery, HitReport } from '#contracts/datapath/datapath.js';
+import type { StagedRuleNames } from '#contracts/datapath/event-source.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { Hits } from './hits.js';
 import type { Moment } from './moment.js';

@@ -1,6 +1,6 @@
 import { u32At, u64At } from '#arrays/read.js';
-import { CapacityExceeded } from '#contracts/datapath.js';
-import type { RuleNames } from '#contracts/rule-names.js';
+import { CapacityExceeded } from '#contracts/datapath/datapath.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';

@@ -1,8 +1,8 @@
-import type { FlowVerdict, LiveFlow } from '#contracts/datapath.js';
-import { TICK_NS } from '#contracts/datapath-numbers.js';
-import type { FlowTimeouts } from '#contracts/datapath-options.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import type { FlowVerdict, LiveFlow } from '#contracts/datapath/datapath.js';
+import { TICK_NS } from '#contracts/datapath/datapath-numbers.js';
+import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
 import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';

@@ -7,10 +7,10 @@ import type {
   GroupTraffic,
   HitQuery,
   HitReport,
-} from '#contracts/datapath.js';
-import type { FlowTimeouts } from '#contracts/datapath-options.js';
-import type { DecidedHit } from '#contracts/grant-messages.js';
-import type { RuleNames } from '#contracts/rule-names.js';
+} from '#contracts/datapath/datapath.js';
+import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
+import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { FLOW_BYTES } from '#dataplane/abi/flow.js';
 import { capacityOf } from '#dataplane/abi/flow-table-size.js';
 import type { Slots } from '#dataplane/activate/slots.js';

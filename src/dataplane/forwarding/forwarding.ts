@@ -1,5 +1,5 @@
-import type { DatapathChange, ForwardingNow } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathChange, ForwardingNow } from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';

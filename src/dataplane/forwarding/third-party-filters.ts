@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { ReversePath } from '#contracts/datapath-numbers.js';
+import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
 import { tcxPrograms } from '#dataplane/attach/attach-program.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';

@@ -1,4 +1,4 @@
-import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath.js';
+import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath/datapath.js';
 import { capacityOf, expiryOf, LINE, timeOf } from './grant-layout.js';
 import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Grant, Learned } from '#contracts/datapath.js';
+import type { Grant, Learned } from '#contracts/datapath/datapath.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
 import { arrivals, type GuardState } from './guard-rules.js';
 import { anyBit, priorityClass } from './nft-notation.js';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';

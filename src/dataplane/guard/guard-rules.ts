@@ -1,4 +1,4 @@
-import { PRIORITY } from '#contracts/datapath-numbers.js';
+import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
 import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
 import { anyBit, hex, priorityClass } from './nft-notation.js';
 

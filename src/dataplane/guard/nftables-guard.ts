@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import type { Counter } from '#contracts/datapath.js';
+import type { Counter } from '#contracts/datapath/datapath.js';
 import { guardBit } from '#dataplane/abi/settings.js';
 import { BootFile, type BootGuard } from './boot-guard.js';
 import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { ReversePath } from '#contracts/datapath-numbers.js';
+import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
 import { exemptBit, redirectBit } from '#dataplane/abi/settings.js';
 import { ruleComments } from './nftables.js';
 

@@ -1,5 +1,5 @@
 import { u32At } from '#arrays/read.js';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 
 export const UNSET = 0xffff_ffff;
 const HALF_WORDS = LINE_WORDS / 2;

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 
-import { DESTINATION_MAP, NONE, type Program } from '#contracts/program.js';
+import { DESTINATION_MAP, NONE, type Program } from '#contracts/policy/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';

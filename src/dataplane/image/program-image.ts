@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
-import { DESTINATION_MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import { DESTINATION_MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { Lines } from './cache-lines.js';
 import { nameTrees } from './name-trees.js';
 import { addTree } from './tree.js';

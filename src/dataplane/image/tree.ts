@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
-import type { Intervals } from '#contracts/interval-map.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
 import type { Lines } from './cache-lines.js';
 
 const BOTTOM_KEYS = LINE_WORDS / 2;

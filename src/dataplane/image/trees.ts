@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import type { IntervalPool } from '#contracts/interval-map.js';
-import { NONE } from '#contracts/program.js';
+import type { IntervalPool } from '#contracts/policy/interval-map.js';
+import { NONE } from '#contracts/policy/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 

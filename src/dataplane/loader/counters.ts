@@ -1,5 +1,5 @@
-import type { Counter } from '#contracts/datapath.js';
-import { COUNTERS } from '#contracts/datapath-numbers.js';
+import type { Counter } from '#contracts/datapath/datapath.js';
+import { COUNTERS } from '#contracts/datapath/datapath-numbers.js';
 import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';

@@ -1,6 +1,11 @@
 import { u32At } from '#arrays/read.js';
-import type { MemberTables } from '#contracts/member-tables.js';
-import { CLOSED_MEMBER, type MemberList, type MembershipChange, type SelectorSet } from '#contracts/membership.js';
+import type { MemberTables } from '#contracts/kubernetes/member-tables.js';
+import {
+  CLOSED_MEMBER,
+  type MemberList,
+  type MembershipChange,
+  type SelectorSet,
+} from '#contracts/kubernetes/membership.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { CLOSED_SET } from './member-layout.js';
 import { MemberSets } from './member-sets.js';

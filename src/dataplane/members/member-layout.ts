@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER } from '#contracts/membership.js';
+import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
 
 /**
  * Constants of the BPF maps `members` and `member_sets`; they must equal those in `bpf/classify/members.h`. A

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { append } from '#arrays/append.js';
-import type { SelectorSet } from '#contracts/membership.js';
+import type { SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { MemberIndex } from '#policy/model/sources/member-index.js';
 import { CLOSED_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
 

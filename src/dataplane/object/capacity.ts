@@ -1,5 +1,5 @@
 import { largest } from '#arrays/extremes.js';
-import { CapacityExceeded } from '#contracts/datapath.js';
+import { CapacityExceeded } from '#contracts/datapath/datapath.js';
 
 /**
  * Sizes of the BPF maps that contain the compiled policy. Each size grows in steps and never shrinks. After

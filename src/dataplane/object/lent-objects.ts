@@ -1,4 +1,4 @@
-import type { PassedObject } from '#contracts/bpf-object-handle.js';
+import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
 import { closeFd, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';

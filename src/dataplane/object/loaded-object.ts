@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:os';
-import { LINE_BYTES } from '#contracts/datapath-numbers.js';
+import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
 import { flowSets, flowSlots } from '#dataplane/abi/flow-table-size.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import type { Settings } from '#dataplane/abi/settings.js';

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Adoption } from '#contracts/datapath.js';
-import { LINE_BYTES } from '#contracts/datapath-numbers.js';
+import type { Adoption } from '#contracts/datapath/datapath.js';
+import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapDescription, MapName } from '#dataplane/loader/bpf-object.js';

@@ -1,4 +1,4 @@
-import type { SpliceOffload } from '#contracts/splice-offload.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import { guardBit } from '#dataplane/abi/settings.js';
 import type { LentObjects } from './lent-objects.js';
 import type { LoadedObject } from './loaded-object.js';

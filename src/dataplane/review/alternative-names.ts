@@ -1,4 +1,4 @@
-import { matchesInterface } from '#contracts/datapath-options.js';
+import { matchesInterface } from '#contracts/datapath/datapath-options.js';
 import type { Link } from '#dataplane/attach/netlink-interfaces.js';
 import type { PolicedInterface } from '#dataplane/attach/policed-names.js';
 

@@ -1,4 +1,4 @@
-import type { Arrival } from '#contracts/explain-facts.js';
+import type { Arrival } from '#contracts/policy/explain-facts.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import type { Route } from '#dataplane/routes/route-lines.js';

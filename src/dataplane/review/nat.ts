@@ -1,4 +1,4 @@
-import type { Review } from '#contracts/datapath.js';
+import type { Review } from '#contracts/datapath/datapath.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { legacyTables } from '#dataplane/guard/legacy-tables.js';
 import { type BaseChain, baseChains, flowtables, ruleExpressions, text } from '#dataplane/guard/nftables.js';

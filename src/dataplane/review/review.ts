@@ -1,5 +1,5 @@
-import type { Review } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { Review } from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { type Link, listLinks } from '#dataplane/attach/netlink-interfaces.js';

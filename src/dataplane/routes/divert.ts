@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { matchesInterface } from '#contracts/datapath-options.js';
+import { matchesInterface } from '#contracts/datapath/datapath-options.js';
 import { redirectBit } from '#dataplane/abi/settings.js';
 import { routesOfTable } from './routes.js';
 import { listRules, type RoutingRule } from './routing-rules.js';

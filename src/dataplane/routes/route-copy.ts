@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { KernelFailure } from '#libc/kernel-failure.js';

@@ -1,5 +1,5 @@
-import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath-numbers.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /** A route for one prefix, from the routing table `main` or `local`. */
 export type Route = Prefix & {

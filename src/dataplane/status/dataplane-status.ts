@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
-import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath.js';
-import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath-numbers.js';
-import type { RenamedInterface } from '#contracts/renamed-interface.js';
+import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath/datapath.js';
+import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import type { RenamedInterface } from '#contracts/datapath/renamed-interface.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { Pins } from '#dataplane/attach/pins.js';

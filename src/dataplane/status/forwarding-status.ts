@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
-import type { ForwardingNow } from '#contracts/datapath.js';
-import type { ReversePath } from '#contracts/datapath-numbers.js';
+import type { ForwardingNow } from '#contracts/datapath/datapath.js';
+import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import type { WeirHook } from '#dataplane/attach/weir-hooks.js';
 import { ALONE, DIRECT_ALWAYS, WITH_NAT } from '#dataplane/forwarding/forwarding.js';

@@ -8,10 +8,10 @@ import {
   type FlowQuery,
   type MachineCheck,
   ProofFailed,
-} from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { EventSource } from '#contracts/event-source.js';
-import type { ProofMismatch } from '#contracts/proof-types.js';
+} from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { EventSource } from '#contracts/datapath/event-source.js';
+import type { ProofMismatch } from '#contracts/policy/proof-types.js';
 import type { FlowsCut } from '#dataplane/flows/traffic-statistics.js';
 
 export type WorkerInput = {

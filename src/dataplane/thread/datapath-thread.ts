@@ -8,9 +8,9 @@ import {
   type FlowQuery,
   type MachineCheck,
   NO_EVENTS,
-} from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { EventSource } from '#contracts/event-source.js';
+} from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { EventSource } from '#contracts/datapath/event-source.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Descriptors } from '#libc/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
@@ -23,7 +23,7 @@ import {
   type WorkerInput,
 } from './datapath-messages.js';
 
-export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath-options.js';
+export { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 
 /** A datapath that can start before its owner needs it. */
 export type BegunDatapath = Datapath & {

@@ -1,14 +1,14 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { f64At, u32At } from '#arrays/read.js';
-import type { Adoption, Attachment, Missing } from '#contracts/datapath.js';
+import type { Adoption, Attachment, Missing } from '#contracts/datapath/datapath.js';
 import type {
   GrantAnswer,
   GrantedReply,
   GrantedRequest,
   GrantRequest,
   HitsMessage,
-} from '#contracts/grant-messages.js';
-import type { RenamedPolicing } from '#contracts/renamed-interface.js';
+} from '#contracts/datapath/grant-messages.js';
+import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';

@@ -1,6 +1,6 @@
-import type { Attachment } from '#contracts/datapath.js';
-import { type DatapathOptions, matchesInterface } from '#contracts/datapath-options.js';
-import type { RenamedPolicing } from '#contracts/renamed-interface.js';
+import type { Attachment } from '#contracts/datapath/datapath.js';
+import { type DatapathOptions, matchesInterface } from '#contracts/datapath/datapath-options.js';
+import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
 import { type PolicedInterface, renamedAmong } from '#dataplane/attach/policed-names.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
 import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';

@@ -1,6 +1,6 @@
 import { append } from '#arrays/append.js';
-import type { DatapathChange, Review } from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Interface } from '#dataplane/attach/interfaces.js';
 import { writePorts } from '#dataplane/attach/port-table.js';
 import { Watcher } from '#dataplane/attach/watcher.js';

@@ -18,17 +18,17 @@ import {
   ProofFailed,
   type Review,
   type Staged,
-} from '#contracts/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath-options.js';
-import type { FlippedRuleNames } from '#contracts/event-source.js';
-import type { Arrival } from '#contracts/explain-facts.js';
-import type { DecidedHit } from '#contracts/grant-messages.js';
-import type { Packet } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
-import type { Proof, ProofSample } from '#contracts/proof-types.js';
-import { type RenamedPolicing, renamedSentence } from '#contracts/renamed-interface.js';
-import type { SpliceOffload } from '#contracts/splice-offload.js';
-import type { DestinationTranslation } from '#contracts/translation.js';
+} from '#contracts/datapath/datapath.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { FlippedRuleNames } from '#contracts/datapath/event-source.js';
+import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
+import { type RenamedPolicing, renamedSentence } from '#contracts/datapath/renamed-interface.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { DestinationTranslation } from '#contracts/datapath/translation.js';
+import type { Arrival } from '#contracts/policy/explain-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Proof, ProofSample } from '#contracts/policy/proof-types.js';
 import { notEthernet } from '#dataplane/attach/interface-hooks.js';
 import { isEthernet } from '#dataplane/attach/interfaces.js';
 import { renamedAmong } from '#dataplane/attach/policed-names.js';

@@ -1,5 +1,5 @@
-import type { MembersChanged } from '#contracts/datapath.js';
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
+import type { MembersChanged } from '#contracts/datapath/datapath.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';

@@ -1,4 +1,8 @@
-import { type DatapathOptions, DEFAULT_DENY_EVENTS, DEFAULT_FLOW_EVENTS } from '#contracts/datapath-options.js';
+import {
+  type DatapathOptions,
+  DEFAULT_DENY_EVENTS,
+  DEFAULT_FLOW_EVENTS,
+} from '#contracts/datapath/datapath-options.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { canCopyRoutes, fibFlags } from '#dataplane/routes/fib-flags.js';

@@ -1,5 +1,5 @@
-import type { Flipped } from '#contracts/datapath.js';
-import type { Program } from '#contracts/program.js';
+import type { Flipped } from '#contracts/datapath/datapath.js';
+import type { Program } from '#contracts/policy/program.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import type { Placement } from '#dataplane/flows/hits.js';
 import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';

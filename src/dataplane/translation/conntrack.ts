@@ -1,5 +1,5 @@
-import { IPPROTO } from '#contracts/policy-model.js';
-import type { End, Translation } from '#contracts/translation.js';
+import type { End, Translation } from '#contracts/datapath/translation.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { attribute, attributesIn, NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST, viewOf } from '#libc/netlink.js';
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { FlowPage, LiveFlow } from '#contracts/datapath.js';
-import { type Packet, PORT_PROTOCOLS, type Prefix } from '#contracts/policy-model.js';
-import type { DestinationTranslation, End } from '#contracts/translation.js';
+import type { FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
+import type { DestinationTranslation, End } from '#contracts/datapath/translation.js';
+import { type Packet, PORT_PROTOCOLS, type Prefix } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_OFFSETS, icmpQueryOf } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 import { Conntrack, type Tuple } from './conntrack.js';

@@ -1,4 +1,4 @@
-import type { DatapathOptions } from '#contracts/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import type { Pins } from '#dataplane/attach/pins.js';

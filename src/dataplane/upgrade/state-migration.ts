@@ -1,4 +1,4 @@
-import { COUNTER_INDEX } from '#contracts/datapath-numbers.js';
+import { COUNTER_INDEX } from '#contracts/datapath/datapath-numbers.js';
 import { mapId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { LAYOUT_VERSION } from '#contracts/datapath-numbers.js';
+import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
 import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { smallestCapacity } from '#dataplane/object/capacity.js';
 import {

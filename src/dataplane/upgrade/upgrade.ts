@@ -14,7 +14,7 @@
  * that adds a flow to the new flow table.
  */
 
-import type { Enforced } from '#contracts/datapath.js';
+import type { Enforced } from '#contracts/datapath/datapath.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';

@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import { COUNTER_INDEX } from '#contracts/datapath-numbers.js';
+import { COUNTER_INDEX } from '#contracts/datapath/datapath-numbers.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { counterReader } from '#dataplane/loader/counters.js';

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import type { EventFact, EventSource } from '#contracts/event-source.js';
+import type { EventFact, EventSource } from '#contracts/datapath/event-source.js';
 import { EventFd } from '#libc/event-fd.js';
 import { built } from '#threads/built-file.js';
 import type { KernelNotifications } from './kernel-notifications.js';

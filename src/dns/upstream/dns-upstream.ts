@@ -1,4 +1,4 @@
-import type { UpstreamStats } from '#contracts/dns-stats.js';
+import type { UpstreamStats } from '#contracts/dns/dns-stats.js';
 import { nowMs } from '#dns/clock.js';
 import { type Endpoint, textOf } from '#dns/dns-options.js';
 import type { Message } from '#dns/wire/dns-message.js';

@@ -1,8 +1,8 @@
 import { type Observable, Subject } from 'rxjs';
-import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/address-owner.js';
 import { backoffMs } from '#contracts/backoff.js';
-import type { MembersChanged } from '#contracts/datapath.js';
-import type { MembersMessage, StoredObject } from '#contracts/kubernetes-source.js';
+import type { MembersChanged } from '#contracts/datapath/datapath.js';
+import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
+import type { MembersMessage, StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import {
   type ListedMembership,
   type MemberList,
@@ -10,7 +10,7 @@ import {
   NO_SELECTORS,
   type SelectorResolution,
   type SharedAddress,
-} from '#contracts/membership.js';
+} from '#contracts/kubernetes/membership.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import { type MemberSink, MemberSync } from './member-sync.js';

@@ -1,4 +1,4 @@
-import type { MemberList, MembershipChange } from '#contracts/membership.js';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
 /**

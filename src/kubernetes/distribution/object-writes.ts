@@ -1,4 +1,4 @@
-import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 
 /** The minimum time in milliseconds between two writes. Changes of a busy cluster are written together. */
 const BETWEEN_WRITES_MS = 250;

@@ -1,7 +1,7 @@
-import type { GroupMembers } from '#contracts/integration-status.js';
-import type { KubernetesSource, MemberPage } from '#contracts/kubernetes-source.js';
-import type { SourceGroupConfig } from '#contracts/policy-document.js';
-import type { StoredPolicy } from '#contracts/policy-record.js';
+import type { GroupMembers } from '#contracts/kubernetes/integration-status.js';
+import type { KubernetesSource, MemberPage } from '#contracts/kubernetes/kubernetes-source.js';
+import type { SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { reasonOf } from '#files/system-failure.js';

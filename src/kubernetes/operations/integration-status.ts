@@ -1,6 +1,10 @@
 import type { StateValue } from 'xstate';
-import { INTEGRATION_STATES, type IntegrationState, type IntegrationStatus } from '#contracts/integration-status.js';
-import type { IntegrationFacts, KubernetesSource } from '#contracts/kubernetes-source.js';
+import {
+  INTEGRATION_STATES,
+  type IntegrationState,
+  type IntegrationStatus,
+} from '#contracts/kubernetes/integration-status.js';
+import type { IntegrationFacts, KubernetesSource } from '#contracts/kubernetes/kubernetes-source.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { reasonOf } from '#files/system-failure.js';

@@ -1,4 +1,4 @@
-import type { Warning } from '#contracts/policy-problem.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { orRefusal } from '#store/or-refusal.js';

@@ -1,6 +1,6 @@
-import type { MembersChanged } from '#contracts/datapath.js';
-import type { KubernetesStats } from '#contracts/integration-status.js';
-import type { KubernetesSource } from '#contracts/kubernetes-source.js';
+import type { MembersChanged } from '#contracts/datapath/datapath.js';
+import type { KubernetesStats } from '#contracts/kubernetes/integration-status.js';
+import type { KubernetesSource } from '#contracts/kubernetes/kubernetes-source.js';
 import { type IntegrationStatusPorts, stateOf } from './integration-status.js';
 import type { Integrations } from './integrations.js';
 

@@ -1,6 +1,6 @@
-import type { MembersChanged } from '#contracts/datapath.js';
-import type { GroupMembers, IntegrationStatus, KubernetesStats } from '#contracts/integration-status.js';
-import type { KubernetesSource } from '#contracts/kubernetes-source.js';
+import type { MembersChanged } from '#contracts/datapath/datapath.js';
+import type { GroupMembers, IntegrationStatus, KubernetesStats } from '#contracts/kubernetes/integration-status.js';
+import type { KubernetesSource } from '#contracts/kubernetes/kubernetes-source.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { type GroupMembersPorts, groupMembersOver, type MembersQuery } from './group-members.js';

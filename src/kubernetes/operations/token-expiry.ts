@@ -1,4 +1,4 @@
-import type { Warning } from '#contracts/policy-problem.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 
 const WARNS_BEFORE_MS = 86_400_000;
 

@@ -1,5 +1,10 @@
-import type { IntegrationFacts, MemberPage, ObjectCounts, OwnedNetwork } from '#contracts/kubernetes-source.js';
-import type { Selector } from '#contracts/policy-model.js';
+import type {
+  IntegrationFacts,
+  MemberPage,
+  ObjectCounts,
+  OwnedNetwork,
+} from '#contracts/kubernetes/kubernetes-source.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
 import type { MembershipWarning } from '../membership-warnings.js';

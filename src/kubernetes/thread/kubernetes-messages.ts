@@ -7,9 +7,9 @@ import type {
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
-} from '#contracts/kubernetes-source.js';
-import type { ListedMembership } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import type { ListedMembership } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import type { ReflectorTimes } from '../reflector.js';
 
 /** This file defines the messages and the requests between the main thread and the Kubernetes thread. */

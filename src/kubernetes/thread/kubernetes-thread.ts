@@ -7,8 +7,8 @@ import type {
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
-} from '#contracts/kubernetes-source.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import { Acknowledgement } from './acknowledgement.js';
 import type {

@@ -7,9 +7,9 @@ import type {
   ReflectorChange,
   StoredObject,
   WatchedIntegration,
-} from '#contracts/kubernetes-source.js';
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/kubernetes-source.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import { ownAddresses } from '#dns/own-addresses.js';
 import { Feeds } from '../feeds.js';
 import { type IntegrationTarget, watchIntegration } from '../integration-watch.js';

@@ -1,5 +1,10 @@
-import type { MembersMessage } from '#contracts/kubernetes-source.js';
-import type { MemberList, MembershipChange, SelectorResolution, SelectorSet } from '#contracts/membership.js';
+import type { MembersMessage } from '#contracts/kubernetes/kubernetes-source.js';
+import type {
+  MemberList,
+  MembershipChange,
+  SelectorResolution,
+  SelectorSet,
+} from '#contracts/kubernetes/membership.js';
 import type { Memberships } from '../memberships.js';
 import type { Acknowledgement } from './acknowledgement.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';

@@ -1,4 +1,4 @@
-import type { StoredObject } from '#contracts/kubernetes-source.js';
+import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import type { CompleteScope, IntegrationObjects, OwningObject } from '../integration-objects.js';
 import type { ResourceName } from '../objects.js';
 import { areCompleteScopes, isOwningObject } from './stored-shape.js';

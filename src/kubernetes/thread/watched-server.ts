@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import type { WatchedIntegration } from '#contracts/kubernetes-source.js';
+import type { WatchedIntegration } from '#contracts/kubernetes/kubernetes-source.js';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import type { ApiServer } from '../api-session.js';
 import type { IntegrationTarget } from '../integration-watch.js';

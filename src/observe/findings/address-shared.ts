@@ -1,4 +1,4 @@
-import type { SharedAddress } from '#contracts/membership.js';
+import type { SharedAddress } from '#contracts/kubernetes/membership.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';

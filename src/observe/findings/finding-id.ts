@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { FindingDelta, FindingIdentity } from './finding.js';
 
 const ID_DIGITS = 32;

@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { Finding, FindingType } from './finding.js';
 
 /**

@@ -1,4 +1,4 @@
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 /**
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports

@@ -1,5 +1,5 @@
 import { isIPv6, SocketAddress } from 'node:net';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { formatAddress, mask, parseAddress, parseCidr } from '#policy/model/ipv4.js';
 
 type Ipv6Prefix = { readonly ipv6: bigint; readonly length: number };

@@ -1,5 +1,5 @@
-import { IPPROTO } from '#contracts/policy-model.js';
-import type { SeenConnection } from '#contracts/seen-connection.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { RuleNameResolver } from '#observe/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import type { AddressNames } from '../address-names.js';

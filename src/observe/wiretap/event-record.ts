@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
-import { namesByNumber } from '#contracts/datapath-numbers.js';
-import type { Verdict } from '#contracts/policy-model.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import { namesByNumber } from '#contracts/datapath/datapath-numbers.js';
+import type { Verdict } from '#contracts/policy/policy-model.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { RECORD_HEADER_BYTES, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 

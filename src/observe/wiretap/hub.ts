@@ -1,5 +1,5 @@
-import type { SeenConnections } from '#contracts/seen-connection.js';
-import type { SeenLookups } from '#contracts/seen-lookup.js';
+import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { MessageCache } from './message-cache.js';

@@ -1,9 +1,9 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import { DROP_REASON, FLOW_STATE } from '#contracts/datapath-numbers.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
-import type { SeenConnection } from '#contracts/seen-connection.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import { DROP_REASON, FLOW_STATE } from '#contracts/datapath/datapath-numbers.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';

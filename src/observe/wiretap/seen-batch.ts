@@ -1,5 +1,5 @@
-import type { SeenConnection } from '#contracts/seen-connection.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 
 /** A batch of events of one kind that arrived at the observer together. */

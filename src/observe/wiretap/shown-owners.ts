@@ -1,4 +1,4 @@
-import type { OwnerName } from '#contracts/address-owner.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 /**
  * Returns the fields of a wiretap message for the owners of its addresses. Returns no fields if neither

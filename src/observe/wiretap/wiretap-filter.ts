@@ -1,8 +1,8 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy-model.js';
-import type { SeenConnection } from '#contracts/seen-connection.js';
-import type { SeenLookup } from '#contracts/seen-lookup.js';
-import { verdictOf } from '#contracts/verdict-word.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy/policy-model.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { AddressNames } from '#observe/address-names.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/rule-name-resolver.js';

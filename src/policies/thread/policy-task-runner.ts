@@ -1,6 +1,6 @@
 import type { Needs } from '#bus/bus-messages.js';
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Policy } from '#contracts/policy-model.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type GroupPart, inEvaluationOrder, type PolicyParts, policyOf } from '#policy/check/policy-parts.js';
 import { ContainingGroups } from '#policy/check/shadow/containing-groups.js';

@@ -1,12 +1,12 @@
 import type { Needs } from '#bus/bus-messages.js';
-import type { InspectionImage, PolicyImage } from '#contracts/inspection-image.js';
-import type { ListedMembership, SelectorResolution } from '#contracts/membership.js';
-import type { EnvelopeMode, Form } from '#contracts/policy-document.js';
-import type { Action, Selector } from '#contracts/policy-model.js';
-import type { Problem, Warning } from '#contracts/policy-problem.js';
-import type { TextEdit } from '#contracts/policy-record.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
+import type { ListedMembership, SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { EnvelopeMode, Form } from '#contracts/policy/policy-document.js';
+import type { Action, Selector } from '#contracts/policy/policy-model.js';
+import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { InspectionImage, PolicyImage } from '#contracts/service-plane/inspection-image.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
 /** Properties of the node that affect the validation, the warnings and the program of a policy. */

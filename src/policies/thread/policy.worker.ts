@@ -1,4 +1,4 @@
-import type { ProofSample } from '#contracts/proof-types.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
 import { releaseMemory } from '#libc/memory-release.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';

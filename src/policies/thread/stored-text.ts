@@ -1,4 +1,4 @@
-import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy-record.js';
+import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyText } from './policy-work.js';
 
 /**

@@ -1,5 +1,5 @@
 import { Refused } from '#bus/refused.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 import type { Prepared } from '#policies/thread/policy-work.js';
 import { storedText, textKey } from '#policies/thread/stored-text.js';
 import type { CompiledStoredPolicy } from '#statecharts/follow.chart.js';

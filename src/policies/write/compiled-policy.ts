@@ -1,10 +1,10 @@
-import { lookupsOf } from '#contracts/dns-lookups.js';
-import type { InspectionImage } from '#contracts/inspection-image.js';
-import { NO_SELECTORS } from '#contracts/membership.js';
-import type { Action, Policy } from '#contracts/policy-model.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
-import type { Program } from '#contracts/program.js';
-import type { ProofSample } from '#contracts/proof-types.js';
+import { lookupsOf } from '#contracts/dns/dns-lookups.js';
+import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import type { Action, Policy } from '#contracts/policy/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { Prepared } from '#policies/thread/policy-work.js';
 import { compile } from '#policy/compile/compile.js';
 import { ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';

@@ -1,7 +1,7 @@
 import { firstValueFrom } from 'rxjs';
-import type { ChangeTerms, PendingWrite } from '#contracts/pending-change.js';
-import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyWrite, WriteTerms } from '#contracts/policy-write.js';
+import type { ChangeTerms, PendingWrite } from '#contracts/policy/pending-change.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
+import type { PolicyWrite, WriteTerms } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';

@@ -1,5 +1,5 @@
-import type { ListedMembership } from '#contracts/membership.js';
-import type { Selector } from '#contracts/policy-model.js';
+import type { ListedMembership } from '#contracts/kubernetes/membership.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#policies/thread/policy-work.js';
 

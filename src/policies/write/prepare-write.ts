@@ -1,7 +1,7 @@
-import type { Action } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy-record.js';
-import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten } from '#contracts/policy-write.js';
+import type { Action } from '#contracts/policy/policy-model.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
+import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policies/thread/policy-work.js';

@@ -1,5 +1,5 @@
 import type { GroupOfText } from '#bus/bus-messages.js';
-import type { PolicyWrite } from '#contracts/policy-write.js';
+import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { PolicyChange } from '#statecharts/write.chart.js';
 
 const OPEN = 0x7b;

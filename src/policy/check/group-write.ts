@@ -1,7 +1,7 @@
-import type { SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Action, Policy } from '#contracts/policy-model.js';
-import type { Problem, Warning } from '#contracts/policy-problem.js';
-import type { TextEdit } from '#contracts/policy-record.js';
+import type { SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import type { Action, Policy } from '#contracts/policy/policy-model.js';
+import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
 import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { unknownIntegration } from '#policy/check/validation/kubernetes-validation.js';
 import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from '#policy/check/validation/regex-validation.js';

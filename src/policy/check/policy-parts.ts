@@ -1,5 +1,11 @@
-import type { ActionWord, EnvelopeMode, Form, PolicyConfig, SourceGroupConfig } from '#contracts/policy-document.js';
-import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
+import type {
+  ActionWord,
+  EnvelopeMode,
+  Form,
+  PolicyConfig,
+  SourceGroupConfig,
+} from '#contracts/policy/policy-document.js';
+import type { Action, Group, Mode, Policy } from '#contracts/policy/policy-model.js';
 import { type GroupWarnings, type LintContext, lintGroup } from '#policy/check/warnings/group-lint.js';
 import { normaliseAction, normaliseGroup } from '#policy/model/normalise.js';
 import { instructionsOf } from './rule-expressions.js';

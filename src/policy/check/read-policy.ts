@@ -1,6 +1,6 @@
-import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from '#contracts/policy-document.js';
-import type { Action, Policy } from '#contracts/policy-model.js';
-import type { Problem, Warning } from '#contracts/policy-problem.js';
+import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from '#contracts/policy/policy-document.js';
+import type { Action, Policy } from '#contracts/policy/policy-model.js';
+import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
 import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { trimName, validateEnvelope, validatePolicy } from '#policy/check/validation/validate.js';
 import type { ValidationContext } from '#policy/check/validation/validation-context.js';

@@ -1,6 +1,6 @@
 import { append } from '#arrays/append.js';
-import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
-import type { Rule } from '#contracts/policy-model.js';
+import type { HeaderMatchConfig, TlsMatchConfig, TlsNameMatch } from '#contracts/policy/policy-document.js';
+import type { Rule } from '#contracts/policy/policy-model.js';
 import { compileRegex } from '#policy/model/names/regex.js';
 import { escapeStep } from '#policy/model/pointer.js';
 

@@ -1,6 +1,6 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
-import type { Group, Policy } from '#contracts/policy-model.js';
-import type { RuleNames } from '#contracts/rule-names.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { LookupCompiler } from '#policy/compile/lookups/lookup-compiler.js';
 import type { RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
 import { type Populations, populations } from '#policy/compile/sources/source-populations.js';

@@ -1,9 +1,9 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u8At, u32At } from '#arrays/read.js';
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Action, Mode, Policy, Rule } from '#contracts/policy-model.js';
-import { NONE, type Program } from '#contracts/program.js';
-import { MAX_RANKS, verdictWord, wordAt } from '#contracts/verdict-word.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Action, Mode, Policy, Rule } from '#contracts/policy/policy-model.js';
+import { NONE, type Program } from '#contracts/policy/program.js';
+import { MAX_RANKS, verdictWord, wordAt } from '#contracts/policy/verdict-word.js';
 import { RuleBlockCompiler } from '#policy/compile/rule-blocks/rule-block-compiler.js';
 import { Division } from '#policy/compile/rule-blocks/rule-block-division.js';
 import { type GroupViews, viewsOf } from '#policy/compile/sources/group-views.js';

@@ -1,6 +1,6 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 
 export type NamePortMap = { readonly name: number; readonly portMap: number };
 

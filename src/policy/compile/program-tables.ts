@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
-import { DESTINATION_MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/program.js';
-import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
+import { DESTINATION_MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { RULE_BLOCK, type RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
 import { Budget } from '#policy/model/budget.js';
 import { NameTable } from './name-table.js';

@@ -1,6 +1,6 @@
 import { itemAt, u8At } from '#arrays/read.js';
 
-import type { Problem } from '#contracts/policy-problem.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 import { pointerOf } from '#policy/model/pointer.js';
 
 const MAX_DEPTH = 32;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Form } from '#contracts/policy-document.js';
+import type { Form } from '#contracts/policy/policy-document.js';
 import { envelopeSchema, policySchema } from './policy-schema.js';
 
 /**

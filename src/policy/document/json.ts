@@ -1,4 +1,4 @@
-import type { Problem } from '#contracts/policy-problem.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 import { type ListSpans, Scanner, type Span } from './json-scanner.js';
 
 export type ParsedJson =

@@ -1,4 +1,4 @@
-import type { TextEdit } from '#contracts/policy-record.js';
+import type { TextEdit } from '#contracts/policy/policy-record.js';
 import type { ListSpans } from './json-scanner.js';
 
 /**

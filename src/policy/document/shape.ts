@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { ProblemCode } from '#contracts/policy-problem.js';
+import type { ProblemCode } from '#contracts/policy/policy-problem.js';
 import type { Path } from '#policy/model/pointer.js';
 import { knownFields, nearest } from './known-fields.js';
 

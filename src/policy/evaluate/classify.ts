@@ -1,8 +1,8 @@
 import { u32At } from '#arrays/read.js';
-import type { IntervalPool } from '#contracts/interval-map.js';
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
-import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { IntervalPool } from '#contracts/policy/interval-map.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { valueAt } from '#policy/model/intervals.js';
 import { populationOf } from '#policy/model/sources/member-index.js';
 

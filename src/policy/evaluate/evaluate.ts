@@ -1,5 +1,5 @@
-import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
-import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy-model.js';
+import { type Membership, NO_MEMBERSHIP } from '#contracts/kubernetes/membership.js';
+import { type Grants, noGrants, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
 import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 import { mismatch } from './mismatch.js';

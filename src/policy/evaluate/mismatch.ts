@@ -1,4 +1,11 @@
-import { type Grants, IPPROTO, type Packet, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
+import {
+  type Grants,
+  IPPROTO,
+  type Packet,
+  PORT_PROTOCOLS,
+  type Range,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 import { covers } from '#policy/model/ipv4.js';
 
 /**

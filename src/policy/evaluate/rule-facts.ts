@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import type { Group, Rule } from '#contracts/policy-model.js';
-import { outcomeBits } from '#contracts/verdict-word.js';
+import type { Group, Rule } from '#contracts/policy/policy-model.js';
+import { outcomeBits } from '#contracts/policy/verdict-word.js';
 import { type LookupFacts, lookupFacts } from '#policy/evaluate/lookup/lookup-facts.js';
 import { outcomeOf } from '#policy/model/rules/rank.js';
 import { isCatchAll } from '#policy/model/rules/rule-coverage.js';

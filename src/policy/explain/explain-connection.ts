@@ -1,11 +1,11 @@
 import { itemAt } from '#arrays/read.js';
-import type { PlaneState } from '#contracts/explain-facts.js';
-import type { RequestFacts } from '#contracts/http-facts.js';
-import type { Membership } from '#contracts/membership.js';
-import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
-import type { Grants, Packet, Policy, Verdict } from '#contracts/policy-model.js';
-import type { CertificateFacts, TlsFacts } from '#contracts/tls-facts.js';
+import type { Membership } from '#contracts/kubernetes/membership.js';
+import type { PlaneState } from '#contracts/policy/explain-facts.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Grants, Packet, Policy, Verdict } from '#contracts/policy/policy-model.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
+import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
+import type { CertificateFacts, TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import {
   type Decided,
   decideConnection,

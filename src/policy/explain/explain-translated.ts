@@ -1,6 +1,6 @@
-import { type OwnerChange, ownerText } from '#contracts/address-owner.js';
-import type { ExplainNode } from '#contracts/explain-facts.js';
-import type { Packet } from '#contracts/policy-model.js';
+import { type OwnerChange, ownerText } from '#contracts/kubernetes/address-owner.js';
+import type { ExplainNode } from '#contracts/policy/explain-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 type Asked = {

@@ -1,9 +1,9 @@
-import { type OwnerChange, type OwnerName, ownerText } from '#contracts/address-owner.js';
-import type { ExplainNode, UnforwardedReason } from '#contracts/explain-facts.js';
-import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
-import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy-document.js';
-import type { Action, Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy-model.js';
-import type { Decider } from '#contracts/rule-names.js';
+import { type OwnerChange, type OwnerName, ownerText } from '#contracts/kubernetes/address-owner.js';
+import { type Membership, NO_MEMBERSHIP } from '#contracts/kubernetes/membership.js';
+import type { ExplainNode, UnforwardedReason } from '#contracts/policy/explain-facts.js';
+import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Action, Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy/policy-model.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
 import { decidingMatcher } from '#policy/evaluate/connection/http-block.js';
 import { matchTlsBlock } from '#policy/evaluate/connection/tls-block.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';

@@ -1,8 +1,8 @@
-import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
-import { EMPTY_SET } from '#contracts/member-tables.js';
-import { IPPROTO } from '#contracts/policy-model.js';
-import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
-import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/verdict-word.js';
+import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
+import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 const LAST_KEY = portMapKey(255, 0xffff);

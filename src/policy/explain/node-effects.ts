@@ -1,5 +1,5 @@
-import type { ExplainNode, OpenFlow, UnforwardedReason } from '#contracts/explain-facts.js';
-import { IPPROTO, type Mode, type Packet } from '#contracts/policy-model.js';
+import type { ExplainNode, OpenFlow, UnforwardedReason } from '#contracts/policy/explain-facts.js';
+import { IPPROTO, type Mode, type Packet } from '#contracts/policy/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 export const NO_NODE: ExplainNode = {

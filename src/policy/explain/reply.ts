@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import type { Explanation, PacketQuery } from './explain.js';
 
 /** Maps the type of an ICMP reply to the type of its query (RFC 792, RFC 950). */

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import type { Intervals } from '#contracts/interval-map.js';
-import type { Range } from '#contracts/policy-model.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
+import type { Range } from '#contracts/policy/policy-model.js';
 
 /**
  * Merges overlapping and adjacent ranges. The result contains the same numbers, is ascending, and has gaps

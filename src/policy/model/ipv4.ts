@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * A parsed network. `hostBits`: the text had non-zero bits after the prefix length, as in `10.0.0.1/8`; the

@@ -1,5 +1,5 @@
-import type { ActionWord } from '#contracts/policy-document.js';
-import { type Action, IPPROTO } from '#contracts/policy-model.js';
+import type { ActionWord } from '#contracts/policy/policy-document.js';
+import { type Action, IPPROTO } from '#contracts/policy/policy-model.js';
 
 /** Parses an action keyword such as `allow`, in upper or lower case. Returns undefined for any other text. */
 export function parseAction(word: ActionWord): Action | undefined {

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
+import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
 import {
   type Action,
   type Group,
@@ -9,7 +9,7 @@ import {
   type Prefix,
   type Range,
   type Rule,
-} from '#contracts/policy-model.js';
+} from '#contracts/policy/policy-model.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 import { parseAddress, parseCidr } from './ipv4.js';

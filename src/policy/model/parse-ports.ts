@@ -1,5 +1,5 @@
-import type { PortSpec } from '#contracts/policy-document.js';
-import type { Range } from '#contracts/policy-model.js';
+import type { PortSpec } from '#contracts/policy/policy-document.js';
+import type { Range } from '#contracts/policy/policy-model.js';
 
 export const MAX_PORT = 65_535;
 /**

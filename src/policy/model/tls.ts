@@ -5,7 +5,7 @@ import type {
   NameMatchObject,
   TlsMatchConfig,
   TlsNameMatch,
-} from '#contracts/policy-document.js';
+} from '#contracts/policy/policy-document.js';
 import { canonicalName } from '#policy/model/names/hostname.js';
 
 /**

@@ -1,8 +1,8 @@
-import type { Packet } from '#contracts/policy-model.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
-import type { ProofMismatch } from '#contracts/proof-types.js';
-import type { RuleNames } from '#contracts/rule-names.js';
-import { rankOf, verdictOf } from '#contracts/verdict-word.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import type { ProofMismatch } from '#contracts/policy/proof-types.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
+import { rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 

@@ -1,4 +1,4 @@
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
+import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 
 /**

@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import { IPPROTO, type Policy, type Rule } from '#contracts/policy-model.js';
-import { NO_OWNER_CELL } from '#contracts/proof-types.js';
+import { IPPROTO, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { affectedSources, isInScope } from '#policy/model/sources/rule-scope.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';

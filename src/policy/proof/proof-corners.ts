@@ -1,5 +1,12 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy-model.js';
+import {
+  type Group,
+  IPPROTO,
+  PORT_PROTOCOLS,
+  type Prefix,
+  type Range,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import type { ScopedGroup } from '#policy/model/sources/source-index.js';

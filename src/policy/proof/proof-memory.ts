@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
-import type { SelectorResolution } from '#contracts/membership.js';
-import type { Group, Policy } from '#contracts/policy-model.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/rules/group-change.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import { isSameResolution, sameSources } from '#policy/model/sources/same-sources.js';

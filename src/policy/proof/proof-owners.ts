@@ -1,8 +1,8 @@
 import { itemAt } from '#arrays/read.js';
-import { EMPTY_SET } from '#contracts/member-tables.js';
-import type { ListedMembership } from '#contracts/membership.js';
-import type { Policy } from '#contracts/policy-model.js';
-import { NO_OWNER_CELL } from '#contracts/proof-types.js';
+import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
+import type { ListedMembership } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
 import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/sources/group-sets.js';
 import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
 

@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
-import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt } from '#contracts/proof-types.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt } from '#contracts/policy/proof-types.js';
 import { hasPorts } from './proof-axes.js';
 import type { ProofOwners } from './proof-owners.js';
 import type { ReferenceWalk } from './proof-walk.js';

@@ -1,7 +1,7 @@
 import { sharedWords } from '#arrays/shared-array.js';
-import { type ListedMembership, NOTHING_LISTED } from '#contracts/membership.js';
-import type { Policy } from '#contracts/policy-model.js';
-import type { ProofSample } from '#contracts/proof-types.js';
+import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { ProofSample } from '#contracts/policy/proof-types.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';

@@ -1,8 +1,8 @@
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
-import type { SelectorResolution } from '#contracts/membership.js';
-import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy-model.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { mask } from '#policy/model/ipv4.js';
 import { ranksOf } from '#policy/model/rules/group-change.js';

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Prefix, Range } from '#contracts/policy-model.js';
+import type { Prefix, Range } from '#contracts/policy/policy-model.js';
 import { mergedRanges } from '#policy/model/intervals.js';
 import { lastAddress } from '#policy/model/ipv4.js';
 

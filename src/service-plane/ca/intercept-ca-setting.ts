@@ -1,8 +1,8 @@
 import { type Observable, ReplaySubject, switchMap } from 'rxjs';
-import { CA_ABSENT } from '#contracts/no-intercept-ca.js';
-import { WARNING_CODES, type Warning } from '#contracts/policy-problem.js';
+import { WARNING_CODES, type Warning } from '#contracts/policy/policy-problem.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
+import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 import { orRefusal } from '#store/or-refusal.js';
 import { StoreError } from '#store/store-error.js';
 import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';

@@ -1,4 +1,4 @@
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import { ChunkReader } from './chunks.js';
 import type { HttpFault } from './fault.js';
 import type { Framing } from './fields.js';

@@ -1,5 +1,5 @@
 import { u8At } from '#arrays/read.js';
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import { ChunkExtension } from './chunk-extension.js';
 import type { HttpFault } from './fault.js';
 import { CR, LF, SEMICOLON } from './octets.js';

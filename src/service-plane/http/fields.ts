@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Header, Headers } from '#contracts/http-facts.js';
+import type { Header, Headers } from '#contracts/service-plane/http-facts.js';
 import type { HttpFault } from './fault.js';
 import type { RawHead } from './head.js';
 import { isSpace } from './octets.js';

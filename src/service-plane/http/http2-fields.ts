@@ -1,4 +1,4 @@
-import type { Header, Headers } from '#contracts/http-facts.js';
+import type { Header, Headers } from '#contracts/service-plane/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { isFieldValue, isLowerToken } from './octets.js';
 import { areAmbiguousBehind, isForbiddenTrailer } from './trailers.js';

@@ -1,4 +1,4 @@
-import type { Header, RequestFacts } from '#contracts/http-facts.js';
+import type { Header, RequestFacts } from '#contracts/service-plane/http-facts.js';
 import { readAuthority } from './authority.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { areAmbiguous, readLength } from './fields.js';

@@ -1,4 +1,4 @@
-import type { ResponseFacts } from '#contracts/http-facts.js';
+import type { ResponseFacts } from '#contracts/service-plane/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { readLength } from './fields.js';
 import { readHttp2Block, withSingletons } from './http2-fields.js';

@@ -1,4 +1,4 @@
-import type { Header, Headers, RequestFacts } from '#contracts/http-facts.js';
+import type { Header, Headers, RequestFacts } from '#contracts/service-plane/http-facts.js';
 import { type Authority, readAuthority } from './authority.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { type Fields, type Framing, readFields } from './fields.js';

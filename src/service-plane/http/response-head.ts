@@ -1,4 +1,4 @@
-import type { Headers, ResponseFacts } from '#contracts/http-facts.js';
+import type { Headers, ResponseFacts } from '#contracts/service-plane/http-facts.js';
 import type { HttpFault, Refusal } from './fault.js';
 import { type Fields, type Framing, readFields } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';

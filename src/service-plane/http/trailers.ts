@@ -1,4 +1,4 @@
-import type { Header, Headers } from '#contracts/http-facts.js';
+import type { Header, Headers } from '#contracts/service-plane/http-facts.js';
 import type { Refusal } from './fault.js';
 import { areAmbiguous, fieldAt } from './fields.js';
 import { HeadReader, type RawHead } from './head.js';

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import type { Framing } from './fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';

@@ -1,4 +1,4 @@
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import type { Http2Request } from './http2-request.js';
 import type { Http2Response } from './http2-response.js';
 

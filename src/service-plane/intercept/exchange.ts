@@ -1,4 +1,4 @@
-import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
+import type { RequestFacts, ResponseFacts } from '#contracts/service-plane/http-facts.js';
 import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
 import { violatedMatcher } from '#policy/evaluate/connection/http-block.js';
 import { FAULT_STATUS, type HttpFault } from '../http/fault.js';

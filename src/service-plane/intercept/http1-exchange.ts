@@ -1,4 +1,4 @@
-import type { Header } from '#contracts/http-facts.js';
+import type { Header } from '#contracts/service-plane/http-facts.js';
 import type { Step } from '#policy/evaluate/connection/connection-steps.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { chunked, lastChunk } from '../http/chunks.js';

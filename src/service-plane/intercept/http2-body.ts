@@ -1,5 +1,5 @@
 import { constants, type Http2Stream, type IncomingHttpHeaders, sensitiveHeaders } from 'node:http2';
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import type { HttpFault } from '../http/fault.js';
 import { readHttp2Trailers } from '../http/http2-fields.js';
 import { type Http2Lines, writeHttp2Trailers } from '../http/write-http2.js';

@@ -6,7 +6,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
 import { hostFault } from '../http/canonical.js';
 import type { HttpFault } from '../http/fault.js';

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import type { RequestFacts } from '#contracts/http-facts.js';
-import type { Packet } from '#contracts/policy-model.js';
-import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/tls-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
+import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import {
   type Decided,
   decideConnection,

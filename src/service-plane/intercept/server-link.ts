@@ -1,6 +1,6 @@
 import { connect, type TLSSocket } from 'node:tls';
-import type { Packet } from '#contracts/policy-model.js';
-import type { CertificateFacts } from '#contracts/tls-facts.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import type { CertificateFacts } from '#contracts/service-plane/tls-facts.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { connectUpstream } from '#service-plane/connect-upstream.js';
 import type { TrustAnchors } from '../certificate/trust-anchors.js';

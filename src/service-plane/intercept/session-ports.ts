@@ -1,5 +1,5 @@
 import type { TLSSocket } from 'node:tls';
-import type { RequestFacts } from '#contracts/http-facts.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
 import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
 import type { Connection } from '../http/canonical.js';
 import type { RefusedReason } from '../refused-reason.js';

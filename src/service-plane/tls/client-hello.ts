@@ -1,4 +1,4 @@
-import type { ClientHello } from '#contracts/tls-facts.js';
+import type { ClientHello } from '#contracts/service-plane/tls-facts.js';
 import { readExtensions } from './hello-extensions.js';
 import { readServerName } from './server-name.js';
 import { Cursor } from './tls-cursor.js';

@@ -1,4 +1,4 @@
-import type { HelloFacts, HelloFault } from '#contracts/tls-facts.js';
+import type { HelloFacts, HelloFault } from '#contracts/service-plane/tls-facts.js';
 import { readClientHello } from './client-hello.js';
 import { MessageReader } from './message-reader.js';
 import { RecordReader } from './record-reader.js';

@@ -1,4 +1,4 @@
-import type { Packet, Policy } from '#contracts/policy-model.js';
+import type { Packet, Policy } from '#contracts/policy/policy-model.js';
 import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { patternsOf } from '../grant-model.js';

@@ -1,4 +1,4 @@
-import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import type { Flow } from '#dataplane/abi/flow.js';
 import { compile } from '#policy/compile/compile.js';
 import { GrantModel, patternsOf } from '../grant-model.js';

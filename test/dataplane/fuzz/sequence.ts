@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet } from '#contracts/policy-model.js';
+import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import type { Random } from '#test/seed.js';
 import { back, icmp } from '../conversation.js';
 import {

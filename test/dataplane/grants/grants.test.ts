@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CapacityExceeded } from '#contracts/datapath.js';
+import { CapacityExceeded } from '#contracts/datapath/datapath.js';
 import { LINE, linesFor, PATTERN } from '#dataplane/grants/grant-layout.js';
 import { Grants } from '#dataplane/grants/grants.js';
 

@@ -1,4 +1,4 @@
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { DropReason, Headers } from './headers.js';
 
 /**

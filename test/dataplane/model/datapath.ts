@@ -1,5 +1,5 @@
-import { type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy-model.js';
-import { isAudited, verdictOf, verdictWord } from '#contracts/verdict-word.js';
+import { type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { isAudited, verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
 import { Datagrams } from './datagrams.js';

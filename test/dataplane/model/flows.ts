@@ -1,5 +1,5 @@
-import type { FlowState } from '#contracts/datapath-numbers.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import type { FlowState } from '#contracts/datapath/datapath-numbers.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { Headers } from './headers.js';
 
 const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];

@@ -1,5 +1,5 @@
-import type { DROP_REASON } from '#contracts/datapath-numbers.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy-model.js';
+import type { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 
 export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
 

@@ -1,8 +1,8 @@
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
-import type { Packet } from '#contracts/policy-model.js';
-import { IPPROTO } from '#contracts/policy-model.js';
-import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/program.js';
-import { NO_MATCH } from '#contracts/verdict-word.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath-numbers.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { Lines } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { addTree } from '#dataplane/image/tree.js';

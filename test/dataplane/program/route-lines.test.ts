@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LINE_WORDS } from '#contracts/datapath-numbers.js';
+import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { intervalsOf, type Route, routeLines } from '#dataplane/routes/route-lines.js';
 import { Random } from '#test/seed.js';
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { type ListedMembership, NO_SELECTORS } from '#contracts/membership.js';
+import { type ListedMembership, NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
 import { Budget, CompileTooLarge } from '#policy/model/budget.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { NOTHING_LISTED } from '#contracts/membership.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
+import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 import { compileProposedGroup, compileStored, PROPOSAL_MEMBER_WAIT_MS } from '#policies/write/compile-stored.js';
 import type { PrepareWritePorts } from '#policies/write/prepare-write.js';
 import { writtenGroup } from '#policies/write/written-group.js';

@@ -1,9 +1,9 @@
 import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { SystemPorts } from '#actors/system-contract.js';
-import { CapacityExceeded, ProofFailed } from '#contracts/datapath.js';
-import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy-write.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import { CapacityExceeded, ProofFailed } from '#contracts/datapath/datapath.js';
+import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
 import { openMemoryStore } from '#test/store/memory-store.js';

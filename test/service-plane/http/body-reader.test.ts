@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Headers } from '#contracts/http-facts.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import { BodyReader } from '#service-plane/http/body-reader.js';
 import { chunked, lastChunk } from '#service-plane/http/chunks.js';
 import type { HttpFault } from '#service-plane/http/fault.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Header } from '#contracts/http-facts.js';
+import type { Header } from '#contracts/service-plane/http-facts.js';
 import { areAmbiguous, type Framing } from '#service-plane/http/fields.js';
 import type { RequestHead } from '#service-plane/http/request-head.js';
 import type { ResponseHead } from '#service-plane/http/response-head.js';

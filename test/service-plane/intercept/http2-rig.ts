@@ -6,8 +6,8 @@ import {
   type Server as TlsServer,
   connect as tlsConnect,
 } from 'node:tls';
-import type { RequestFacts } from '#contracts/http-facts.js';
-import type { Rule } from '#contracts/policy-model.js';
+import type { Rule } from '#contracts/policy/policy-model.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
 import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection/connection-steps.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
 import { Http2Session } from '#service-plane/intercept/http2-session.js';

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream';
 import { createSecureContext } from 'node:tls';
 import { getExtensionData, readTlsClientHello } from 'read-tls-client-hello';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { ClientHello, HelloFacts } from '#contracts/tls-facts.js';
+import type { ClientHello, HelloFacts } from '#contracts/service-plane/tls-facts.js';
 import { HelloReader } from '#service-plane/tls/hello-reader.js';
 import { Random, seedOf } from '#test/seed.js';
 import { Issuer } from '../certificate/issued.js';

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Group } from '#contracts/policy-model.js';
+import type { Group } from '#contracts/policy/policy-model.js';
 import { containsAll } from '#policy/model/rules/rule-coverage.js';
 import { sameSources } from '#policy/model/sources/same-sources.js';
 import { PrefixIndex } from './prefix-index.js';

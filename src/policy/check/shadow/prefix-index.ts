@@ -1,5 +1,5 @@
 import { i32At, itemAt } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /**

@@ -1,5 +1,5 @@
 import { f64At, i32At } from '#arrays/read.js';
-import type { Group, Policy } from '#contracts/policy-model.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { boundsOf } from '#policy/model/rules/rule-coverage.js';
 

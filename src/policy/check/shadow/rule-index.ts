@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Prefix, Rule } from '#contracts/policy-model.js';
+import type { Prefix, Rule } from '#contracts/policy/policy-model.js';
 import { covers, decidesLookupsOf, hasAnyDestination } from '#policy/model/rules/rule-coverage.js';
 import { PrefixIndex } from './prefix-index.js';
 

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { isContradictory } from '#policy/model/rules/rule-coverage.js';
 import { ContainingGroups } from './containing-groups.js';
 import { RuleIndex } from './rule-index.js';

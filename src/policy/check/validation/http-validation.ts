@@ -1,4 +1,4 @@
-import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { HeaderMatchConfig, HttpMatchConfig, HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
 import type { Intact } from '#policy/document/shape.js';
 import { decodedPaths, writtenPath } from '#policy/evaluate/connection/http-path.js';
 import { escapeStep } from '#policy/model/pointer.js';

@@ -1,4 +1,8 @@
-import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
+import type {
+  KubernetesSource,
+  LabelExpressionConfig,
+  LabelSelectorConfig,
+} from '#contracts/policy/policy-document.js';
 import type { Intact } from '#policy/document/shape.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import type { Validation } from './validation-context.js';

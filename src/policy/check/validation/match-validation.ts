@@ -1,5 +1,5 @@
-import type { PortSpec, RuleMatchConfig } from '#contracts/policy-document.js';
-import { IPPROTO } from '#contracts/policy-model.js';
+import type { PortSpec, RuleMatchConfig } from '#contracts/policy/policy-document.js';
+import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { Intact } from '#policy/document/shape.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { parsePorts } from '#policy/model/parse-ports.js';

@@ -1,4 +1,4 @@
-import type { NameMatchObject, TlsNameMatch } from '#contracts/policy-document.js';
+import type { NameMatchObject, TlsNameMatch } from '#contracts/policy/policy-document.js';
 import type { Intact } from '#policy/document/shape.js';
 import { type NameChecks, validateName, validateNameExpression } from './hostname-validation.js';
 import { validateExpression } from './regex-validation.js';

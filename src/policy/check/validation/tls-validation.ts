@@ -1,4 +1,4 @@
-import type { TlsMatchConfig } from '#contracts/policy-document.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
 import type { Intact } from '#policy/document/shape.js';
 import { CERTIFICATE_COMMON_NAME, CERTIFICATE_DNS_NAME, SERVER_NAME } from './hostname-validation.js';
 import { validateHttp } from './http-validation.js';

@@ -5,8 +5,8 @@ import type {
   RuleConfig,
   SourceGroupConfig,
   SourcesConfig,
-} from '#contracts/policy-document.js';
-import type { Problem } from '#contracts/policy-problem.js';
+} from '#contracts/policy/policy-document.js';
+import type { Problem } from '#contracts/policy/policy-problem.js';
 import { LIMITS } from '#policy/document/limits.js';
 import {
   envelopeGroupSchema,

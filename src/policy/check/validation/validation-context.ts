@@ -1,5 +1,5 @@
-import type { Form } from '#contracts/policy-document.js';
-import type { Problem, ProblemCode } from '#contracts/policy-problem.js';
+import type { Form } from '#contracts/policy/policy-document.js';
+import type { Problem, ProblemCode } from '#contracts/policy/policy-problem.js';
 import type { Damaged } from '#policy/document/shape.js';
 import { type Path, pointerOf } from '#policy/model/pointer.js';
 

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Group, Policy, Rule } from '#contracts/policy-model.js';
+import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { containsAll, covers, overlapPrefixes, overlaps } from '#policy/model/rules/rule-coverage.js';
 

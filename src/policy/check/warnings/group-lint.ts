@@ -1,5 +1,5 @@
-import type { RuleMatchConfig, SourceGroupConfig } from '#contracts/policy-document.js';
-import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Rule } from '#contracts/policy-model.js';
+import type { RuleMatchConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { expressionsOf } from '#policy/check/rule-expressions.js';
 import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/keywords.js';

@@ -1,5 +1,12 @@
 import { itemAt } from '#arrays/read.js';
-import { type Grants, IPPROTO, noGrants, type Packet, type Policy, type Verdict } from '#contracts/policy-model.js';
+import {
+  type Grants,
+  IPPROTO,
+  noGrants,
+  type Packet,
+  type Policy,
+  type Verdict,
+} from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
 import { formatAddress } from '#policy/model/ipv4.js';

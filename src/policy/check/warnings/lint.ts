@@ -1,5 +1,5 @@
-import type { Policy } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import { type GroupPart, inEvaluationOrder } from '#policy/check/policy-parts.js';
 import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { unreachableGroups } from '#policy/check/shadow/reach.js';

@@ -1,8 +1,12 @@
 import { u32At } from '#arrays/read.js';
-import type { ListedMembership, SharedAddress } from '#contracts/membership.js';
-import type { KubernetesSource, LabelExpressionConfig, LabelSelectorConfig } from '#contracts/policy-document.js';
-import type { Group } from '#contracts/policy-model.js';
-import type { Warning } from '#contracts/policy-problem.js';
+import type { ListedMembership, SharedAddress } from '#contracts/kubernetes/membership.js';
+import type {
+  KubernetesSource,
+  LabelExpressionConfig,
+  LabelSelectorConfig,
+} from '#contracts/policy/policy-document.js';
+import type { Group } from '#contracts/policy/policy-model.js';
+import type { Warning } from '#contracts/policy/policy-problem.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { WarningList } from './warning-list.js';
 

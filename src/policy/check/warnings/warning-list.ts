@@ -1,4 +1,4 @@
-import type { Warning, WarningCode } from '#contracts/policy-problem.js';
+import type { Warning, WarningCode } from '#contracts/policy/policy-problem.js';
 
 /**
  * A response lists at most this many warnings with the same code. One more entry then tells the number of

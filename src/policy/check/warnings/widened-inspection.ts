@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Policy, Rule } from '#contracts/policy-model.js';
+import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { covers, overlaps } from '#policy/model/rules/rule-coverage.js';
 
 /**

@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u8At, u32At } from '#arrays/read.js';
-import type { LookupTables } from '#contracts/dns-lookup-tables.js';
-import type { Intervals } from '#contracts/interval-map.js';
-import { NONE } from '#contracts/program.js';
+import type { LookupTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
+import { NONE } from '#contracts/policy/program.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import { type Populations, sourceMap } from '#policy/compile/sources/source-populations.js';
 import { Budget } from '#policy/model/budget.js';

@@ -1,9 +1,9 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import { sharedWords } from '#arrays/shared-array.js';
-import type { LookupTables, NameTables } from '#contracts/dns-lookup-tables.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
-import { NONE } from '#contracts/program.js';
-import { rankOf, verdictOf, verdictWord, wordAt } from '#contracts/verdict-word.js';
+import type { LookupTables, NameTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
+import { NONE } from '#contracts/policy/program.js';
+import { rankOf, verdictOf, verdictWord, wordAt } from '#contracts/policy/verdict-word.js';
 import type { ProgramTables } from '#policy/compile/program-tables.js';
 import type { GroupViews } from '#policy/compile/sources/group-views.js';
 import type { Populations } from '#policy/compile/sources/source-populations.js';

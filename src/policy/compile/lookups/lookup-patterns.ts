@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 import { sharedWords } from '#arrays/shared-array.js';
-import type { LookupTables } from '#contracts/dns-lookup-tables.js';
-import { NONE } from '#contracts/program.js';
+import type { LookupTables } from '#contracts/dns/dns-lookup-tables.js';
+import { NONE } from '#contracts/policy/program.js';
 
 /** Collects, for each hostname pattern, the groups that decide DNS lookups by this pattern. */
 export class LookupPatterns {

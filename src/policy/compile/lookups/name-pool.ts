@@ -1,9 +1,9 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import { sharedBytes, sharedWords } from '#arrays/shared-array.js';
 import { textsOf } from '#arrays/texts.js';
-import type { NameTables } from '#contracts/dns-lookup-tables.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
-import { NONE } from '#contracts/program.js';
+import type { NameTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
+import { NONE } from '#contracts/policy/program.js';
 import { HASH_OF_END, hashWith, slotOf } from '#policy/model/names/name-hash.js';
 
 const KIND = { exact: 0, suffix: 1, any: 2, regex: 3 } as const satisfies Record<HostnamePattern['kind'], number>;

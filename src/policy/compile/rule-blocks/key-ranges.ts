@@ -1,5 +1,5 @@
-import { IPPROTO, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy-model.js';
-import { portMapKey } from '#contracts/program.js';
+import { IPPROTO, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy/policy-model.js';
+import { portMapKey } from '#contracts/policy/program.js';
 import { mergedRanges } from '#policy/model/intervals.js';
 
 const EVERY_KEY: Range = { low: 0, high: portMapKey(255, 0xffff) };

@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
-import type { Range } from '#contracts/policy-model.js';
-import { NONE, SOURCE_PORT_MAP } from '#contracts/program.js';
-import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { Range } from '#contracts/policy/policy-model.js';
+import { NONE, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { SourcePortMaps } from './source-port-maps.js';

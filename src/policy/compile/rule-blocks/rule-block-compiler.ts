@@ -1,7 +1,7 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
-import type { Prefix, Rule } from '#contracts/policy-model.js';
-import { DESTINATION_MAP, NONE } from '#contracts/program.js';
+import type { Prefix, Rule } from '#contracts/policy/policy-model.js';
+import { DESTINATION_MAP, NONE } from '#contracts/policy/program.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import {
   membership,

@@ -1,6 +1,6 @@
 import { f64At, u32At } from '#arrays/read.js';
-import type { Policy } from '#contracts/policy-model.js';
-import { MAX_RULE_BLOCKS } from '#contracts/program.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { MAX_RULE_BLOCKS } from '#contracts/policy/program.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Populations } from '#policy/compile/sources/source-populations.js';
 

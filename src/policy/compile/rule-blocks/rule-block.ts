@@ -1,7 +1,7 @@
 import type { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
-import type { HostnamePattern } from '#contracts/policy-model.js';
-import { SOURCE_PORT_MAP } from '#contracts/program.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
+import { SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Used } from '#policy/model/budget.js';
 

@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
-import type { Range } from '#contracts/policy-model.js';
-import { SOURCE_PORT_MAP } from '#contracts/program.js';
-import { NO_MATCH } from '#contracts/verdict-word.js';
+import type { Range } from '#contracts/policy/policy-model.js';
+import { SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import { mergedRanges } from '#policy/model/intervals.js';

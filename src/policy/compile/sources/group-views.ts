@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import type { SelectorResolution } from '#contracts/membership.js';
-import type { Group, Policy, Prefix, Rule } from '#contracts/policy-model.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Group, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
 import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js';
 
 /**

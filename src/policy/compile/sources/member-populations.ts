@@ -1,9 +1,9 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
-import type { IntervalPool, Intervals } from '#contracts/interval-map.js';
-import { EMPTY_SET } from '#contracts/member-tables.js';
-import type { ListedMembership, SelectorResolution } from '#contracts/membership.js';
-import type { Policy } from '#contracts/policy-model.js';
+import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
+import type { ListedMembership, SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import { mergedRanges, valueAt } from '#policy/model/intervals.js';

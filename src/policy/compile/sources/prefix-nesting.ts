@@ -1,5 +1,5 @@
 import { f64At, itemAt, u32At } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import { lastAddress, mask } from '#policy/model/ipv4.js';
 
 /**

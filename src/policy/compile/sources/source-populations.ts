@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
-import type { Intervals } from '#contracts/interval-map.js';
-import type { MemberTables, MemberTrees } from '#contracts/member-tables.js';
-import type { Policy } from '#contracts/policy-model.js';
+import type { MemberTables, MemberTrees } from '#contracts/kubernetes/member-tables.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { SelectorGroups } from '#policy/model/sources/group-sets.js';

@@ -1,8 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import type { RequestFacts } from '#contracts/http-facts.js';
-import type { Inspection } from '#contracts/inspection-image.js';
-import { CLOSED_INDEX } from '#contracts/member-tables.js';
-import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/membership.js';
+import { CLOSED_INDEX } from '#contracts/kubernetes/member-tables.js';
+import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import {
   type Action,
   type Grants,
@@ -12,11 +10,13 @@ import {
   type Packet,
   type Rule,
   type Verdict,
-} from '#contracts/policy-model.js';
-import type { Program } from '#contracts/program.js';
-import type { Decider } from '#contracts/rule-names.js';
-import type { TlsFacts } from '#contracts/tls-facts.js';
-import { isAudited, rankOf, verdictOf } from '#contracts/verdict-word.js';
+} from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
+import { isAudited, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
+import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
+import type { Inspection } from '#contracts/service-plane/inspection-image.js';
+import type { TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import { classify } from '#policy/evaluate/classify.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { outcome } from '#policy/model/rules/rank.js';

@@ -1,6 +1,6 @@
-import type { RequestFacts, ResponseFacts } from '#contracts/http-facts.js';
-import type { HttpMatchConfig, HttpRequestMatchConfig, NameMatchObject } from '#contracts/policy-document.js';
-import type { Action } from '#contracts/policy-model.js';
+import type { HttpMatchConfig, HttpRequestMatchConfig, NameMatchObject } from '#contracts/policy/policy-document.js';
+import type { Action } from '#contracts/policy/policy-model.js';
+import type { RequestFacts, ResponseFacts } from '#contracts/service-plane/http-facts.js';
 import { hostnameListTest } from '#policy/model/names/hostname.js';
 import { HeaderMatchers } from './http-headers.js';
 import { PathMatcher, type PathView } from './http-path.js';

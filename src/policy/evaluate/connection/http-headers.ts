@@ -1,6 +1,6 @@
-import type { Headers } from '#contracts/http-facts.js';
-import type { HeaderMatchConfig } from '#contracts/policy-document.js';
-import type { Action } from '#contracts/policy-model.js';
+import type { HeaderMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Action } from '#contracts/policy/policy-model.js';
+import type { Headers } from '#contracts/service-plane/http-facts.js';
 import { escapeStep } from '#policy/model/pointer.js';
 import { exactTests, regexTests, type TextTest } from './http-values.js';
 

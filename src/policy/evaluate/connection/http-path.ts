@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { HttpRequestMatchConfig } from '#contracts/policy-document.js';
+import type { HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
 import { anyOf, exactTest, regexTest, type TextTest } from './http-values.js';
 
 /**

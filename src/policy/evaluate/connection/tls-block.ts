@@ -1,5 +1,5 @@
-import type { TlsMatchConfig, TlsNameMatch } from '#contracts/policy-document.js';
-import type { ClientHello, HelloFault, SeenCertificate, TlsFacts } from '#contracts/tls-facts.js';
+import type { TlsMatchConfig, TlsNameMatch } from '#contracts/policy/policy-document.js';
+import type { ClientHello, HelloFault, SeenCertificate, TlsFacts } from '#contracts/service-plane/tls-facts.js';
 import { hostnameListTest } from '#policy/model/names/hostname.js';
 import { compileRegex, type RegexOptions } from '#policy/model/names/regex.js';
 import { isNameList } from '#policy/model/tls.js';

@@ -1,5 +1,5 @@
-import { type Membership, NO_MEMBERSHIP } from '#contracts/membership.js';
-import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy-model.js';
+import { type Membership, NO_MEMBERSHIP } from '#contracts/kubernetes/membership.js';
+import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy/policy-model.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { RankOwner } from '#policy/model/rules/rank.js';
 import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';

@@ -1,8 +1,8 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt } from '#arrays/read.js';
-import type { HostnamePattern, Rule } from '#contracts/policy-model.js';
-import { NONE } from '#contracts/program.js';
-import { verdictWord } from '#contracts/verdict-word.js';
+import type { HostnamePattern, Rule } from '#contracts/policy/policy-model.js';
+import { NONE } from '#contracts/policy/program.js';
+import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /**

@@ -1,6 +1,6 @@
 import { itemAt, u32At } from '#arrays/read.js';
-import type { LookupTables } from '#contracts/dns-lookup-tables.js';
-import type { Intervals } from '#contracts/interval-map.js';
+import type { LookupTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
 import { valueAt } from '#policy/model/intervals.js';
 import { populationOf } from '#policy/model/sources/member-index.js';
 import { NameIndex } from './name-index.js';

@@ -1,7 +1,7 @@
 import { u8At, u32At } from '#arrays/read.js';
 import { textAt } from '#arrays/texts.js';
-import type { NameTables } from '#contracts/dns-lookup-tables.js';
-import { NONE } from '#contracts/program.js';
+import type { NameTables } from '#contracts/dns/dns-lookup-tables.js';
+import { NONE } from '#contracts/policy/program.js';
 import { searchedText } from '#policy/model/names/hostname.js';
 import { HASH_OF_END, hashWith, slotOf } from '#policy/model/names/name-hash.js';
 import { RegexSet } from '#policy/model/names/regex.js';

@@ -1,4 +1,4 @@
-import type { HostnamePattern } from '#contracts/policy-model.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { type CompiledRegex, compileRegex } from './regex.js';
 
 export type ParsedHostname =

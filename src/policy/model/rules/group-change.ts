@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import type { Group } from '#contracts/policy-model.js';
+import type { Group } from '#contracts/policy/policy-model.js';
 
 /**
  * The difference between two lists of groups. The first `from` groups are equal. The groups from index

@@ -1,4 +1,4 @@
-import type { Policy, Rule, Verdict } from '#contracts/policy-model.js';
+import type { Policy, Rule, Verdict } from '#contracts/policy/policy-model.js';
 
 /**
  * A rule or default of a policy, which has a rank. Ranks number the order of evaluation (D3): the rules of

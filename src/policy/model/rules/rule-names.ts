@@ -1,11 +1,11 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import { sharedBytes, sharedWords } from '#arrays/shared-array.js';
 import { concatenatedTexts, textAt, textsOf } from '#arrays/texts.js';
-import type { Action, Group, Mode, Policy } from '#contracts/policy-model.js';
-import type { PolicyRecord } from '#contracts/policy-record.js';
-import { NONE } from '#contracts/program.js';
-import type { Decider, RuleNames } from '#contracts/rule-names.js';
-import { VERDICT_NUMBER } from '#contracts/verdict-word.js';
+import type { Action, Group, Mode, Policy } from '#contracts/policy/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
+import { NONE } from '#contracts/policy/program.js';
+import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
+import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { groupChange, ranksOf } from './group-change.js';
 import { HitIdentity, mixed } from './hit-identity.js';
 

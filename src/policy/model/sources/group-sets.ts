@@ -5,8 +5,8 @@ import {
   type Membership,
   type SelectorResolution,
   type SelectorSet,
-} from '#contracts/membership.js';
-import type { Group } from '#contracts/policy-model.js';
+} from '#contracts/kubernetes/membership.js';
+import type { Group } from '#contracts/policy/policy-model.js';
 
 /**
  * The sets of groups whose selectors select a member. Members with equal sets get the same rules, whatever

@@ -5,8 +5,8 @@ import {
   type MemberTables,
   type MemberTrees,
   type SelectorTables,
-} from '#contracts/member-tables.js';
-import { CLOSED_MEMBER, type SelectorSet } from '#contracts/membership.js';
+} from '#contracts/kubernetes/member-tables.js';
+import { CLOSED_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
 import { valueAt } from '#policy/model/intervals.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 

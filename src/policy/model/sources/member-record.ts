@@ -5,7 +5,7 @@ import {
   type Members,
   type MembershipChange,
   type SelectorSet,
-} from '#contracts/membership.js';
+} from '#contracts/kubernetes/membership.js';
 
 /** The members that the changes so far have given. Each thread that decides by members has one. */
 export class MemberRecord implements Members {

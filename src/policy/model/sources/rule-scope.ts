@@ -1,5 +1,5 @@
-import { CLOSED_MEMBER, type Membership, type SelectorResolution } from '#contracts/membership.js';
-import type { Action, Group, Prefix, Selector } from '#contracts/policy-model.js';
+import { CLOSED_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Action, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
 import { covers } from '#policy/model/ipv4.js';
 
 /** This file decides which rules of a source group apply to a source address. */

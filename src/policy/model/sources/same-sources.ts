@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import type { SelectorResolution } from '#contracts/membership.js';
-import type { Group, Prefix } from '#contracts/policy-model.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Group, Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * Whether the groups at each index of the two lists have equal sources. Both or neither must have rules, and

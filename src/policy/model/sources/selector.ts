@@ -1,5 +1,5 @@
-import type { KubernetesSource } from '#contracts/policy-document.js';
-import type { Selector } from '#contracts/policy-model.js';
+import type { KubernetesSource } from '#contracts/policy/policy-document.js';
+import type { Selector } from '#contracts/policy/policy-model.js';
 
 /**
  * Returns a selector of a group. The key is the JSON text of the selector with sorted object keys, so that

@@ -1,5 +1,10 @@
-import { CLOSED_MEMBER, type Membership, NO_MEMBERSHIP, type SelectorResolution } from '#contracts/membership.js';
-import type { Group } from '#contracts/policy-model.js';
+import {
+  CLOSED_MEMBER,
+  type Membership,
+  NO_MEMBERSHIP,
+  type SelectorResolution,
+} from '#contracts/kubernetes/membership.js';
+import type { Group } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { areResolved, hasDenies, isClosed, type RuleScope, staticSources } from './rule-scope.js';

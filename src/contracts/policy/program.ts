@@ -1,6 +1,6 @@
-import type { LookupTables } from './dns-lookup-tables.js';
+import type { LookupTables } from '#contracts/dns/dns-lookup-tables.js';
+import type { MemberTables } from '#contracts/kubernetes/member-tables.js';
 import type { IntervalPool, Intervals } from './interval-map.js';
-import type { MemberTables } from './member-tables.js';
 import type { HostnamePattern } from './policy-model.js';
 import type { RuleNames } from './rule-names.js';
 

@@ -1,4 +1,4 @@
-import type { Decider } from './rule-names.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
 
 /** A request of a DNS or service-plane thread to the datapath thread: grant addresses for patterns. */
 export type GrantRequest = {

@@ -1,4 +1,4 @@
-import type { DestinationTranslation } from './translation.js';
+import type { DestinationTranslation } from '#contracts/datapath/translation.js';
 
 /**
  * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can, except those

@@ -1,5 +1,5 @@
-import type { Verdict } from './policy-model.js';
-import type { Decider } from './rule-names.js';
+import type { Verdict } from '#contracts/policy/policy-model.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
 
 /**
  * A connection or HTTP request that the service plane decided. Addresses are in host byte order, times in

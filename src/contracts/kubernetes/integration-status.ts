@@ -1,6 +1,6 @@
+import type { KubernetesSource } from '#contracts/policy/policy-document.js';
 import type { OwnerName } from './address-owner.js';
 import type { IntegrationFacts, OwnedNetwork } from './kubernetes-source.js';
-import type { KubernetesSource } from './policy-document.js';
 
 /**
  * The states of an integration: those of `statecharts/kubernetes.chart.ts`, and `failed` after a bug.

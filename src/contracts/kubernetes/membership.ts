@@ -1,4 +1,4 @@
-import type { Prefix } from './policy-model.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * This file defines membership (D38a): which Kubernetes selectors select an address now. Membership changes

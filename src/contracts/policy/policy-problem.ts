@@ -1,4 +1,4 @@
-import { CA_ABSENT } from './no-intercept-ca.js';
+import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 /** An error in a policy document. `pointer` is a JSON pointer (RFC 6901) into the body of the request. */
 export type Problem = { readonly pointer: string; readonly code: ProblemCode; readonly message: string };
 /**

@@ -1,14 +1,14 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import type { Arrival } from '#contracts/policy/explain-facts.js';
+import type { Packet, Prefix, Range, Verdict } from '#contracts/policy/policy-model.js';
+import type { PolicyRecord } from '#contracts/policy/policy-record.js';
+import type { Program } from '#contracts/policy/program.js';
+import type { Proof, ProofMismatch, ProofSample } from '#contracts/policy/proof-types.js';
+import type { Decider } from '#contracts/policy/rule-names.js';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
-import type { Arrival } from './explain-facts.js';
-import type { MemberList, MembershipChange } from './membership.js';
-import type { Packet, Prefix, Range, Verdict } from './policy-model.js';
-import type { PolicyRecord } from './policy-record.js';
-import type { Program } from './program.js';
-import type { Proof, ProofMismatch, ProofSample } from './proof-types.js';
 import type { RenamedPolicing } from './renamed-interface.js';
-import type { Decider } from './rule-names.js';
 import type { SpliceOffload } from './splice-offload.js';
 import type { DestinationTranslation, Translation } from './translation.js';
 

@@ -1,5 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { RuleNames } from './rule-names.js';
+import type { RuleNames } from '#contracts/policy/rule-names.js';
 
 /**
  * The message ports that deliver the events of one opened datapath. The main thread may send them to another

@@ -1,3 +1,4 @@
+import type { Prefix, Selector } from '#contracts/policy/policy-model.js';
 import type { OwnerChange, OwnerName } from './address-owner.js';
 import type {
   ListedMembership,
@@ -6,7 +7,6 @@ import type {
   SelectorResolution,
   SharedAddress,
 } from './membership.js';
-import type { Prefix, Selector } from './policy-model.js';
 import type { ReflectorPhase } from './reflector-state.js';
 
 /**

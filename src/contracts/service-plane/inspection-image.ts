@@ -1,6 +1,6 @@
-import type { SelectorResolution } from './membership.js';
-import type { Policy } from './policy-model.js';
-import type { Program } from './program.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 
 /**
  * The policy if at least one rule has TLS matchers or a hostname; otherwise only the compiled program, which

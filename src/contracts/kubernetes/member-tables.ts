@@ -1,4 +1,4 @@
-import type { IntervalPool, Intervals } from './interval-map.js';
+import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
 
 /**
  * The tables for sources with an owner. An owner is represented by the index of the set of groups that select

@@ -1,6 +1,6 @@
+import type { SelectorTables } from '#contracts/kubernetes/member-tables.js';
+import type { Program } from '#contracts/policy/program.js';
 import type { LookupTables } from './dns-lookup-tables.js';
-import type { SelectorTables } from './member-tables.js';
-import type { Program } from './program.js';
 
 /** The tables that decide DNS lookups by the policy with this generation. */
 export type Lookups = {

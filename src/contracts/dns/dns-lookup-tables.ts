@@ -1,6 +1,6 @@
 import type { Texts } from '#arrays/texts.js';
-import type { Intervals } from './interval-map.js';
-import type { MemberTrees } from './member-tables.js';
+import type { MemberTrees } from '#contracts/kubernetes/member-tables.js';
+import type { Intervals } from '#contracts/policy/interval-map.js';
 
 /**
  * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that

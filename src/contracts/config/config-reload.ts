@@ -1,5 +1,5 @@
-import type { HostnamePattern } from './policy-model.js';
-import type { RenamedPolicing } from './renamed-interface.js';
+import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
+import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 
 /**
  * The parts of the node that take new settings while they run, in the order in which a reload changes them.

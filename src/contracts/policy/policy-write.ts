@@ -1,8 +1,8 @@
+import type { Refusal } from '#contracts/refusal.js';
 import type { Form } from './policy-document.js';
 import type { Warning } from './policy-problem.js';
 import type { StoredPolicy } from './policy-record.js';
 import type { Proof } from './proof-types.js';
-import type { Refusal } from './refusal.js';
 
 /** The policy record that a write of the API addresses. */
 export type PolicyTarget =

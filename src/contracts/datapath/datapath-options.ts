@@ -1,5 +1,5 @@
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { FlowState, ReversePath } from './datapath-numbers.js';
-import type { Prefix } from './policy-model.js';
 
 /** For each flow state: if a flow in this state has no packet for this many milliseconds, it ends. */
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
