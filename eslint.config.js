@@ -40,7 +40,7 @@ const noUncheckedJson = {
   selector:
     "TSAsExpression[typeAnnotation.type!='TSUnknownKeyword'] > CallExpression[callee.object.name='JSON'][callee.property.name='parse']",
   message:
-    'Validate JSON before its use: read a record with a `RecordKind` (src/store/record-kind.ts), and any other text with a schema.',
+    'Validate JSON before its use: read a record with a `RecordKind` (src/store/records/record-kind.ts), and any other text with a schema.',
 };
 
 export default tseslint.config(

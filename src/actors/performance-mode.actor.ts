@@ -5,7 +5,7 @@ import { accepted, Refused } from '#bus/refused.js';
 import { refusal } from '#contracts/refusal.js';
 import { performanceModeChart } from '#statecharts/performance-mode.chart.js';
 import { orRefusal } from '#store/or-refusal.js';
-import { type PerformanceSetting, RECORDS } from '#store/records.js';
+import { type PerformanceSetting, RECORDS } from '#store/records/records.js';
 import type { SettingsStore } from '#store/store-types.js';
 import type { EventSwitch } from './event-switch.js';
 

@@ -14,7 +14,7 @@ import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { ServicePlaneState } from '#service-plane/operations.js';
-import type { KubernetesObjectsStore } from '#store/kubernetes-objects-store.js';
+import type { KubernetesObjectsStore } from '#store/settings/kubernetes-objects-store.js';
 import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import type { DataplanePorts } from './dataplane.actor.js';
 import type { Operations } from './operations.js';

@@ -8,7 +8,7 @@ import type { Observer } from '#observe/observer.js';
 import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
-import type { Authority } from '#store/authority.js';
+import type { Authority } from '#store/tokens/authority.js';
 
 /**
  * The node as the API routes use it. `src/node/management.ts` puts it together. Routes must not use other

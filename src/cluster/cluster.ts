@@ -23,9 +23,9 @@ import {
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#contracts/refusal.js';
-import { Bodies, isBodyValue } from '#store/bodies.js';
-import { encodeJson } from '#store/json-value.js';
-import type { Seal } from '#store/seal.js';
+import { Bodies, isBodyValue } from '#store/policies/bodies.js';
+import { encodeJson } from '#store/records/json-value.js';
+import type { Seal } from '#store/settings/seal.js';
 import { changesOf } from '#store/shared-changes.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';

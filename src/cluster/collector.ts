@@ -1,7 +1,7 @@
 import { append } from '#arrays/append.js';
-import { listKey, partKey, partsIn } from '#store/bodies.js';
-import type { PolicyRow } from '#store/policy-row.js';
-import { RECORDS } from '#store/records.js';
+import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
+import type { PolicyRow } from '#store/policies/policy-row.js';
+import { RECORDS } from '#store/records/records.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, chunks } from './keys.js';

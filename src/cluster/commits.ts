@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Observable } from 'rxjs';
 import type { ChangeEnd } from '#contracts/policy/pending-change.js';
-import type { SharedCommits } from '#store/policy-store.js';
+import type { SharedCommits } from '#store/policies/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
 import type { Election } from './election.js';

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { distinctUntilChanged, map, type Observable, Subscription } from 'rxjs';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';
 import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';

@@ -1,5 +1,5 @@
-import type { RecordKind } from '#store/record-kind.js';
-import { RECORDS } from '#store/records.js';
+import type { RecordKind } from '#store/records/record-kind.js';
+import { RECORDS } from '#store/records/records.js';
 import { type KeyRange, under } from './etcd/etcd-types.js';
 import { CLUSTER_RECORDS, REPLICATED_RECORDS } from './records.js';
 

@@ -13,8 +13,8 @@ import {
   timeout,
   timer,
 } from 'rxjs';
-import { encodeJson } from '#store/json-value.js';
-import { RECORDS } from '#store/records.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import { EtcdError } from './etcd/etcd-error.js';

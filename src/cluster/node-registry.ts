@@ -1,6 +1,6 @@
-import { intactRecords } from '#store/intact-values.js';
-import { encodeJson } from '#store/json-value.js';
-import { RECORDS, type RemovedNode } from '#store/records.js';
+import { intactRecords } from '#store/records/intact-values.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { RECORDS, type RemovedNode } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';

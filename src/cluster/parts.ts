@@ -1,5 +1,5 @@
 import { append } from '#arrays/append.js';
-import { isBodyValue, listKey, partKey, partsIn } from '#store/bodies.js';
+import { isBodyValue, listKey, partKey, partsIn } from '#store/policies/bodies.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvPut, KvReads, PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';

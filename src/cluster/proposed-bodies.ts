@@ -1,7 +1,7 @@
-import { listKey, partKey, partsIn } from '#store/bodies.js';
-import { intactEntries, intactRecords } from '#store/intact-values.js';
-import { putJson, under } from '#store/json-value.js';
-import { RECORDS } from '#store/records.js';
+import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
+import { intactEntries, intactRecords } from '#store/records/intact-values.js';
+import { putJson, under } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
 import type { KvOperation, KvPut, KvReads, KvStore } from '#store/store-types.js';
 import { chunks } from './keys.js';
 import { NODE_RECORDS } from './records.js';

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#contracts/refusal.js';
-import { RecordKind } from '#store/record-kind.js';
-import { RECORDS } from '#store/records.js';
+import { RecordKind } from '#store/records/record-kind.js';
+import { RECORDS } from '#store/records/records.js';
 
 const text = z.string();
 const id = z.string().min(1);

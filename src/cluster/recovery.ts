@@ -1,11 +1,11 @@
 import { largest } from '#arrays/extremes.js';
-import { intactEntries, intactRecords } from '#store/intact-values.js';
-import { sealedIntegration } from '#store/integration-store.js';
-import { encodeJson, under } from '#store/json-value.js';
-import { reservedGeneration } from '#store/pending-change.js';
-import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
-import { RECORDS } from '#store/records.js';
-import type { Seal } from '#store/seal.js';
+import { reservedGeneration } from '#store/policies/pending-change.js';
+import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
+import { intactEntries, intactRecords } from '#store/records/intact-values.js';
+import { encodeJson, under } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
+import { sealedIntegration } from '#store/settings/integration-store.js';
+import type { Seal } from '#store/settings/seal.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';

@@ -13,7 +13,7 @@ import {
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal, RefusalCode } from '#contracts/refusal.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';

@@ -20,11 +20,11 @@ import {
   timer,
 } from 'rxjs';
 import { append } from '#arrays/append.js';
-import { listKey } from '#store/bodies.js';
-import { intactEntries, intactValues } from '#store/intact-values.js';
-import { encodeJson, putJson } from '#store/json-value.js';
-import type { PolicyHead, PolicyRow } from '#store/policy-row.js';
-import { RECORDS } from '#store/records.js';
+import { listKey } from '#store/policies/bodies.js';
+import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
+import { intactEntries, intactValues } from '#store/records/intact-values.js';
+import { encodeJson, putJson } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvPut, KvReads } from '#store/store-types.js';
 import { Contradiction } from './contradiction.js';

@@ -1,5 +1,5 @@
 import { defer, from, merge, type Observable, Subject } from 'rxjs';
-import type { RecordKind } from '#store/record-kind.js';
+import type { RecordKind } from '#store/records/record-kind.js';
 import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 

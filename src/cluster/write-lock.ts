@@ -1,6 +1,6 @@
 import { filter, firstValueFrom, map, merge, type Observable } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';

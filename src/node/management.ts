@@ -15,7 +15,7 @@ import type { NodeStats } from '#observe/stats.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { PolicyPhase, WorkMetrics } from '#observe/work-metrics.js';
 import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
-import type { Authority } from '#store/authority.js';
+import type { Authority } from '#store/tokens/authority.js';
 import { createSupport } from './support.js';
 
 export type NodeParts = {

@@ -17,7 +17,7 @@ import { parseAddress } from '#policy/model/ipv4.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/connection-limit.js';
-import { fileSeal } from '#store/seal.js';
+import { fileSeal } from '#store/settings/seal.js';
 import type { KvStore } from '#store/store-types.js';
 
 /** Returns the settings of the parts that a reload changes by messages. */

@@ -4,7 +4,7 @@ import type { NextIdentity } from '#cluster/peers/peer-certificate.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
-import { writeDurably } from '#store/durable-file.js';
+import { writeDurably } from '#store/disk/durable-file.js';
 
 /** How long a node uses a certificate that it has made. */
 const LIFETIME_MS = 24 * 3_600_000;

@@ -2,8 +2,8 @@ import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
 import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
-import type { PolicyHead } from './policy-row.js';
-import type { RecordKind } from './record-kind.js';
+import type { PolicyHead } from '#store/policies/policy-row.js';
+import type { RecordKind } from '#store/records/record-kind.js';
 
 /**
  * A key-value store that orders its entries by the UTF-8 bytes of their keys. Its methods report each failure

@@ -1,19 +1,21 @@
 import { join } from 'node:path';
-import { makeDataFolder } from './data-folder.js';
-import { intactEntries } from './intact-values.js';
-import { createIntegrationStore } from './integration-store.js';
-import { createInterceptCaStore } from './intercept-ca-store.js';
-import { under } from './json-value.js';
-import { createKubernetesObjectsStore, type KubernetesObjectsStore } from './kubernetes-objects-store.js';
-import { type LastGoodFile, lastGoodFile } from './last-good.js';
-import { HEAD } from './policy-plan.js';
-import { loadPolicyStore, type SharedCommits } from './policy-store.js';
-import { quarantine } from './quarantine.js';
-import { RECORDS } from './records.js';
-import { openRocksDbStore } from './rocksdb-store.js';
-import { fileSeal, type Seal } from './seal.js';
-import { createSettingsStore } from './settings-store.js';
-import { SharedTokens } from './shared-tokens.js';
+import { makeDataFolder } from '#store/disk/data-folder.js';
+import { quarantine } from '#store/disk/quarantine.js';
+import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
+import { timedWrites, type WriteListener } from '#store/disk/timed-writes.js';
+import { type LastGoodFile, lastGoodFile } from '#store/policies/last-good.js';
+import { HEAD } from '#store/policies/policy-plan.js';
+import { loadPolicyStore, type SharedCommits } from '#store/policies/policy-store.js';
+import { intactEntries } from '#store/records/intact-values.js';
+import { under } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
+import { createIntegrationStore } from '#store/settings/integration-store.js';
+import { createInterceptCaStore } from '#store/settings/intercept-ca-store.js';
+import { createKubernetesObjectsStore, type KubernetesObjectsStore } from '#store/settings/kubernetes-objects-store.js';
+import { fileSeal, type Seal } from '#store/settings/seal.js';
+import { createSettingsStore } from '#store/settings/settings-store.js';
+import { SharedTokens } from '#store/tokens/shared-tokens.js';
+import { createTokenStore } from '#store/tokens/token-store.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
 import type {
@@ -25,8 +27,6 @@ import type {
   SharedStore,
   TokenStore,
 } from './store-types.js';
-import { timedWrites, type WriteListener } from './timed-writes.js';
-import { createTokenStore } from './token-store.js';
 
 /** All persistent data of a node. */
 export type Store = {

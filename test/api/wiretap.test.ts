@@ -7,7 +7,7 @@ import { isStillAllowed } from '#api/access/authentication.js';
 import { NOTHING_LOST } from '#observe/wiretap/frame.js';
 import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
-import type { TokenVerdict } from '#store/authority.js';
+import type { TokenVerdict } from '#store/tokens/authority.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { KeyChange, KeyValue } from '#cluster/etcd/etcd-types.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import { StepTracker } from './write-steps.js';
 
 function entry(name: string, value: unknown, revisions: readonly [bigint, bigint]): KeyValue {

@@ -17,8 +17,8 @@ import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { type KeyChange, type KeyValue, under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { CLUSTER_RECORDS } from '#cluster/records.js';
-import type { PolicyHead } from '#store/policy-row.js';
-import { RECORDS } from '#store/records.js';
+import type { PolicyHead } from '#store/policies/policy-row.js';
+import { RECORDS } from '#store/records/records.js';
 
 /**
  * The steps of a policy write in a cluster, as etcd shows them: the lock entry of the writer is the oldest,

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { ClusterKeys } from '#cluster/keys.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { EtcdCluster } from './etcd-cluster.js';

@@ -8,7 +8,7 @@ import { ClusterKeys } from '#cluster/keys.js';
 import { Replica } from '#cluster/replica.js';
 import { ReplicaStore } from '#cluster/replica-store.js';
 import { UnreadableValues } from '#cluster/unreadable-values.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';

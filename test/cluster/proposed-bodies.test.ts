@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { collectProposed, proposedBodies } from '#cluster/proposed-bodies.js';
-import { Bodies } from '#store/bodies.js';
-import { putJson } from '#store/json-value.js';
-import { rowOf } from '#store/policy-row.js';
+import { Bodies } from '#store/policies/bodies.js';
+import { rowOf } from '#store/policies/policy-row.js';
+import { putJson } from '#store/records/json-value.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { storedPolicy } from '#test/store/stored-policy.js';
 

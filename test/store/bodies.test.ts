@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { PolicyPut } from '#contracts/policy/policy-record.js';
-import { loadPolicyStore } from '#store/policy-store.js';
+import { loadPolicyStore } from '#store/policies/policy-store.js';
 import { openStore } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { StoreFinding } from '#store/store-finding.js';

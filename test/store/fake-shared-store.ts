@@ -1,6 +1,6 @@
 import { BehaviorSubject, type Observable, Subject } from 'rxjs';
 import { createMutex } from '#store/mutex.js';
-import type { SharedCommits } from '#store/policy-store.js';
+import type { SharedCommits } from '#store/policies/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan, SharedStore } from '#store/store-types.js';
 import { createMemoryStore } from './memory-store.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createIntegrationStore } from '#store/integration-store.js';
+import { createIntegrationStore } from '#store/settings/integration-store.js';
 import type { StoreError } from '#store/store-error.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 

@@ -2,8 +2,8 @@ import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { generateCa } from '#service-plane/ca/generate-ca.js';
-import { createInterceptCaStore } from '#store/intercept-ca-store.js';
-import { fileSeal } from '#store/seal.js';
+import { createInterceptCaStore } from '#store/settings/intercept-ca-store.js';
+import { fileSeal } from '#store/settings/seal.js';
 import { StoreError } from '#store/store-error.js';
 import { createMemoryStore, memorySeal } from '#test/store/memory-store.js';
 import { foundIn, tracesOf } from '../service-plane/ca/traces.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { LastGoodFile } from '#store/last-good.js';
-import { type Seal, sealWith } from '#store/seal.js';
+import type { LastGoodFile } from '#store/policies/last-good.js';
+import { type Seal, sealWith } from '#store/settings/seal.js';
 import { assembleStore, type Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { encodeChecksummed } from '#store/checksummed-value.js';
+import { encodeChecksummed } from '#store/records/checksummed-value.js';
 
 /**
  * A process that writes the keys `key 0`, `key 1`, … with the npm package `rocksdb`, which Weir used before.

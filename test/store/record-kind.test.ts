@@ -5,9 +5,9 @@ import { calculateJwkThumbprint } from 'jose';
 import { describe, expect, it } from 'vitest';
 import { CLUSTER_RECORDS, NODE_RECORDS, REPLICATED_RECORDS } from '#cluster/records.js';
 import { FINDING_RECORDS } from '#observe/findings/finding-records.js';
-import { encodeJson } from '#store/json-value.js';
-import type { RecordKind } from '#store/record-kind.js';
-import { LAST_GOOD_LINE, RECORDS } from '#store/records.js';
+import { encodeJson } from '#store/records/json-value.js';
+import type { RecordKind } from '#store/records/record-kind.js';
+import { LAST_GOOD_LINE, RECORDS } from '#store/records/records.js';
 
 const AT = '2026-01-02T03:04:05.000Z';
 const HASH = 'a'.repeat(64);

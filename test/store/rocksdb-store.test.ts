@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
 import { RocksDb } from '#rocksdb/rocksdb.js';
-import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
@@ -53,7 +53,7 @@ describe('the RocksDB store on disk', () => {
       [
         '--input-type=module',
         '--eval',
-        `import { openRocksDbStore } from '#store/rocksdb-store.js';
+        `import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
          console.log(await openRocksDbStore(process.argv[1]).then(() => 'opened', (error) => error.code));`,
         folder,
       ],

@@ -1,10 +1,10 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type Authority, createAuthority } from '#store/authority.js';
-import { SharedTokens } from '#store/shared-tokens.js';
 import { StoreError } from '#store/store-error.js';
-import { createTokenStore } from '#store/token-store.js';
+import { type Authority, createAuthority } from '#store/tokens/authority.js';
+import { SharedTokens } from '#store/tokens/shared-tokens.js';
+import { createTokenStore } from '#store/tokens/token-store.js';
 import { FakeSharedStore } from './fake-shared-store.js';
 import { temporaryFolder } from './temporary-folder.js';
 

@@ -2,12 +2,12 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statS
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { RocksDb } from '#rocksdb/rocksdb.js';
-import { type Authority, createAuthority } from '#store/authority.js';
-import { RECORDS } from '#store/records.js';
-import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
+import { RECORDS } from '#store/records/records.js';
 import { openStore, type Store } from '#store/store.js';
 import type { StoreError } from '#store/store-error.js';
 import type { StoreFinding } from '#store/store-finding.js';
+import { type Authority, createAuthority } from '#store/tokens/authority.js';
 import { Random, seedOf } from '#test/seed.js';
 import { storedPolicy } from './stored-policy.js';
 import { temporaryFolder } from './temporary-folder.js';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { timedWrites } from '#store/disk/timed-writes.js';
 import { StoreError } from '#store/store-error.js';
-import { timedWrites } from '#store/timed-writes.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 
 const value = Buffer.from('v');

@@ -3,9 +3,9 @@ import { chmodSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeF
 import { join } from 'node:path';
 import { base64url, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
-import { createAuthority } from '#store/authority.js';
 import type { StoreError } from '#store/store-error.js';
-import { createTokenStore } from '#store/token-store.js';
+import { createAuthority } from '#store/tokens/authority.js';
+import { createTokenStore } from '#store/tokens/token-store.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from './temporary-folder.js';
 

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Access } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
-import type { TokenIdentity, TokenVerdict } from '#store/authority.js';
+import type { TokenIdentity, TokenVerdict } from '#store/tokens/authority.js';
 
 /**
  * Counts a failed login from the client address of the request. Returns how many seconds the client must wait

@@ -2,7 +2,7 @@ import type { TLSSocket } from 'node:tls';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '#api/errors/errors.js';
 import type { PeerOperations } from '#cluster/operations.js';
-import type { TokenIdentity } from '#store/authority.js';
+import type { TokenIdentity } from '#store/tokens/authority.js';
 
 /**
  * Returns the node that sent a request to the peer listener. Throws `peer_unknown` if the client presents no

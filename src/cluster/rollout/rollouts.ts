@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { exhaustMap, filter, map, type Observable, timer } from 'rxjs';
 import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
-import { encodeJson } from '#store/json-value.js';
+import { encodeJson } from '#store/records/json-value.js';
 import type { Election } from '../election.js';
 import type { EtcdClient } from '../etcd/etcd-client.js';
 import { EtcdError } from '../etcd/etcd-error.js';

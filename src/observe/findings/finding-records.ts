@@ -1,4 +1,4 @@
-import { isObject, RecordKind, shaped } from '#store/record-kind.js';
+import { isObject, RecordKind, shaped } from '#store/records/record-kind.js';
 import type { Finding, FindingDelta } from './finding.js';
 
 /**

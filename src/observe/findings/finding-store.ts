@@ -1,6 +1,6 @@
 import { append } from '#arrays/append.js';
-import { encodeJson, putJson } from '#store/json-value.js';
 import { createMutex } from '#store/mutex.js';
+import { encodeJson, putJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { FindingDelta } from './finding.js';

@@ -1,5 +1,5 @@
-import { quarantine } from '#store/quarantine.js';
-import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { quarantine } from '#store/disk/quarantine.js';
+import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { FindingListener } from '#store/store-finding.js';
 import { type FindingStore, type FindingStoreOptions, MergeError, openFindingStore } from './finding-store.js';

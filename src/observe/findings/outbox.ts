@@ -1,5 +1,5 @@
 import { smallest } from '#arrays/extremes.js';
-import { putJson, under } from '#store/json-value.js';
+import { putJson, under } from '#store/records/json-value.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import type { FindingDelta } from './finding.js';
 import { type Change, FINDING_RECORDS, type OutboxEnds } from './finding-records.js';

@@ -9,7 +9,7 @@ import {
   openFindingStore,
 } from '#observe/findings/finding-store.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
-import { openRocksDbStore } from '#store/rocksdb-store.js';
+import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';

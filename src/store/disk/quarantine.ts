@@ -1,6 +1,6 @@
 import { rename } from 'node:fs/promises';
-import type { StoreError } from './store-error.js';
-import type { StoreFinding } from './store-finding.js';
+import type { StoreError } from '#store/store-error.js';
+import type { StoreFinding } from '#store/store-finding.js';
 
 /**
  * Renames the folder of a damaged store. The files are kept, and a new store can be created under the old

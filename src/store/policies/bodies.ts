@@ -2,10 +2,10 @@ import { createHash, webcrypto } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, gunzip, gunzipSync, gzip } from 'node:zlib';
 import type { TextEdit } from '#contracts/policy/policy-record.js';
-import { encodeJson } from './json-value.js';
-import { type Part, RECORDS } from './records.js';
-import { StoreError } from './store-error.js';
-import type { KvOperation, KvReads } from './store-types.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { type Part, RECORDS } from '#store/records/records.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, KvReads } from '#store/store-types.js';
 
 const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);

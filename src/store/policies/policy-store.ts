@@ -2,17 +2,12 @@ import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } 
 import { append } from '#arrays/append.js';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
-import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
-import { intactEntries, intactRecords } from './intact-values.js';
-import { putJson, under } from './json-value.js';
-import type { LastGood, LastGoodFile } from './last-good.js';
-import { createMutex } from './mutex.js';
-import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
-import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
-import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
-import { RECORDS } from './records.js';
-import { StoreError } from './store-error.js';
-import type { FindingListener } from './store-finding.js';
+import { createMutex } from '#store/mutex.js';
+import { intactEntries, intactRecords } from '#store/records/intact-values.js';
+import { putJson, under } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
+import { StoreError } from '#store/store-error.js';
+import type { FindingListener } from '#store/store-finding.js';
 import type {
   EnforcedRecord,
   KvOperation,
@@ -22,7 +17,12 @@ import type {
   PolicyStore,
   PolicyToEnforce,
   SharedStore,
-} from './store-types.js';
+} from '#store/store-types.js';
+import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
+import type { LastGood, LastGoodFile } from './last-good.js';
+import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
+import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
+import { type PolicyHead, type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
 
 /** A commit of this node: the policy that it writes, the stored policy before it, and the body. */
 type Written = {

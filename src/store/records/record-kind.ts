@@ -1,4 +1,4 @@
-import { StoreError } from './store-error.js';
+import { StoreError } from '#store/store-error.js';
 
 /** The shape of the values of a kind: a schema of zod, or a `shaped` test in threads that do not load zod. */
 type Shape<T> = {

@@ -1,8 +1,8 @@
 import { firstValueFrom, race, timer } from 'rxjs';
-import { createMutex } from './mutex.js';
-import { changesOf } from './shared-changes.js';
-import { StoreError } from './store-error.js';
-import type { KvStore, SharedStore } from './store-types.js';
+import { createMutex } from '#store/mutex.js';
+import { changesOf } from '#store/shared-changes.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvStore, SharedStore } from '#store/store-types.js';
 
 type Writes = Pick<KvStore, 'put' | 'delete'>;
 

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { append } from '#arrays/append.js';
 import type { PolicyPut } from '#contracts/policy/policy-record.js';
+import { putJson } from '#store/records/json-value.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvOperation, PolicyCommit, PolicyPlan } from '#store/store-types.js';
 import type { BodyWrite, WholeBodyWrite } from './bodies.js';
-import { putJson } from './json-value.js';
 import { pendingAfter } from './pending-change.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
-import { StoreError } from './store-error.js';
-import type { KvOperation, PolicyCommit, PolicyPlan } from './store-types.js';
 
 /** The local key of the head. */
 export const HEAD = 'head';

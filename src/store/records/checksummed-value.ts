@@ -1,5 +1,5 @@
 import { createHash, webcrypto } from 'node:crypto';
-import { StoreError } from './store-error.js';
+import { StoreError } from '#store/store-error.js';
 
 /**
  * The layout of a checksummed value: the byte `W`, the format version, two zero bytes, and the length of the

@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import type { TextEdit } from '#contracts/policy/policy-record.js';
+import { appendDurably, writeDurably } from '#store/disk/durable-file.js';
+import { decodeFirstChecksummed, encodeChecksummed } from '#store/records/checksummed-value.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { LAST_GOOD_LINE, type LastGoodLine } from '#store/records/records.js';
 import { edited, inflated } from './bodies.js';
-import { decodeFirstChecksummed, encodeChecksummed } from './checksummed-value.js';
-import { appendDurably, writeDurably } from './durable-file.js';
-import { encodeJson } from './json-value.js';
 import type { PolicyHead, PolicyRow } from './policy-row.js';
-import { LAST_GOOD_LINE, type LastGoodLine } from './records.js';
 
 const NAME = 'last-good';
 const NEWLINE = 0x0a;

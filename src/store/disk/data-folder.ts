@@ -3,8 +3,8 @@ import { lstat, readdir, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeFolders } from '#files/make-folders.js';
 import { reasonOf } from '#files/system-failure.js';
-import { StoreError } from './store-error.js';
-import type { FindingListener } from './store-finding.js';
+import { StoreError } from '#store/store-error.js';
+import type { FindingListener } from '#store/store-finding.js';
 
 const ROOT = 0;
 const STICKY = 0o1000;

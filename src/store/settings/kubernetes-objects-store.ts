@@ -1,6 +1,6 @@
 import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
-import { under } from './json-value.js';
-import type { KvOperation, KvStore } from './store-types.js';
+import { under } from '#store/records/json-value.js';
+import type { KvOperation, KvStore } from '#store/store-types.js';
 
 /** The objects of Kubernetes integrations. A later process uses them until the API server sends its lists. */
 export type KubernetesObjectsStore = {

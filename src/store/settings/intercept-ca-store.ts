@@ -1,13 +1,13 @@
 import { createPrivateKey } from 'node:crypto';
 import { NEVER } from 'rxjs';
-import { intactRecord } from './intact-values.js';
-import { encodeJson } from './json-value.js';
-import { createMutex } from './mutex.js';
-import { RECORDS, type StoredCa } from './records.js';
+import { createMutex } from '#store/mutex.js';
+import { intactRecord } from '#store/records/intact-values.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { RECORDS, type StoredCa } from '#store/records/records.js';
+import { changesOf } from '#store/shared-changes.js';
+import { StoreError } from '#store/store-error.js';
+import type { InterceptCaRecord, InterceptCaStore, KvStore, SharedStore } from '#store/store-types.js';
 import type { Seal } from './seal.js';
-import { changesOf } from './shared-changes.js';
-import { StoreError } from './store-error.js';
-import type { InterceptCaRecord, InterceptCaStore, KvStore, SharedStore } from './store-types.js';
 
 /**
  * The store key of the intercept CA. After a removal, the entry under this key contains only the revision of

@@ -2,8 +2,8 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
-import { writeDurably } from './durable-file.js';
-import { StoreError } from './store-error.js';
+import { writeDurably } from '#store/disk/durable-file.js';
+import { StoreError } from '#store/store-error.js';
 
 /**
  * Encrypts secrets for the store with AES-256-GCM. A copy of the store without the sealing key does not

@@ -1,7 +1,7 @@
+import { StoreError } from '#store/store-error.js';
+import type { KvRange, KvReads, KvStore } from '#store/store-types.js';
 import { under } from './json-value.js';
 import type { RecordKind } from './record-kind.js';
-import { StoreError } from './store-error.js';
-import type { KvRange, KvReads, KvStore } from './store-types.js';
 
 /**
  * Iterates over the entries of a range in ascending order, without those whose value is damaged; `onDamaged`

@@ -1,8 +1,8 @@
-import { intactRecords } from './intact-values.js';
-import { encodeJson } from './json-value.js';
-import { RECORDS } from './records.js';
-import type { FindingListener } from './store-finding.js';
-import type { KvStore, TokenRecord, TokenStore } from './store-types.js';
+import { intactRecords } from '#store/records/intact-values.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { RECORDS } from '#store/records/records.js';
+import type { FindingListener } from '#store/store-finding.js';
+import type { KvStore, TokenRecord, TokenStore } from '#store/store-types.js';
 
 export function createTokenStore(kv: KvStore, onFinding: FindingListener = () => {}): TokenStore {
   return {

@@ -1,9 +1,9 @@
 import { makeFolders } from '#files/make-folders.js';
 import { LibraryMissing } from '#rocksdb/librocksdb.js';
 import { type Page, RocksDb } from '#rocksdb/rocksdb.js';
-import { decodeChecksummed, encodeChecksummed } from './checksummed-value.js';
-import { StoreError, type StoreErrorCode } from './store-error.js';
-import type { KvOperation, KvRange, KvStore } from './store-types.js';
+import { decodeChecksummed, encodeChecksummed } from '#store/records/checksummed-value.js';
+import { StoreError, type StoreErrorCode } from '#store/store-error.js';
+import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
 
 const PAGE_ENTRIES = 256;
 

@@ -1,11 +1,11 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import { Observable } from 'rxjs';
-import { intactEntries } from './intact-values.js';
-import { encodeJson, under } from './json-value.js';
-import type { RecordKind } from './record-kind.js';
-import { RECORDS, type RemovedNode, type SharedKey } from './records.js';
-import { changesOf } from './shared-changes.js';
-import type { SharedStore, TokenRecord } from './store-types.js';
+import { intactEntries } from '#store/records/intact-values.js';
+import { encodeJson, under } from '#store/records/json-value.js';
+import type { RecordKind } from '#store/records/record-kind.js';
+import { RECORDS, type RemovedNode, type SharedKey } from '#store/records/records.js';
+import { changesOf } from '#store/shared-changes.js';
+import type { SharedStore, TokenRecord } from '#store/store-types.js';
 
 const RECORD = RECORDS.clusterToken.prefix;
 const KEY = RECORDS.tokenKey.prefix;

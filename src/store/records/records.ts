@@ -1,9 +1,9 @@
 import { createHash, createPublicKey } from 'node:crypto';
 import type { JWK } from 'jose';
 import { z } from 'zod';
-import type { PolicyHead, PolicyRow } from './policy-row.js';
+import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
+import type { IntegrationRecord, InterceptCaRecord, TokenRecord } from '#store/store-types.js';
 import { RecordKind } from './record-kind.js';
-import type { IntegrationRecord, InterceptCaRecord, TokenRecord } from './store-types.js';
 
 const text = z.string();
 const id = z.string().min(1);

@@ -1,5 +1,5 @@
-import { StoreError } from './store-error.js';
-import type { KvStore } from './store-types.js';
+import { StoreError } from '#store/store-error.js';
+import type { KvStore } from '#store/store-types.js';
 
 /**
  * Called after every write to the store. `outcome` is `written`, the code of a `StoreError`, or `bug` for any

@@ -1,11 +1,11 @@
 import { map, NEVER } from 'rxjs';
-import { intactRecord } from './intact-values.js';
-import { encodeJson } from './json-value.js';
-import type { RecordKind } from './record-kind.js';
+import { intactRecord } from '#store/records/intact-values.js';
+import { encodeJson } from '#store/records/json-value.js';
+import type { RecordKind } from '#store/records/record-kind.js';
+import { changesOf } from '#store/shared-changes.js';
+import type { FindingListener } from '#store/store-finding.js';
+import type { KvStore, SettingsStore, SharedStore } from '#store/store-types.js';
 import { createRevisedWrites } from './revised-writes.js';
-import { changesOf } from './shared-changes.js';
-import type { FindingListener } from './store-finding.js';
-import type { KvStore, SettingsStore, SharedStore } from './store-types.js';
 
 /**
  * `shared` is the store `kv` if the nodes of a cluster share it, and null on a single node. A setting whose

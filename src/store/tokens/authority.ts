@@ -5,11 +5,11 @@ import { calculateJwkThumbprint, errors, exportJWK, type JWTHeaderParameters, jw
 import { Subscription } from 'rxjs';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
-import { writeDurably } from './durable-file.js';
-import { createMutex } from './mutex.js';
+import { writeDurably } from '#store/disk/durable-file.js';
+import { createMutex } from '#store/mutex.js';
+import { StoreError } from '#store/store-error.js';
+import type { Role, TokenRecord, TokenStore } from '#store/store-types.js';
 import type { SharedTokens } from './shared-tokens.js';
-import { StoreError } from './store-error.js';
-import type { Role, TokenRecord, TokenStore } from './store-types.js';
 
 const ALGORITHM = 'EdDSA';
 const ISSUER = 'weir';

@@ -1,4 +1,4 @@
-import type { KvOperation, KvRange } from './store-types.js';
+import type { KvOperation, KvRange } from '#store/store-types.js';
 
 export function encodeJson(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));

@@ -1,13 +1,13 @@
 import { map, merge, Subject } from 'rxjs';
-import { intactRecord, intactRecords } from './intact-values.js';
-import { encodeJson } from './json-value.js';
-import { RECORDS, type SealedIntegration } from './records.js';
+import { intactRecord, intactRecords } from '#store/records/intact-values.js';
+import { encodeJson } from '#store/records/json-value.js';
+import { RECORDS, type SealedIntegration } from '#store/records/records.js';
+import { changesOf } from '#store/shared-changes.js';
+import { StoreError } from '#store/store-error.js';
+import type { FindingListener } from '#store/store-finding.js';
+import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from '#store/store-types.js';
 import { createRevisedWrites } from './revised-writes.js';
 import type { Seal } from './seal.js';
-import { changesOf } from './shared-changes.js';
-import { StoreError } from './store-error.js';
-import type { FindingListener } from './store-finding.js';
-import type { IntegrationRecord, IntegrationStore, KvStore, SharedStore } from './store-types.js';
 
 /**
  * How the tokens of integrations are stored: as they are on a single node, or sealed in a cluster. `refused`:
