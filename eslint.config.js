@@ -82,7 +82,7 @@ export default tseslint.config(
       'src/dataplane/guard/nftables-guard.ts',
       'src/kubernetes/api-session.ts',
       'src/node/policy-file.ts',
-      'src/observe/journal.ts',
+      'src/observe/log/journal.ts',
       'src/policy/document/json-scanner.ts',
       'src/policy/model/sources/selector.ts',
       'src/kubernetes/operations/group-members.ts',

@@ -2,7 +2,7 @@ import { COUNTED_VERDICTS } from '#contracts/datapath/datapath.js';
 import { GroupCounters } from '#dataplane/flows/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
-import { createMetrics } from '#observe/metrics.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
 import { compile } from '#policy/compile/compile.js';
 import type { Bench, Row } from './bench.js';
 import { policyOf } from './classifier.js';

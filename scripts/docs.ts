@@ -9,8 +9,8 @@ import { processTerminal } from '#cli/output/terminal.js';
 import { configJsonSchema } from '#config/config-json-schema.js';
 import { configurationDocument } from '#config/documentation.js';
 import { DROP_REASON_MEANING } from '#contracts/datapath/datapath-numbers.js';
-import { createMetrics } from '#observe/metrics.js';
-import { metricsPage } from '#observe/metrics-page.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
+import { metricsPage } from '#observe/metrics/metrics-page.js';
 import { policyJsonSchema } from '#policy/document/json-schema.js';
 import { policyPage } from '#policy/document/policy-page.js';
 

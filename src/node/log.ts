@@ -3,10 +3,10 @@ import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pin
 import pretty from 'pino-pretty';
 import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
-import { isJournal, journalText } from '#observe/journal.js';
-import type { LogRing } from '#observe/log-ring.js';
-import { withoutControls } from '#observe/pretty-line.js';
-import { redacted } from '#observe/redaction.js';
+import { isJournal, journalText } from '#observe/log/journal.js';
+import type { LogRing } from '#observe/log/log-ring.js';
+import { withoutControls } from '#observe/log/pretty-line.js';
+import { redacted } from '#observe/log/redaction.js';
 
 const STANDARD_OUTPUT = 1;
 

@@ -6,17 +6,17 @@ import type { SeenConnections } from '#contracts/service-plane/seen-connection.j
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
-import { AddressNames } from './address-names.js';
-import { AddressOwners } from './address-owners.js';
-import { DeniedConnections } from './denied-connections.js';
-import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from './denied-events.js';
+import { DeniedConnections } from '#observe/denials/denied-connections.js';
+import { DeniedEvents, findingsOfLookups, findingsOfRebindings } from '#observe/denials/denied-events.js';
+import { MergeError } from '#observe/findings/store/finding-store.js';
+import { PendingFindings } from '#observe/findings/store/pending.js';
+import type { ObserverStats } from '#observe/metrics/stats.js';
+import { AddressNames } from '#observe/names/address-names.js';
+import { AddressOwners } from '#observe/names/address-owners.js';
+import { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import type { FindingDelta } from './findings/finding.js';
-import { MergeError } from './findings/finding-store.js';
 import { gap } from './findings/gap.js';
-import { PendingFindings } from './findings/pending.js';
 import type { Wanted } from './observer-messages.js';
-import { RuleNameResolver } from './rule-name-resolver.js';
-import type { ObserverStats } from './stats.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
 /**

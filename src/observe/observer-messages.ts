@@ -2,9 +2,9 @@ import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
+import type { ObserverStats } from '#observe/metrics/stats.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
-import type { ObserverStats } from './stats.js';
 import type { Frame } from './wiretap/frame.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 

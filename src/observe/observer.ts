@@ -4,13 +4,13 @@ import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
+import { PendingFindings } from '#observe/findings/store/pending.js';
+import type { ObserverStats } from '#observe/metrics/stats.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
-import { PendingFindings } from './findings/pending.js';
 import type { ObserverOptions } from './observer.worker.js';
 import type { FromObserver, ObserverRequests, ToObserver, Wanted } from './observer-messages.js';
-import type { ObserverStats } from './stats.js';
 import { Readers, type Sink } from './wiretap/readers.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 

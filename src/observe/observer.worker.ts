@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { workerData } from 'node:worker_threads';
+import { openFindings } from '#observe/findings/store/findings-folder.js';
 import { WorkerServer } from '#threads/worker-server.js';
-import { openFindings } from './findings/findings-folder.js';
 import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
 import { LocalObserver } from './local-observer.js';
 import type { FromObserver, ObserverRequests, ToObserver } from './observer-messages.js';

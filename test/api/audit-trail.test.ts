@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
-import { PendingFindings } from '#observe/findings/pending.js';
+import { PendingFindings } from '#observe/findings/store/pending.js';
 import { BODY, ETAG, fakeManagement, RECORD, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
 

@@ -9,8 +9,8 @@ import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.
 import type { ReadinessReport } from '#contracts/readiness.js';
 import type { StoredIntegrationView } from '#kubernetes/operations/integrations.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
-import { createMetrics } from '#observe/metrics.js';
-import type { NodeStats } from '#observe/stats.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
+import type { NodeStats } from '#observe/metrics/stats.js';
 import type { ChangeView } from '#policies/pending-changes.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 import { CERTIFICATE } from './certificate.js';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { MergedFindings, type NodePage } from '#api/nodes/merged-findings.js';
 import type { ShownFinding } from '#observe/findings/finding-json.js';
-import { cursorOf, readCursor, sortKeyOf } from '#observe/findings/index-keys.js';
+import { cursorOf, readCursor, sortKeyOf } from '#observe/findings/store/index-keys.js';
 
 type Row = { readonly id: number; readonly at: number; readonly count: number };
 type Nodes = readonly (readonly Row[])[];

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Management } from '#api/management.js';
 import { refusal } from '#contracts/refusal.js';
-import { cursorOf, sortKeyOf } from '#observe/findings/index-keys.js';
+import { cursorOf, sortKeyOf } from '#observe/findings/store/index-keys.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { seen } from '#test/observe/findings/seen.js';

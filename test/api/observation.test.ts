@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createMetrics } from '#observe/metrics.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
 import { fakeManagement, OWNER, READY, SELECTOR, SINCE, STATS } from './fake-management.js';
 import { rig } from './rig.js';
 

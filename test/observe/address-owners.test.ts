@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { AddressOwners } from '#observe/address-owners.js';
+import { AddressOwners } from '#observe/names/address-owners.js';
 import { ownersSince } from './owners.js';
 
 const [A, B, C] = [0x0af4_0107, 0x0af4_0108, 0x0af4_0109] as const;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ByteWriter, bytesOf } from '#observe/wiretap/byte-writer.js';
+import { ByteWriter, bytesOf } from '#observe/wiretap/messages/byte-writer.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 const written = (write: (out: ByteWriter) => void): string => {

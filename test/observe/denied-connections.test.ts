@@ -1,11 +1,11 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
-import { AddressOwners } from '#observe/address-owners.js';
-import { DeniedConnections } from '#observe/denied-connections.js';
+import { DeniedConnections } from '#observe/denials/denied-connections.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
-import { findingId } from '#observe/findings/finding-id.js';
-import { RuleNameResolver } from '#observe/rule-name-resolver.js';
+import { findingId } from '#observe/findings/store/finding-id.js';
+import { AddressOwners } from '#observe/names/address-owners.js';
+import { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';

@@ -1,8 +1,8 @@
 import { GROUP_COUNTS } from '#contracts/datapath/datapath.js';
 import { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
-import { createMetrics } from '#observe/metrics.js';
-import type { NodeStats } from '#observe/stats.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
+import type { NodeStats } from '#observe/metrics/stats.js';
 import { SINCE, STATS } from '#test/api/fake-management.js';
 
 const MAPS = ['program', 'flows', 'half_open', 'fragments', 'hits', 'rank_hits', 'grants', 'patterns'];

@@ -2,8 +2,8 @@ import { closeSync, fstatSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { isJournal, journalText } from '#observe/journal.js';
-import { redacted } from '#observe/redaction.js';
+import { isJournal, journalText } from '#observe/log/journal.js';
+import { redacted } from '#observe/log/redaction.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /** Returns the text of what `write` logs through the logger of a node. */

@@ -4,7 +4,7 @@ import type { EventSource } from '#contracts/datapath/event-source.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
-import { MergeError } from '#observe/findings/finding-store.js';
+import { MergeError } from '#observe/findings/store/finding-store.js';
 import { LocalObserver } from '#observe/local-observer.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { StoreError } from '#store/store-error.js';

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { createMetrics } from '#observe/metrics.js';
-import { metricsPage } from '#observe/metrics-page.js';
+import { createMetrics } from '#observe/metrics/metrics.js';
+import { metricsPage } from '#observe/metrics/metrics-page.js';
 import { READY, STATS } from '#test/api/fake-management.js';
 import { metricsOfEveryPart } from './every-part.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { withoutControls } from '#observe/pretty-line.js';
+import { withoutControls } from '#observe/log/pretty-line.js';
 
 describe('a log line for a terminal', () => {
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { LogRing } from '#observe/log-ring.js';
-import { redacted, redactedBytes } from '#observe/redaction.js';
+import { LogRing } from '#observe/log/log-ring.js';
+import { redacted, redactedBytes } from '#observe/log/redaction.js';
 
 const KEY = '-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\nqUQDQgAE\n-----END EC PRIVATE KEY-----';
 

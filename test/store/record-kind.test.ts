@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { calculateJwkThumbprint } from 'jose';
 import { describe, expect, it } from 'vitest';
 import { CLUSTER_RECORDS, NODE_RECORDS, REPLICATED_RECORDS } from '#cluster/records.js';
-import { FINDING_RECORDS } from '#observe/findings/finding-records.js';
+import { FINDING_RECORDS } from '#observe/findings/store/finding-records.js';
 import { encodeJson } from '#store/records/json-value.js';
 import type { RecordKind } from '#store/records/record-kind.js';
 import { LAST_GOOD_LINE, RECORDS } from '#store/records/records.js';

@@ -6,8 +6,8 @@ import { OwnerSchema } from '#api/traffic/owner.schema.js';
 import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
 import type { FindingFilter, FindingPage } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
-import { readCursor } from '#observe/findings/index-keys.js';
 import { readNetwork } from '#observe/findings/network-filter.js';
+import { readCursor } from '#observe/findings/store/index-keys.js';
 import { instantSchema } from './instant.schema.js';
 
 const count = z.int().min(0);

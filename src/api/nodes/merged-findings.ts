@@ -1,5 +1,5 @@
 import type { ShownFinding } from '#observe/findings/finding-json.js';
-import { cursorOf, readCursor, sortKeyOf } from '#observe/findings/index-keys.js';
+import { cursorOf, readCursor, sortKeyOf } from '#observe/findings/store/index-keys.js';
 
 /** A page of the findings of one node, as the API of that node returns it. */
 export type NodePage = { readonly items: readonly ShownFinding[]; readonly next_cursor: string | null };

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Resource } from '#api/api.js';
 import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
-import type { NodeStats } from '#observe/stats.js';
+import type { NodeStats } from '#observe/metrics/stats.js';
 
 const count = z.int().min(0);
 const packetsAndBytes = z.object({ packets: count, bytes: count });

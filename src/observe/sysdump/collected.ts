@@ -1,5 +1,5 @@
 import { withJoinedSignal } from '#contracts/joined-signal.js';
-import { redactedBytes } from '../redaction.js';
+import { redactedBytes } from '#observe/log/redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
 /**

@@ -1,9 +1,9 @@
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
+import { MessageCache } from '#observe/wiretap/messages/message-cache.js';
+import { type MessageSurroundings, MessageWriter } from '#observe/wiretap/messages/message-writer.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
-import { MessageCache } from './message-cache.js';
-import { type MessageSurroundings, MessageWriter } from './message-writer.js';
 import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';

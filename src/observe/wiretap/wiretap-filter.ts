@@ -4,9 +4,9 @@ import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
-import type { AddressNames } from '#observe/address-names.js';
-import type { NamedDecider, RuleNameResolver } from '#observe/rule-name-resolver.js';
-import { AT, recordType, startOf, verdictName } from './event-record.js';
+import type { AddressNames } from '#observe/names/address-names.js';
+import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
+import { AT, recordType, startOf, verdictName } from '#observe/wiretap/messages/event-record.js';
 import type { Seen } from './seen-batch.js';
 
 export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { EVERY_FINDING, type FindingFilter } from '#observe/findings/finding-filter.js';
+import { readNetwork } from '#observe/findings/network-filter.js';
 import {
   type FindingStore,
   type FindingStoreOptions,
   MergeError,
   openFindingStore,
-} from '#observe/findings/finding-store.js';
-import { readNetwork } from '#observe/findings/network-filter.js';
+} from '#observe/findings/store/finding-store.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';

@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs';
-import { openFindings } from '#observe/findings/findings-folder.js';
+import { openFindings } from '#observe/findings/store/findings-folder.js';
 import { seen } from './seen.js';
 
 /**

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { PendingFindings } from '#observe/findings/pending.js';
+import { PendingFindings } from '#observe/findings/store/pending.js';
 import { seen } from './seen.js';
 
 it('`PendingFindings` merges equal findings into one finding', () => {

@@ -1,7 +1,7 @@
 import { setTimeout as pass } from 'node:timers/promises';
 import { backoffMs } from '#contracts/backoff.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
-import type { Outbox } from '#observe/findings/outbox.js';
+import type { Outbox } from '#observe/findings/store/outbox.js';
 import type { DeliveredFinding, Sink, SinkName } from './sink.js';
 
 /**

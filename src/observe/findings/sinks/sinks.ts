@@ -1,4 +1,4 @@
-import type { Outbox } from '../outbox.js';
+import type { Outbox } from '#observe/findings/store/outbox.js';
 import { type Backoff, DeliveryQueue, type SinkState } from './delivery-queue.js';
 import { createFileSink, type FileSinkOptions } from './file-sink.js';
 import type { Sink, SinkName } from './sink.js';

@@ -3,10 +3,14 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { auditDelta } from '#observe/findings/audit-event.js';
 import { EVERY_FINDING } from '#observe/findings/finding-filter.js';
-import { type FindingStore, type FindingStoreOptions, openFindingStore } from '#observe/findings/finding-store.js';
 import type { SinkState } from '#observe/findings/sinks/delivery-queue.js';
 import type { DeliveredFinding } from '#observe/findings/sinks/sink.js';
 import { createSinks, type SinkOptions, sinkNames } from '#observe/findings/sinks/sinks.js';
+import {
+  type FindingStore,
+  type FindingStoreOptions,
+  openFindingStore,
+} from '#observe/findings/store/finding-store.js';
 import type { KvStore } from '#store/store-types.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';

@@ -1,9 +1,9 @@
 import { smallest } from '#arrays/extremes.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { gap } from '#observe/findings/gap.js';
 import { putJson, under } from '#store/records/json-value.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
-import type { FindingDelta } from './finding.js';
 import { type Change, FINDING_RECORDS, type OutboxEnds } from './finding-records.js';
-import { gap } from './gap.js';
 
 export type Changes = {
   readonly items: readonly Change[];

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import type { FindingDelta, FindingIdentity } from './finding.js';
+import type { FindingDelta, FindingIdentity } from '#observe/findings/finding.js';
 
 const ID_DIGITS = 32;
 

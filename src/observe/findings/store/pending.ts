@@ -1,6 +1,6 @@
-import type { FindingDelta } from './finding.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { gap } from '#observe/findings/gap.js';
 import { findingId, merged } from './finding-id.js';
-import { gap } from './gap.js';
 
 const LIMIT = 10_000;
 

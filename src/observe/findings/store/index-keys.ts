@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { FindingDelta } from './finding.js';
-import type { FindingFilter } from './finding-filter.js';
-import { type Network, onlyAddress } from './network-filter.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import type { FindingFilter } from '#observe/findings/finding-filter.js';
+import { type Network, onlyAddress } from '#observe/findings/network-filter.js';
 
 const LATEST_MS = 2 ** 48 - 1;
 const PLACE = /^[0-9a-f]{12}\/[0-9a-f]{32}$/;

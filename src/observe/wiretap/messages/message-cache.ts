@@ -1,7 +1,7 @@
 import { i32At, itemAt } from '#arrays/read.js';
+import { type Seen, sizeOf } from '#observe/wiretap/seen-batch.js';
 import { ByteWriter } from './byte-writer.js';
 import type { MessageWriter } from './message-writer.js';
-import { type Seen, sizeOf } from './seen-batch.js';
 
 const OPEN = 0x5b;
 const COMMA = 0x2c;

@@ -1,9 +1,9 @@
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
-import type { RuleNameResolver } from '#observe/rule-name-resolver.js';
+import type { AddressNames } from '#observe/names/address-names.js';
+import type { AddressOwners } from '#observe/names/address-owners.js';
+import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import type { AddressNames } from '../address-names.js';
-import type { AddressOwners } from '../address-owners.js';
 import { shownOwners } from './shown-owners.js';
 
 type ConnectionSurroundings = {

@@ -1,10 +1,10 @@
 import { append } from '#arrays/append.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import { createMutex } from '#store/mutex.js';
 import { encodeJson, putJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
-import type { FindingDelta } from './finding.js';
-import type { FindingPage, FindingQuery } from './finding-filter.js';
 import { findingId, merged } from './finding-id.js';
 import type { Change } from './finding-records.js';
 import { FINDING_RECORDS, type State } from './finding-records.js';

@@ -1,8 +1,8 @@
 import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
 import { rankOf } from '#contracts/policy/verdict-word.js';
 import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
+import type { FindingIdentity } from '#observe/findings/finding.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
-import type { FindingIdentity } from './findings/finding.js';
 
 /**
  * The rule or default that decided an event, as names from the policy. All fields are null if no policy was

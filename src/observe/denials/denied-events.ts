@@ -7,13 +7,13 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER, verdictOf } from '#contracts/policy/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
+import { emptyIdentity } from '#observe/findings/empty-identity.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { gap } from '#observe/findings/gap.js';
+import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
+import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
+import { AT, startOf, wide } from '#observe/wiretap/messages/event-record.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { type AddressOwners, ownersKey } from './address-owners.js';
-import { emptyIdentity } from './findings/empty-identity.js';
-import type { FindingDelta } from './findings/finding.js';
-import { gap } from './findings/gap.js';
-import type { RuleNameResolver } from './rule-name-resolver.js';
-import { AT, startOf, wide } from './wiretap/event-record.js';
 
 /**
  * `DETAILED` is the maximum number of findings with addresses between two calls of `drain`. At this maximum,

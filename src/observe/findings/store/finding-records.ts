@@ -1,5 +1,5 @@
+import type { Finding, FindingDelta } from '#observe/findings/finding.js';
 import { isObject, RecordKind, shaped } from '#store/records/record-kind.js';
-import type { Finding, FindingDelta } from './finding.js';
 
 /**
  * A change of a finding by a merge. `finding` is the finding after the merge, and `newCount` is the increase

@@ -1,6 +1,6 @@
+import type { Finding } from '#observe/findings/finding.js';
+import { type FindingFilter, type FindingPage, type FindingQuery, fits } from '#observe/findings/finding-filter.js';
 import type { KvStore } from '#store/store-types.js';
-import type { Finding } from './finding.js';
-import { type FindingFilter, type FindingPage, type FindingQuery, fits } from './finding-filter.js';
 import { FINDING_RECORDS } from './finding-records.js';
 import { cursorOf, indexesFor, readCursor, readSortKey, rowKey, sortKeyOf, TIME, timeKey } from './index-keys.js';
 import { IndexWalk, type PlaceRange } from './index-walk.js';

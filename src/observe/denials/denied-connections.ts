@@ -1,12 +1,12 @@
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/service-plane/seen-connection.js';
+import { emptyIdentity } from '#observe/findings/empty-identity.js';
+import type { FindingDelta } from '#observe/findings/finding.js';
+import { gap } from '#observe/findings/gap.js';
+import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
+import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { type AddressOwners, ownersKey } from './address-owners.js';
-import { emptyIdentity } from './findings/empty-identity.js';
-import type { FindingDelta } from './findings/finding.js';
-import { gap } from './findings/gap.js';
-import type { RuleNameResolver } from './rule-name-resolver.js';
 
 /**
  * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in total,
