@@ -80,7 +80,7 @@ export default tseslint.config(
     files: [
       'src/config/policy-text.ts',
       'src/dataplane/guard/nftables-guard.ts',
-      'src/kubernetes/api-session.ts',
+      'src/kubernetes/api-server/api-session.ts',
       'src/node/policy-file.ts',
       'src/observe/log/journal.ts',
       'src/policy/document/json-scanner.ts',

@@ -13,7 +13,7 @@ import { RunningConfig } from '#config/running-config.js';
 import type { MemberList } from '#contracts/kubernetes/membership.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';
-import { accessWarnings } from '#kubernetes/access-check.js';
+import { accessWarnings } from '#kubernetes/api-server/access-check.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { releaseMemory } from '#libc/memory-release.js';
 import { addressShared } from '#observe/findings/address-shared.js';

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { accessWarnings } from '#kubernetes/access-check.js';
+import { accessWarnings } from '#kubernetes/api-server/access-check.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { ScriptedServer, sendList, sendStatus } from './scripted-server.js';
 import { makeCertificate } from './server-certificate.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Memberships } from '#kubernetes/memberships.js';
-import type { KubernetesObject } from '#kubernetes/objects.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { Random, seedOf } from '#test/seed.js';
 import { claimsOf, isRunning } from './membership-model.js';
 import { RandomCluster } from './random-cluster.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { ApiSession } from '#kubernetes/api-session.js';
+import { ApiSession } from '#kubernetes/api-server/api-session.js';
 import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { Feeds } from '#kubernetes/feeds.js';
-import { Memberships } from '#kubernetes/memberships.js';
-import type { KubernetesObject } from '#kubernetes/objects.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
+import { Feeds } from '#kubernetes/watch/feeds.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { ip, namespace, pod, podSelector, scope } from './sample.js';
 

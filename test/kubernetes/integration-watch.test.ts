@@ -1,9 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { Subject } from 'rxjs';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type IntegrationEvent, type IntegrationTarget, watchIntegration } from '#kubernetes/integration-watch.js';
-import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
-import { nameOf, type WantedObjects } from '#kubernetes/watch-scopes.js';
+import {
+  type IntegrationEvent,
+  type IntegrationTarget,
+  watchIntegration,
+} from '#kubernetes/watch/integration-watch.js';
+import { REFLECTOR_TIMES } from '#kubernetes/watch/reflector.js';
+import { nameOf, type WantedObjects } from '#kubernetes/watch/watch-scopes.js';
 import { eventually } from '#test/eventually.js';
 import {
   type Asked,

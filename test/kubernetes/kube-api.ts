@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { ApiServer } from '#kubernetes/api-session.js';
+import type { ApiServer } from '#kubernetes/api-server/api-session.js';
 import { makeCertificate, makeClientCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
 import { freePort } from '#test/sockets/free-port.js';
 

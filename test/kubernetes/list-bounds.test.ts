@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type ListBounds, REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
+import { type ListBounds, REFLECTOR_TIMES, reflect } from '#kubernetes/watch/reflector.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { scope } from '#test/kubernetes/sample.js';
 import { podOf, ScriptedServer, sendList } from '#test/kubernetes/scripted-server.js';

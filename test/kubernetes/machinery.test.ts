@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
+import { REFLECTOR_TIMES, reflect } from '#kubernetes/watch/reflector.js';
 import { eventually } from '#test/eventually.js';
 import { HAS_MACHINERY, KubeApi, MACHINERY_REQUESTS } from '#test/kubernetes/kube-api.js';
 import { podsByKubectl, type SeenPod, seenPod, sorted } from '#test/kubernetes/pod-play.js';

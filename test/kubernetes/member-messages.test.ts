@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { MembersMessage } from '#contracts/kubernetes/kubernetes-source.js';
-import { Memberships } from '#kubernetes/memberships.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
 import { Acknowledgement } from '#kubernetes/thread/acknowledgement.js';
 import { MemberMessages } from '#kubernetes/thread/member-messages.js';
 import { ObjectChanges } from '#kubernetes/thread/stored-objects.js';

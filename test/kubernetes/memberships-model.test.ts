@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CLOSED_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import { Memberships } from '#kubernetes/memberships.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
 import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';

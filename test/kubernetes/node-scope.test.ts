@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { Memberships } from '#kubernetes/memberships.js';
-import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
+import { wantedObjectsOf } from '#kubernetes/watch/wanted-objects.js';
 import { eventually } from '#test/eventually.js';
 import { node, nodeSelector, podSelector, scope } from './sample.js';
 import { Cluster, ends, Node, OPTIONS, web } from './thread-node.js';

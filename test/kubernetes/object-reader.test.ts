@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseVersion } from '#kubernetes/api-objects.js';
-import { ObjectReader } from '#kubernetes/object-reader.js';
+import { parseVersion } from '#kubernetes/api-server/api-objects.js';
+import { ObjectReader } from '#kubernetes/watch/object-reader.js';
 import { ip } from './sample.js';
 
 const metadata = {

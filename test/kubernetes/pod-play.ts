@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { ApiServer } from '#kubernetes/api-session.js';
-import { REFLECTOR_TIMES, reflect } from '#kubernetes/reflector.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import type { ApiServer } from '#kubernetes/api-server/api-session.js';
+import { REFLECTOR_TIMES, reflect } from '#kubernetes/watch/reflector.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import type { KubeApi } from '#test/kubernetes/kube-api.js';
 import { Recording } from '#test/kubernetes/recording.js';

@@ -1,7 +1,7 @@
 import type { LabelSelectorConfig, NodeAddress } from '#contracts/policy/policy-document.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import type { KubernetesObject, ObjectMessage } from '#kubernetes/objects.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import type { KubernetesObject, ObjectMessage } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import type { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
 

@@ -1,6 +1,6 @@
 import { filter, firstValueFrom, type Observable, ReplaySubject, type Subscription, timeout } from 'rxjs';
-import type { ObjectMessage } from '#kubernetes/objects.js';
-import type { PhaseMessage } from '#kubernetes/reflector.js';
+import type { ObjectMessage } from '#kubernetes/watch/objects.js';
+import type { PhaseMessage } from '#kubernetes/watch/reflector.js';
 
 type Message<Kept> = ObjectMessage<Kept> | PhaseMessage;
 

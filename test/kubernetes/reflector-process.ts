@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { reflect } from '#kubernetes/reflector.js';
+import { reflect } from '#kubernetes/watch/reflector.js';
 import { seenPod } from '#test/kubernetes/pod-play.js';
 import { scope } from '#test/kubernetes/sample.js';
 

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
+import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/watch/reflector.js';
 import { eventually } from '#test/eventually.js';
 import { Recording } from '#test/kubernetes/recording.js';
 import { scope } from '#test/kubernetes/sample.js';

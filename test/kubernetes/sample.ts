@@ -1,7 +1,7 @@
 import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#contracts/policy/policy-document.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/objects.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 

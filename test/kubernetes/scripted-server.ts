@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
-import type { ApiServer } from '#kubernetes/api-session.js';
+import type { ApiServer } from '#kubernetes/api-server/api-session.js';
 import { makeCertificate, type ServerCertificate } from '#test/kubernetes/server-certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { LabelSelectorConfig, PodSelectorConfig } from '#contracts/policy/policy-document.js';
-import { SelectorIndex } from '#kubernetes/selector-index.js';
-import { isSelected, parseSelector } from '#kubernetes/selectors.js';
-import { wantedObjectsOf } from '#kubernetes/wanted-objects.js';
+import { SelectorIndex } from '#kubernetes/selectors/selector-index.js';
+import { isSelected, parseSelector } from '#kubernetes/selectors/selectors.js';
+import { wantedObjectsOf } from '#kubernetes/watch/wanted-objects.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector } from './random-cluster.js';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/reflector.js';
-import type { WatchScope } from '#kubernetes/watch-scopes.js';
+import { REFLECTOR_TIMES, type ReflectorTimes, reflect } from '#kubernetes/watch/reflector.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { eventually } from '#test/eventually.js';
 import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KubeApi } from '#test/kubernetes/kube-api.js';

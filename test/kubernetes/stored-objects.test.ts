@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import { Memberships } from '#kubernetes/memberships.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
 import { ObjectChanges, StoredRecords } from '#kubernetes/thread/stored-objects.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';

@@ -10,9 +10,9 @@ import type {
 } from '#contracts/kubernetes/kubernetes-source.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import { REFLECTOR_TIMES } from '#kubernetes/reflector.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
+import { REFLECTOR_TIMES } from '#kubernetes/watch/reflector.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { podSelector } from './sample.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { fieldSelectorOf, nameOf, pathOf, type WantedObjects, watchScopesOf } from '#kubernetes/watch-scopes.js';
+import { fieldSelectorOf, nameOf, pathOf, type WantedObjects, watchScopesOf } from '#kubernetes/watch/watch-scopes.js';
 
 const wanted = (more: Partial<WantedObjects>): WantedObjects => ({
   ...{ pods: new Set<string>(), nodes: false, namespaces: false, node: null },

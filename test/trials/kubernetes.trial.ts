@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { reflect } from '#kubernetes/reflector.js';
+import { reflect } from '#kubernetes/watch/reflector.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, seenPod } from '#test/kubernetes/pod-play.js';

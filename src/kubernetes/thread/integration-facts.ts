@@ -5,10 +5,10 @@ import type {
   OwnedNetwork,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
+import type { MembershipWarning } from '#kubernetes/members/membership-warnings.js';
+import type { Memberships } from '#kubernetes/members/memberships.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
-import type { MembershipWarning } from '../membership-warnings.js';
-import type { Memberships } from '../memberships.js';
 
 /** Returns the facts about an integration. `selectors`: those that policies name. */
 export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {

@@ -10,7 +10,7 @@ import type {
 } from '#contracts/kubernetes/kubernetes-source.js';
 import type { ListedMembership } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import type { ReflectorTimes } from '../reflector.js';
+import type { ReflectorTimes } from '#kubernetes/watch/reflector.js';
 
 /** This file defines the messages and the requests between the main thread and the Kubernetes thread. */
 

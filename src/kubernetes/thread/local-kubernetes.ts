@@ -11,12 +11,12 @@ import type {
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import { ownAddresses } from '#dns/own-addresses.js';
-import { Feeds } from '../feeds.js';
-import { type IntegrationTarget, watchIntegration } from '../integration-watch.js';
-import { Memberships } from '../memberships.js';
-import { ObjectReader } from '../object-reader.js';
-import type { KubernetesObject } from '../objects.js';
-import { wantedObjectsOf } from '../wanted-objects.js';
+import { Memberships } from '#kubernetes/members/memberships.js';
+import { Feeds } from '#kubernetes/watch/feeds.js';
+import { type IntegrationTarget, watchIntegration } from '#kubernetes/watch/integration-watch.js';
+import { ObjectReader } from '#kubernetes/watch/object-reader.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
+import { wantedObjectsOf } from '#kubernetes/watch/wanted-objects.js';
 import type { Acknowledgement } from './acknowledgement.js';
 import { factsOf, membersOf, objectCountsOf } from './integration-facts.js';
 import type { KubernetesThreadOptions } from './kubernetes-messages.js';

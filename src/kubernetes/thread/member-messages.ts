@@ -5,7 +5,7 @@ import type {
   SelectorResolution,
   SelectorSet,
 } from '#contracts/kubernetes/membership.js';
-import type { Memberships } from '../memberships.js';
+import type { Memberships } from '#kubernetes/members/memberships.js';
 import type { Acknowledgement } from './acknowledgement.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 

@@ -1,6 +1,6 @@
 import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
-import type { CompleteScope, IntegrationObjects, OwningObject } from '../integration-objects.js';
-import type { ResourceName } from '../objects.js';
+import type { CompleteScope, IntegrationObjects, OwningObject } from '#kubernetes/members/integration-objects.js';
+import type { ResourceName } from '#kubernetes/watch/objects.js';
 import { areCompleteScopes, isOwningObject } from './stored-shape.js';
 
 /**

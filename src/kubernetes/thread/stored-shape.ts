@@ -1,5 +1,5 @@
-import type { CompleteScope, OwningObject } from '../integration-objects.js';
-import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '../objects.js';
+import type { CompleteScope, OwningObject } from '#kubernetes/members/integration-objects.js';
+import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
 
 /** Decides whether records of the store have the shape that this version of Weir writes. */
 

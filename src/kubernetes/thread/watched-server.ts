@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { WatchedIntegration } from '#contracts/kubernetes/kubernetes-source.js';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
-import type { ApiServer } from '../api-session.js';
-import type { IntegrationTarget } from '../integration-watch.js';
+import type { ApiServer } from '#kubernetes/api-server/api-session.js';
+import type { IntegrationTarget } from '#kubernetes/watch/integration-watch.js';
 
 /** Kubernetes mounts the files of the service account here. */
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';

@@ -1,6 +1,6 @@
 import type { LabelSelectorConfig } from '#contracts/policy/policy-document.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
-import type { KubernetesObject, Labels, NodeRecord, PodRecord } from './objects.js';
+import type { KubernetesObject, Labels, NodeRecord, PodRecord } from '#kubernetes/watch/objects.js';
 
 /** This file parses the selectors of policies, and decides whether a selector selects an object. */
 

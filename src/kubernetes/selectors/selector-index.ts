@@ -1,4 +1,4 @@
-import type { KubernetesObject, Labels } from './objects.js';
+import type { KubernetesObject, Labels } from '#kubernetes/watch/objects.js';
 import { isSelected, type ParsedSelector } from './selectors.js';
 
 /**

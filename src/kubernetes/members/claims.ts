@@ -1,4 +1,4 @@
-import type { KubernetesObject } from './objects.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 
 /**
  * The claim of an object to an address. The object claimed the address at a resource version from `earliest`

@@ -1,6 +1,6 @@
 import { Observable, Subject, type Subscriber, Subscription } from 'rxjs';
 import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
-import type { ApiServer } from './api-session.js';
+import type { ApiServer } from '#kubernetes/api-server/api-session.js';
 import type { ObjectMessage } from './objects.js';
 import {
   type PhaseMessage,

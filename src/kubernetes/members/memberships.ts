@@ -10,17 +10,17 @@ import type {
 } from '#contracts/kubernetes/membership.js';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
+import { SelectorIndex } from '#kubernetes/selectors/selector-index.js';
+import { isResolvable, resolutionOf, selectedNodes } from '#kubernetes/selectors/selector-resolution.js';
+import { type CountedSet, SelectorSets } from '#kubernetes/selectors/selector-sets.js';
+import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from '#kubernetes/selectors/selectors.js';
+import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { isSameResolution } from '#policy/model/sources/same-sources.js';
 import type { AddressFacts } from './claimable.js';
 import { type CompleteScope, IntegrationObjects, type OwningObject } from './integration-objects.js';
 import { type MembershipWarning, sharedWarnings, warningsOf } from './membership-warnings.js';
-import type { KubernetesObject, Labels, ObjectMessage, ResourceName } from './objects.js';
 import { type AddressOwner, OwnerNames, ownerNameOf } from './owner-names.js';
-import { SelectorIndex } from './selector-index.js';
-import { isResolvable, resolutionOf, selectedNodes } from './selector-resolution.js';
-import { type CountedSet, SelectorSets } from './selector-sets.js';
-import { mayBeSelected, type ParsedSelector, parseSelector, selectsAddress } from './selectors.js';
-import type { WatchScope } from './watch-scopes.js';
 
 /** This file computes which selectors select each address, from the objects of all integrations. */
 

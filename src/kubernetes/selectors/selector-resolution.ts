@@ -1,10 +1,10 @@
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { IntegrationObjects } from '#kubernetes/members/integration-objects.js';
+import type { NodeRecord, ResourceName } from '#kubernetes/watch/objects.js';
+import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { containsPrefix } from '#policy/model/ipv4.js';
-import type { IntegrationObjects } from './integration-objects.js';
-import type { NodeRecord, ResourceName } from './objects.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
-import type { WatchScope } from './watch-scopes.js';
 
 /**
  * Returns which selectors are resolved by the objects of the integrations, and which networks are selected or

@@ -1,11 +1,11 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { SelectorIndex } from '#kubernetes/selectors/selector-index.js';
+import { unknownNodesOf } from '#kubernetes/selectors/selector-resolution.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import { mayClaim } from './claimable.js';
 import { claimedAddresses } from './claims.js';
 import type { IntegrationObjects } from './integration-objects.js';
-import type { KubernetesObject } from './objects.js';
 import type { AddressOwner } from './owner-names.js';
-import type { SelectorIndex } from './selector-index.js';
-import { unknownNodesOf } from './selector-resolution.js';
 
 /**
  * - `host_network_skipped`: a selector selects pods that use the network of their node. Their address is

@@ -1,7 +1,14 @@
+import type {
+  KubernetesObject,
+  Labels,
+  NodeRecord,
+  ObjectMessage,
+  PodRecord,
+  ResourceName,
+} from '#kubernetes/watch/objects.js';
+import { isSameWatchScope, type WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { type AddressFacts, mayClaim } from './claimable.js';
 import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
-import type { KubernetesObject, Labels, NodeRecord, ObjectMessage, PodRecord, ResourceName } from './objects.js';
-import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 
 /** The functions that `IntegrationObjects` calls after a change. They must not call its methods. */
 export type ObjectListener = {

@@ -1,5 +1,5 @@
 import type { Selector } from '#contracts/policy/policy-model.js';
-import { parseSelector } from './selectors.js';
+import { parseSelector } from '#kubernetes/selectors/selectors.js';
 import type { WantedObjects } from './watch-scopes.js';
 
 /**

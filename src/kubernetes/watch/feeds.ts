@@ -1,5 +1,5 @@
-import type { CompleteScope, OwningObject } from './integration-objects.js';
-import type { Memberships } from './memberships.js';
+import type { CompleteScope, OwningObject } from '#kubernetes/members/integration-objects.js';
+import type { Memberships } from '#kubernetes/members/memberships.js';
 import type { KubernetesObject, ObjectMessage } from './objects.js';
 import { isSameWatchScope, type WatchScope } from './watch-scopes.js';
 

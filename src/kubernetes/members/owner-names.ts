@@ -1,5 +1,5 @@
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import type { KubernetesObject } from './objects.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 
 /** An object that owns an address, and the name of its integration. */
 export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };

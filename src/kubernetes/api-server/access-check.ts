@@ -1,9 +1,9 @@
 import type { Warning } from '#contracts/policy/policy-problem.js';
+import type { ResourceName } from '#kubernetes/watch/objects.js';
+import { pathOf } from '#kubernetes/watch/watch-scopes.js';
 import { ApiFault, type FaultKind } from './api-fault.js';
 import { listPageOf } from './api-objects.js';
 import { ApiSession, type Credentials } from './api-session.js';
-import type { ResourceName } from './objects.js';
-import { pathOf } from './watch-scopes.js';
 
 /**
  * The time limit in milliseconds for all requests of a check. The client that writes an integration waits for

@@ -1,6 +1,6 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import { containsPrefix, parseCidr } from '#policy/model/ipv4.js';
-import type { KubernetesObject } from './objects.js';
 
 /**
  * The facts that decide which addresses an object may own. `podNetworks`: the configured networks of pods;

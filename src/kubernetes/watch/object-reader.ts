@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
+import { parseVersion } from '#kubernetes/api-server/api-objects.js';
 import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
-import { parseVersion } from './api-objects.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
 /**

@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Observable, type Subject, type Subscriber } from 'rxjs';
 import { backoffMs } from '#contracts/backoff.js';
 import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
-import { ApiFault } from './api-fault.js';
-import { type ListPage, listPageOf, watchEventOf } from './api-objects.js';
-import { type ApiServer, ApiSession, type Deadlines } from './api-session.js';
+import { ApiFault } from '#kubernetes/api-server/api-fault.js';
+import { type ListPage, listPageOf, watchEventOf } from '#kubernetes/api-server/api-objects.js';
+import { type ApiServer, ApiSession, type Deadlines } from '#kubernetes/api-server/api-session.js';
 import type { ObjectMessage } from './objects.js';
 import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
