@@ -3,7 +3,7 @@ import { defer, filter, firstValueFrom, retry, Subscription, switchMap, timeout 
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import { Cluster } from '#cluster/cluster.js';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
-import type { Rehearsal } from '#cluster/rehearsals.js';
+import type { Rehearsal } from '#cluster/writes/rehearsals.js';
 import type { PolicyPut, PolicyRecord } from '#contracts/policy/policy-record.js';
 import { assembleStore, type Store } from '#store/store.js';
 import type { KvStore, SharedStore } from '#store/store-types.js';

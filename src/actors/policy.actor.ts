@@ -4,7 +4,7 @@ import type { Bus } from '#bus/bus.js';
 import type { Message, PolicyProposal } from '#bus/bus-messages.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Cluster } from '#cluster/cluster.js';
-import { MemberRefused } from '#cluster/rehearsals.js';
+import { MemberRefused } from '#cluster/writes/rehearsals.js';
 import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { RefusalCode } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';

@@ -1,3 +1,4 @@
+import type { Keep } from '#cluster/replica/recovery.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { orRefusal } from '#store/or-refusal.js';
@@ -5,7 +6,6 @@ import type { Cluster } from './cluster.js';
 import type { ClusterAccess } from './peers/join-tokens.js';
 import type { Peers } from './peers/peers.js';
 import type { RegisteredNode } from './records.js';
-import type { Keep } from './recovery.js';
 
 /** The cluster as this node sees it. Without a cluster section, `enabled` is false. */
 export type ClusterView = {

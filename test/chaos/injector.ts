@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { collect } from '#cluster/collector.js';
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
 import { ClusterKeys } from '#cluster/keys.js';
+import { collect } from '#cluster/writes/collector.js';
 import type { EtcdCluster } from '#test/cluster/etcd-cluster.js';
 import type { ClusterNode } from '#test/cluster/node-cluster.js';
 import { type Fault, STEP_WAIT_MS } from './fault-schedule.js';

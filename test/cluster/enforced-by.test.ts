@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { enforcedBy } from '#cluster/enforced-by.js';
+import { enforcedBy } from '#cluster/writes/enforced-by.js';
 import type { PolicyDeleted } from '#contracts/policy/policy-write.js';
 
 const DELETED: PolicyDeleted = { kind: 'deleted', generation: 7, warnings: [] };

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { EventEmitter, getEventListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { NodeAddress } from '#cluster/membership.js';
+import type { NodeAddress } from '#cluster/members/membership.js';
 import { PeerClient } from '#cluster/peers/peer-client.js';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
 import { Peers } from '#cluster/peers/peers.js';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
-import type { Membership } from '#cluster/membership.js';
+import type { Membership } from '#cluster/members/membership.js';
 import { encodeJoinToken, JoinTokens, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PeerCertificate } from '#cluster/peers/peer-certificate.js';
 import { fingerprintOf, type PeerIdentity } from '#cluster/peers/peer-identity.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { collectProposed, proposedBodies } from '#cluster/proposed-bodies.js';
+import { collectProposed, proposedBodies } from '#cluster/writes/proposed-bodies.js';
 import { Bodies } from '#store/policies/bodies.js';
 import { rowOf } from '#store/policies/policy-row.js';
 import { putJson } from '#store/records/json-value.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ReplicaStore } from '#cluster/replica-store.js';
+import { ReplicaStore } from '#cluster/replica/replica-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { describeKvStore } from '#test/store/kv-contract.js';

@@ -8,8 +8,8 @@ import {
   type Observable,
   timer,
 } from 'rxjs';
+import type { Membership } from '#cluster/members/membership.js';
 import { EtcdError } from '../etcd/etcd-error.js';
-import type { Membership } from '../membership.js';
 import { fingerprintOf, type PeerIdentity } from './peer-identity.js';
 
 /** Returns the identity that the node uses from now on: `present`, or a renewed one. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { request as send } from 'node:https';
-import type { NodeAddress } from '../membership.js';
+import type { NodeAddress } from '#cluster/members/membership.js';
 import type { PeerIdentity } from './peer-identity.js';
 import { PinnedAgent } from './pinned-agent.js';
 

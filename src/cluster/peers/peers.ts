@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { NodeAddress } from '../membership.js';
+import type { NodeAddress } from '#cluster/members/membership.js';
 import type { RegisteredNode } from '../records.js';
 import type { PeerClient, PeerRequest } from './peer-client.js';
 import { fingerprintOf } from './peer-identity.js';

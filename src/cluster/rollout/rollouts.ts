@@ -1,15 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { exhaustMap, filter, map, type Observable, timer } from 'rxjs';
+import type { Election } from '#cluster/members/election.js';
+import type { Membership } from '#cluster/members/membership.js';
+import type { Replica } from '#cluster/replica/replica.js';
 import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
 import { encodeJson } from '#store/records/json-value.js';
-import type { Election } from '../election.js';
 import type { EtcdClient } from '../etcd/etcd-client.js';
 import { EtcdError } from '../etcd/etcd-error.js';
 import type { Lease } from '../etcd/lease.js';
 import type { ClusterKeys } from '../keys.js';
-import type { Membership } from '../membership.js';
 import { CLUSTER_RECORDS, type HealthReport } from '../records.js';
-import type { Replica } from '../replica.js';
 import { storeFailure } from '../store-failure.js';
 import { FaultTracker, healthOf, type NodeHealth } from './rollout-health.js';
 

@@ -1,13 +1,13 @@
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import type { Operation } from '#cluster/etcd/etcd-types.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { CLUSTER_RECORDS, type RegisteredNode } from '#cluster/records.js';
+import { storeFailure } from '#cluster/store-failure.js';
 import { intactRecords } from '#store/records/intact-values.js';
 import { encodeJson } from '#store/records/json-value.js';
 import { RECORDS, type RemovedNode } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import type { Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys } from './keys.js';
-import { CLUSTER_RECORDS, type RegisteredNode } from './records.js';
-import { storeFailure } from './store-failure.js';
 
 export const nodeKey = (id: string): string => CLUSTER_RECORDS.node.prefix + id;
 /** `identity`: the identity of the data folder of the node. Another node can have the id later. */

@@ -1,16 +1,16 @@
 import { filter, firstValueFrom, map, merge, type Observable } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import type { Condition, KeyRange, KeyValue, Operation, TransactionResult } from '#cluster/etcd/etcd-types.js';
+import type { Lease } from '#cluster/etcd/lease.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { CLUSTER_RECORDS, type LockValue, type Proposal } from '#cluster/records.js';
+import type { Replica } from '#cluster/replica/replica.js';
+import { failureBeforeCommit } from '#cluster/store-failure.js';
 import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import { EtcdError } from './etcd/etcd-error.js';
-import type { Condition, KeyRange, KeyValue, Operation, TransactionResult } from './etcd/etcd-types.js';
-import type { Lease } from './etcd/lease.js';
-import type { ClusterKeys } from './keys.js';
-import { CLUSTER_RECORDS, type LockValue, type Proposal } from './records.js';
-import type { Replica } from './replica.js';
-import { failureBeforeCommit } from './store-failure.js';
 
 const WITHIN = { withinMs: 3_000 };
 

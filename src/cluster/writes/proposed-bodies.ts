@@ -1,10 +1,10 @@
+import { chunks } from '#cluster/keys.js';
+import { NODE_RECORDS } from '#cluster/records.js';
 import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
 import { intactEntries, intactRecords } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import type { KvOperation, KvPut, KvReads, KvStore } from '#store/store-types.js';
-import { chunks } from './keys.js';
-import { NODE_RECORDS } from './records.js';
 
 const PROPOSED = NODE_RECORDS.proposed.prefix;
 const LISTS_PER_READ = 100;

@@ -12,17 +12,17 @@ import {
   timer,
 } from 'rxjs';
 import type { PolicyProposal } from '#bus/bus-messages.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import type { KeyChange, Operation } from '#cluster/etcd/etcd-types.js';
+import type { ClusterKeys, LockKey } from '#cluster/keys.js';
+import type { Membership } from '#cluster/members/membership.js';
+import { bodiesOf, bodyWrites, hasSmallBodies } from '#cluster/parts.js';
+import { CLUSTER_RECORDS, type Vote } from '#cluster/records.js';
+import { failureBeforeCommit } from '#cluster/store-failure.js';
 import type { Refusal, RefusalCode } from '#contracts/refusal.js';
 import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import type { KeyChange, Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys, LockKey } from './keys.js';
-import type { Membership } from './membership.js';
-import { bodiesOf, bodyWrites, hasSmallBodies } from './parts.js';
-import { CLUSTER_RECORDS, type Vote } from './records.js';
-import { failureBeforeCommit } from './store-failure.js';
 import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
 /** How long a member may be without a report before the write goes on without its vote. */

@@ -1,4 +1,10 @@
 import { largest } from '#arrays/extremes.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import type { KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { storeBodies } from '#cluster/parts.js';
+import { CLUSTER_RECORDS } from '#cluster/records.js';
+import { storeFailure } from '#cluster/store-failure.js';
 import { reservedGeneration } from '#store/policies/pending-change.js';
 import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
 import { intactEntries, intactRecords } from '#store/records/intact-values.js';
@@ -8,13 +14,7 @@ import { sealedIntegration } from '#store/settings/integration-store.js';
 import type { Seal } from '#store/settings/seal.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import type { KeyValue, Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys } from './keys.js';
-import { storeBodies } from './parts.js';
-import { CLUSTER_RECORDS } from './records.js';
 import { metaValue, type Replica } from './replica.js';
-import { storeFailure } from './store-failure.js';
 
 /** The side of a contradiction whose policies stay: this node, or the store in etcd. */
 export type Keep = 'node' | 'store';

@@ -1,18 +1,18 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Observable } from 'rxjs';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import type { Condition, Operation } from '#cluster/etcd/etcd-types.js';
+import { type ClusterKeys, isBody } from '#cluster/keys.js';
+import type { Election } from '#cluster/members/election.js';
+import { bodyWrites } from '#cluster/parts.js';
+import type { Replica } from '#cluster/replica/replica.js';
+import { failureBeforeCommit, storeFailure } from '#cluster/store-failure.js';
 import type { ChangeEnd } from '#contracts/policy/pending-change.js';
 import type { SharedCommits } from '#store/policies/policy-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
-import type { Election } from './election.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import { EtcdError } from './etcd/etcd-error.js';
-import type { Condition, Operation } from './etcd/etcd-types.js';
-import { type ClusterKeys, isBody } from './keys.js';
-import { bodyWrites } from './parts.js';
 import { proposedBodies } from './proposed-bodies.js';
-import type { Replica } from './replica.js';
-import { failureBeforeCommit, storeFailure } from './store-failure.js';
 import type { LockEntry, WriteLock } from './write-lock.js';
 
 const COMMIT = { withinMs: 3_000 };

@@ -1,12 +1,12 @@
 import type { Observable } from 'rxjs';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import type { KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { storeFailure } from '#cluster/store-failure.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvRange, KvStore, SharedStore } from '#store/store-types.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import { EtcdError } from './etcd/etcd-error.js';
-import type { KeyValue, Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys } from './keys.js';
 import type { Replica } from './replica.js';
-import { storeFailure } from './store-failure.js';
 
 const WRITE = { withinMs: 3_000 };
 const APPLY_MS = 5_000;

@@ -13,17 +13,17 @@ import {
   timeout,
   timer,
 } from 'rxjs';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import type { Operation } from '#cluster/etcd/etcd-types.js';
+import type { Lease } from '#cluster/etcd/lease.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { CLUSTER_RECORDS, type ClusterMember, type RegisteredNode } from '#cluster/records.js';
+import type { UnreadableValues } from '#cluster/unreadable-values.js';
 import { encodeJson } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import { EtcdError } from './etcd/etcd-error.js';
-import type { Operation } from './etcd/etcd-types.js';
-import type { Lease } from './etcd/lease.js';
-import type { ClusterKeys } from './keys.js';
 import { nodeKey, removedKey } from './node-registry.js';
-import { CLUSTER_RECORDS, type ClusterMember, type RegisteredNode } from './records.js';
-import type { UnreadableValues } from './unreadable-values.js';
 
 /** Where other nodes reach a node, and the certificates that they accept there. */
 export type NodeAddress = Pick<ClusterMember, 'id' | 'address' | 'certificates'>;

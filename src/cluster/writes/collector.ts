@@ -1,10 +1,10 @@
 import { append } from '#arrays/append.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import type { Condition, KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
+import { type ClusterKeys, chunks } from '#cluster/keys.js';
 import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
 import type { PolicyRow } from '#store/policies/policy-row.js';
 import { RECORDS } from '#store/records/records.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
-import { type ClusterKeys, chunks } from './keys.js';
 
 /** The number of revisions of a policy, and of commit ids, that etcd keeps. */
 const REVISIONS = 1_000;

@@ -20,6 +20,14 @@ import {
   timer,
 } from 'rxjs';
 import { append } from '#arrays/append.js';
+import { Contradiction } from '#cluster/contradiction.js';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import type { KeyChange, KeyValue, RangeResult, WatchBatch } from '#cluster/etcd/etcd-types.js';
+import { type ClusterKeys, chunks } from '#cluster/keys.js';
+import { fetchBodies } from '#cluster/parts.js';
+import { CLUSTER_RECORDS, type ClusterMeta, NODE_RECORDS, type ReplicaState } from '#cluster/records.js';
+import type { UnreadableValues } from '#cluster/unreadable-values.js';
+import { collectProposed, withBodies } from '#cluster/writes/proposed-bodies.js';
 import { listKey } from '#store/policies/bodies.js';
 import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
 import { intactEntries, intactValues } from '#store/records/intact-values.js';
@@ -27,15 +35,7 @@ import { encodeJson, putJson } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvPut, KvReads } from '#store/store-types.js';
-import { Contradiction } from './contradiction.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import type { KeyChange, KeyValue, RangeResult, WatchBatch } from './etcd/etcd-types.js';
-import { type ClusterKeys, chunks } from './keys.js';
-import { fetchBodies } from './parts.js';
-import { collectProposed, withBodies } from './proposed-bodies.js';
-import { CLUSTER_RECORDS, type ClusterMeta, NODE_RECORDS, type ReplicaState } from './records.js';
 import type { ReplicaStore } from './replica-store.js';
-import type { UnreadableValues } from './unreadable-values.js';
 
 const KEPT = NODE_RECORDS.replica.prefix;
 const HEAD = RECORDS.head.prefix;

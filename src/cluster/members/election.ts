@@ -1,13 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { distinctUntilChanged, map, type Observable, Subscription } from 'rxjs';
+import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import type { Condition, KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { CLUSTER_RECORDS } from '#cluster/records.js';
+import type { Replica } from '#cluster/replica/replica.js';
 import { encodeJson } from '#store/records/json-value.js';
-import type { EtcdClient } from './etcd/etcd-client.js';
-import { EtcdError } from './etcd/etcd-error.js';
-import type { Condition, KeyValue, Operation } from './etcd/etcd-types.js';
-import type { ClusterKeys } from './keys.js';
 import type { Membership } from './membership.js';
-import { CLUSTER_RECORDS } from './records.js';
-import type { Replica } from './replica.js';
 
 const WITHIN = { withinMs: 2_000 };
 const RETRY_MS = 500;
