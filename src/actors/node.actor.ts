@@ -1,3 +1,4 @@
+import { type IntegrationsPorts, integrationsActor } from '#actors/kubernetes/integrations.actor.js';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
@@ -11,7 +12,6 @@ import { clusterActor } from './cluster.actor.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
 import { dnsProxyActor } from './dns-proxy.actor.js';
 import type { EventSwitch } from './event-switch.js';
-import { type IntegrationsPorts, integrationsActor } from './integrations.actor.js';
 import { pendingChangeActor } from './pending-change.actor.js';
 import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';

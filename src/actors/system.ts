@@ -1,6 +1,16 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { NEVER } from 'rxjs';
 import { type AnyActorRef, type AnyMachineSnapshot, createActor, waitFor } from 'xstate';
+import { kubernetesMembers, NO_OWNERS } from '#actors/kubernetes/kubernetes-members.js';
+import { deniedBy, failedChecks } from '#actors/readiness/node-health.js';
+import {
+  conditionsOf,
+  type NodeView,
+  reportOf,
+  staleIntegrationsOf,
+  supervisedPartsOf,
+} from '#actors/readiness/readiness.js';
+import { createStateTimes } from '#actors/readiness/state-times.js';
 import { ask } from '#bus/ask.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
@@ -34,12 +44,8 @@ import type { PerformanceModeContext } from '#statecharts/performance-mode.chart
 import type { PolicyContext } from '#statecharts/policy.setup.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
 import { EventSwitch } from './event-switch.js';
-import { kubernetesMembers, NO_OWNERS } from './kubernetes-members.js';
 import { nodeActor } from './node.actor.js';
-import { deniedBy, failedChecks } from './node-health.js';
-import { conditionsOf, type NodeView, reportOf, staleIntegrationsOf, supervisedPartsOf } from './readiness.js';
 import { routeMessages } from './router.js';
-import { createStateTimes } from './state-times.js';
 import type { System, SystemPorts } from './system-contract.js';
 import { createWarmStart } from './warm-start.js';
 

@@ -1,4 +1,4 @@
-import { timeExchanges } from '#actors/exchange-times.js';
+import { timeExchanges } from '#actors/readiness/exchange-times.js';
 import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';

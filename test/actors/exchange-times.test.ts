@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type ExchangeDone, timeExchanges } from '#actors/exchange-times.js';
+import { type ExchangeDone, timeExchanges } from '#actors/readiness/exchange-times.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 

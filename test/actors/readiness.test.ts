@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createActor, createMachine } from 'xstate';
-import { conditionOf, reportOf } from '#actors/readiness.js';
-import { createStateTimes } from '#actors/state-times.js';
+import { conditionOf, reportOf } from '#actors/readiness/readiness.js';
+import { createStateTimes } from '#actors/readiness/state-times.js';
 
 const chart = createMachine({
   id: 'proxy',

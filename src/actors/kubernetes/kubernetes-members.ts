@@ -1,9 +1,9 @@
 import { NEVER } from 'rxjs';
 import type { AnyMachineSnapshot } from 'xstate';
+import type { AddressOwners, KubernetesPorts, SystemPorts } from '#actors/system-contract.js';
 import type { Fact } from '#bus/bus-messages.js';
 import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { KubernetesBinding } from './kubernetes-binding.js';
-import type { AddressOwners, KubernetesPorts, SystemPorts } from './system-contract.js';
 
 /**
  * The parts of the main thread that process the members of Kubernetes selectors. `binding` runs the
