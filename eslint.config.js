@@ -78,7 +78,7 @@ export default tseslint.config(
   {
     // Text that this process has written or validated before, or of which each member is `unknown`.
     files: [
-      'src/config/policy-text.ts',
+      'src/config/policy/policy-text.ts',
       'src/dataplane/guard/nftables-guard.ts',
       'src/kubernetes/api-server/api-session.ts',
       'src/node/policy-file.ts',

@@ -1,9 +1,9 @@
 import { LineCounter, visit } from 'yaml';
 import { z } from 'zod';
+import { configSchema } from '#config/schema/config-schema.js';
+import { bare, members, schemaAt } from '#config/schema/schema-tree.js';
 import type { ConfigProblem } from './config-problem.js';
-import { configSchema } from './config-schema.js';
 import { offsetOf } from './offset.js';
-import { bare, members, schemaAt } from './schema-tree.js';
 import { parseYaml } from './yaml-text.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,4 +1,4 @@
-import type { ParsedConfig } from './config-schema.js';
+import type { ParsedConfig } from '#config/schema/config-schema.js';
 import { type Ipv4Prefix, type ListenAddress, prefixIn } from './value.js';
 
 type TlsFiles = { readonly cert: string; readonly key: string };

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
-import { configSchema, type ParsedConfig } from './config-schema.js';
+import { configSchema, type ParsedConfig } from '#config/schema/config-schema.js';
+import { members } from '#config/schema/schema-tree.js';
 import type { Source } from './config-source.js';
-import { members } from './schema-tree.js';
 
 /**
  * All configuration keys. The value is true if a support dump may show the value of the key. Support dumps

@@ -4,7 +4,7 @@ import type { Management } from '#api/management.js';
 import type { Fact } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { NO_PEERS } from '#cluster/operations.js';
-import type { RunningConfig } from '#config/running-config.js';
+import type { RunningConfig } from '#config/reload/running-config.js';
 import type { GroupTraffic } from '#contracts/datapath/datapath.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';

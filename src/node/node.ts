@@ -9,7 +9,7 @@ import type { Api } from '#api/api.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
-import { RunningConfig } from '#config/running-config.js';
+import { RunningConfig } from '#config/reload/running-config.js';
 import type { MemberList } from '#contracts/kubernetes/membership.js';
 import type { BegunDatapath } from '#dataplane/thread/datapath-thread.js';
 import { createDnsProxy } from '#dns/dns-thread.js';

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { System } from '#actors/system-contract.js';
-import { FollowedPolicyFile, readPolicyFile } from '#config/policy-file.js';
-import type { PolicyText } from '#config/policy-text.js';
+import { FollowedPolicyFile, readPolicyFile } from '#config/policy/policy-file.js';
+import type { PolicyText } from '#config/policy/policy-text.js';
 import type { PolicyTarget, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 

@@ -1,6 +1,6 @@
 import type { System } from '#actors/system-contract.js';
 import type { Config } from '#config/config.js';
-import type { RunningConfig } from '#config/running-config.js';
+import type { RunningConfig } from '#config/reload/running-config.js';
 import type { HitReport } from '#contracts/datapath/datapath.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';

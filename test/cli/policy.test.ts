@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { readPolicyText } from '#config/policy-text.js';
+import { readPolicyText } from '#config/policy/policy-text.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
 

@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { configJsonSchema } from '#config/config-json-schema.js';
-import { configSchema } from '#config/config-schema.js';
-import { members } from '#config/schema-tree.js';
+import { configJsonSchema } from '#config/schema/config-json-schema.js';
+import { configSchema } from '#config/schema/config-schema.js';
+import { members } from '#config/schema/schema-tree.js';
 import { policyJsonSchema } from '#policy/document/json-schema.js';
 import { run } from './cli-run.js';
 

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { configSchema } from '#config/config-schema.js';
 import { leavesOf, SHOWN } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
+import { configSchema } from '#config/schema/config-schema.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { configurationDocument } from '#config/documentation.js';
+import { configurationDocument } from '#config/schema/documentation.js';
 
 it('docs/configuration.md equals the page that is generated from the configuration schema', () => {
   const file = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');

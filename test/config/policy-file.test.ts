@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { FollowedPolicyFile } from '#config/policy-file.js';
+import { FollowedPolicyFile } from '#config/policy/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PolicyTextError, readPolicyText } from '#config/policy-text.js';
+import { PolicyTextError, readPolicyText } from '#config/policy/policy-text.js';
 
 const YAML = `# ours
 default_policy: deny

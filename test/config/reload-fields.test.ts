@@ -2,11 +2,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { configSchema } from '#config/config-schema.js';
 import { leavesOf } from '#config/disclosure.js';
 import { readConfig } from '#config/load.js';
-import { RELOADED_BY } from '#config/reload-fields.js';
-import { RunningConfig } from '#config/running-config.js';
+import { RELOADED_BY } from '#config/reload/reload-fields.js';
+import { RunningConfig } from '#config/reload/running-config.js';
+import { configSchema } from '#config/schema/config-schema.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 
 type Tree = { [key: string]: unknown };

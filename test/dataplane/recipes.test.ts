@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readPolicyText } from '#config/policy-text.js';
+import { readPolicyText } from '#config/policy/policy-text.js';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import { noGrants, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { readPolicyText } from '#config/policy-text.js';
+import { readPolicyText } from '#config/policy/policy-text.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { parseConfig } from '#config/load.js';
-import { readPolicyText } from '#config/policy-text.js';
+import { readPolicyText } from '#config/policy/policy-text.js';
 import { validateEnvelope } from '#policy/check/validation/validate.js';
 import { HAS_KUBE_API, HAS_MACHINERY, KUBECTL, KubeApi } from '#test/kubernetes/kube-api.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

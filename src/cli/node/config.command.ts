@@ -4,8 +4,8 @@ import { createClient } from '#cli/client/client.js';
 import { type Output, parseReply, print, printing, remote, serialised, withQuery } from '#cli/client/remote.js';
 import { fileWarnings } from '#cli/files/file-warnings.js';
 import type { Terminal } from '#cli/output/terminal.js';
-import { configJsonSchema } from '#config/config-json-schema.js';
 import { loadConfig } from '#config/load.js';
+import { configJsonSchema } from '#config/schema/config-json-schema.js';
 
 const PATH = '/api/v1/config/reload';
 const pointers = z.array(z.string());

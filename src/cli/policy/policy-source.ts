@@ -1,7 +1,7 @@
 import { adviceOn } from '#cli/client/api-refusal.js';
 import { CliError, type Problem, type RefusedError } from '#cli/errors/command-error.js';
 import type { Terminal } from '#cli/output/terminal.js';
-import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy-text.js';
+import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy/policy-text.js';
 import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
 

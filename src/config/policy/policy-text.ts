@@ -1,6 +1,6 @@
 import { LineCounter } from 'yaml';
-import { offsetOf } from './offset.js';
-import { nestingFault, parseYaml } from './yaml-text.js';
+import { offsetOf } from '#config/offset.js';
+import { nestingFault, parseYaml } from '#config/yaml-text.js';
 
 /**
  * A policy document as an operator wrote it.

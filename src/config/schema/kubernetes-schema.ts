@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { flag, ipv4Prefix, oneOf, text } from './value.js';
+import { flag, ipv4Prefix, oneOf, text } from '#config/value.js';
 
 /** The maximum number of pod networks. It is limited because each address is compared with all of them. */
 const MAX_POD_NETWORKS = 64;

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
-import { type Config, configOf } from './config.js';
-import { configSchema, type ParsedConfig } from './config-schema.js';
-import type { DisclosedConfig } from './disclosure.js';
-import type { ReadConfig } from './load.js';
+import { type Config, configOf } from '#config/config.js';
+import type { DisclosedConfig } from '#config/disclosure.js';
+import type { ReadConfig } from '#config/load.js';
+import { configSchema, type ParsedConfig } from '#config/schema/config-schema.js';
+import { members } from '#config/schema/schema-tree.js';
 import { type ReloadedBy, reloadedBy } from './reload-fields.js';
-import { members } from './schema-tree.js';
 
 type Keys = readonly string[];
 

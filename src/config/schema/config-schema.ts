@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { z } from 'zod';
-import { kubernetesSchema } from './kubernetes-schema.js';
 import {
   absolutePath,
   duration,
@@ -18,7 +17,8 @@ import {
   url,
   webUrl,
   whole,
-} from './value.js';
+} from '#config/value.js';
+import { kubernetesSchema } from './kubernetes-schema.js';
 
 const mutualTls = (peer: string) =>
   z.strictObject({

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { reloadedBy } from '#config/reload/reload-fields.js';
 import { configSchema } from './config-schema.js';
-import { reloadedBy } from './reload-fields.js';
 import { members } from './schema-tree.js';
 
 /** Returns the text of `docs/configuration.md`, which describes all keys of the schema. */
@@ -10,7 +10,7 @@ export function configurationDocument(): string {
   return [
     '# Configuration',
     '',
-    '<!-- Written by `npm run docs` from src/config/config-schema.ts. -->',
+    '<!-- Written by `npm run docs` from src/config/schema/config-schema.ts. -->',
     '',
     ...INTRODUCTION,
     '',
