@@ -12,7 +12,7 @@ const OPERATIONS = [
   '^src/policies/(explain|pending-changes)[.]ts$',
   '^src/kubernetes/operations/',
   '^src/service-plane/ca/intercept-ca-setting[.]ts$',
-  '^src/store/(authority|store-types)[.]ts$',
+  '^src/store/(tokens/authority|store-types)[.]ts$',
 ];
 const npm = ['npm', 'npm-dev', 'npm-no-pkg', 'npm-unknown'];
 module.exports = {
@@ -306,7 +306,7 @@ module.exports = {
       severity: 'error',
       comment: 'Effects belong in src/dataplane, src/actors, src/store or src/api.',
       from: {
-        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/(claims|feeds|integration-objects|member|object|selector|wanted)',
+        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/((members|selectors)/|watch/(feeds|object|wanted))',
       },
       to: { dependencyTypes: ['core'], dependencyTypesNot: ['type-only'] },
     },

@@ -18,7 +18,7 @@ test('docs/errors.md lists every problem code that occurs in the sources', () =>
   const page = errorsPage({});
   const folders = ['api', 'policy', 'policies', 'kubernetes/operations', 'service-plane/ca', 'actors'];
   const operations = [
-    'cluster/enforced-by.ts',
+    'cluster/writes/enforced-by.ts',
     ...['cluster', 'dataplane', 'dns', 'service-plane'].map((room) => `${room}/operations.ts`),
   ];
   const files = folders.flatMap((folder) =>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* Structs and numbers that the datapath (the BPF programs) shares with user space. The code in
- * src/dataplane/abi/ and src/contracts/datapath/datapath-numbers.ts encodes and decodes these structs. A test compares
- * that code with the BTF of the BPF object. Increase LAYOUT_VERSION when a struct changes.
+ * src/dataplane/abi/ and src/contracts/datapath/datapath-numbers.ts encodes and decodes these structs. A test
+ * compares that code with the BTF of the BPF object. Increase LAYOUT_VERSION when a struct changes.
  */
 #ifndef WEIR_H
 #define WEIR_H
