@@ -4,7 +4,10 @@ import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { GroupSetIndex } from '#policy/model/sources/member-index.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
-/** Decides lookups by the policy in force and by the owners of sources (D11, D38a). */
+/**
+ * Decides DNS lookups by the policy in force, and by the Kubernetes objects that own the source addresses
+ * (D11, D38a).
+ */
 export class ActiveLookups {
   readonly generation: number;
   readonly patterns: Lookups['patterns'];

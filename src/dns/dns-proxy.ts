@@ -26,11 +26,14 @@ export type DnsProxy = {
   /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
   use(lookups: Lookups): void;
   /**
-   * Changes the owners of sources (D38a). Resolves when the proxy decides each query by them. A proxy that is
-   * not open has them at its next `open`.
+   * Changes which Kubernetes objects own source addresses (D38a). Resolves when the proxy applies the change
+   * to each query. A proxy that is not open applies the change from its next `open` on.
    */
   changeMembers(change: MembershipChange): Promise<void>;
-  /** Replaces all members. Before the first call, no source gets an allow rule by a selector. */
+  /**
+   * Replaces all members (addresses that Kubernetes objects own). Before the first call, no source gets an
+   * allow rule by a selector.
+   */
   replaceMembers(list: MemberList): Promise<void>;
   /**
    * Sets the `MessagePort` over which the proxy requests grants from the datapath thread; see

@@ -15,8 +15,9 @@ import { UnforwardedNames } from './unforwarded-names.js';
 /**
  * Runs the DNS proxy in its own thread, so that other work of the process delays no lookup. If the thread
  * dies, pending requests to the thread fail and `watch` reports `worker_died`; the next `open` starts a new
- * thread. `members` returns all members as a new thread has to know them; null while they are not known. The
- * caller changes its own record before it calls `changeMembers` or `replaceMembers`.
+ * thread. `members` returns all members (addresses that Kubernetes objects own) for a new thread; null while
+ * they are not known. The caller must change its own record of the members before it calls `changeMembers` or
+ * `replaceMembers`, because a new thread starts with this record.
  */
 export function createDnsProxy(
   options: DnsOptions,

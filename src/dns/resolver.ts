@@ -48,7 +48,7 @@ type ResolverParts = {
  * or with an answer of an upstream (D9–D12).
  */
 export class Resolver {
-  /** The owners of sources. A change takes effect with the next query. */
+  /** Records which Kubernetes objects own source addresses. A change takes effect with the next query. */
   readonly members = new MemberRecord();
   #active: ActiveLookups | null = null;
   /**

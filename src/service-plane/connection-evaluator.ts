@@ -13,8 +13,8 @@ const GRANTS_MS = 1_000;
 const EVERY_GRANT: Grants = { has: () => true };
 
 /**
- * Finds the rules and defaults of the policy in force that can decide a connection, by the owners of sources
- * (D38a).
+ * Finds the rules and defaults of the policy in force that can decide a connection. Some rules depend on the
+ * Kubernetes object that owns the source address (D38a).
  */
 export class ConnectionEvaluator {
   readonly #members = new MemberRecord();
@@ -43,7 +43,7 @@ export class ConnectionEvaluator {
     this.#find();
   }
 
-  /** Changes the owners of sources. The next `stepsOf` uses them. */
+  /** Changes which Kubernetes objects own source addresses. The next call of `stepsOf` uses the change. */
   changeMembers(change: MembershipChange): void {
     this.#members.change(change);
   }

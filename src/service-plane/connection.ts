@@ -37,7 +37,7 @@ export class Connection {
   #live: EstablishedConnection | null = null;
   /** The generation of the policy from which `#steps()` last returned rules and defaults. */
   #generation = 0;
-  /** The number of changes of the policy and of the owner of the source. */
+  /** Number of changes so far: of the policy, and of the Kubernetes object that owns the source address. */
   #changes = 0;
   /** The value of `#changes` for which `#steps()` last returned rules and defaults. */
   #stepsFor = 0;
@@ -79,8 +79,8 @@ export class Connection {
   }
 
   /**
-   * Must be called after a change of the policy or of the owner of the source. Evaluates an established
-   * connection again (D19b). Any other connection is decided by the new rules.
+   * Must be called after a change of the policy, or of the Kubernetes object that owns the source address.
+   * Evaluates an established connection again (D19b). Any other connection is decided by the new rules.
    */
   async decideAgain(): Promise<void> {
     this.#changes += 1;

@@ -103,7 +103,10 @@ export class LocalServicePlane {
     for (const connection of this.#connections) void connection.decideAgain();
   }
 
-  /** Changes the owners of sources, and evaluates the connections of these sources again (D38a). */
+  /**
+   * Changes which Kubernetes objects own source addresses, and evaluates the connections of these sources
+   * again (D38a).
+   */
   changeMembers(change: MembershipChange): void {
     this.#plane.evaluator.changeMembers(change);
     const changed = new Set(change.addresses);

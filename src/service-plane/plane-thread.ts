@@ -88,7 +88,10 @@ export class PlaneThread {
 
   open = (fd: number, waitMs: number): Promise<void> => this.#thread.request('open', [fd, waitMs]);
   change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
-  /** Sends members. If the thread ends before its reply, the next thread gets all members at its start. */
+  /**
+   * Sends a change of the members (addresses that Kubernetes objects own). If the thread ends before its
+   * reply, the next thread gets all members at its start.
+   */
   changeMembers = (change: MembershipChange): Promise<void> =>
     this.#unlessOver(this.#thread.request('changeMembers', [change]));
   replaceMembers = (list: MemberList): Promise<void> =>
@@ -130,8 +133,8 @@ export class PlaneThread {
   end(reason = 'the service plane was closed'): Promise<void> {
     this.#stopped ??= (async () => {
       const stopped = [this.#thread.end(reason), this.#splicer.end(reason)];
-      // The splice thread notices its termination only when its wait ends. An eventfd signal before the
-      // termination would wake the thread before it can see the termination.
+      // The splice thread detects its termination only when it stops waiting. A single signal could arrive
+      // before the termination takes effect, and the thread would wait again. So signal repeatedly.
       const signalling = setInterval(() => this.#handover.signal(), SIGNAL_MS);
       await Promise.all(stopped);
       clearInterval(signalling);

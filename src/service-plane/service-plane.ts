@@ -12,7 +12,7 @@ import type { InterceptCa } from './ca/intercept-ca.js';
  * per connection passes through this interface.
  */
 export type ServicePlane = {
-  /** Starts the threads, which load their code until the first `open`. */
+  /** Starts the threads in advance, so that they load their code before the first `open`. */
   begin(): void;
   /**
    * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
@@ -34,12 +34,16 @@ export type ServicePlane = {
    */
   accept(inspection: InspectionImage): void;
   /**
-   * Changes the owners of sources (D38a), and evaluates the existing connections of changed sources again.
-   * Resolves when all threads decide connections by the members. The members of a policy must be set before
-   * `use` or `accept`. A service plane that is not open has them at its next `open`.
+   * Changes which Kubernetes objects own source addresses (D38a), and evaluates the existing connections of
+   * these sources again. Resolves when all threads apply the change to their connections. The members of a
+   * policy must be set before `use` or `accept`. A service plane that is not open applies the change from its
+   * next `open` on.
    */
   changeMembers(change: MembershipChange): Promise<void>;
-  /** Replaces all members. Before the first call, no source gets an allow rule by a selector. */
+  /**
+   * Replaces all members (addresses that Kubernetes objects own). Before the first call, no source gets an
+   * allow rule by a selector.
+   */
   replaceMembers(list: MemberList): Promise<void>;
   /**
    * Sets the CA that signs leaf certificates. With null, the service plane intercepts no connection. A

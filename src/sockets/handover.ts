@@ -4,8 +4,8 @@ import { duplicate } from '#libc/libc.js';
 import { resetSocket } from './socket-options.js';
 
 /**
- * The eventfd and the shared memory of a handover. A second thread constructs an object for the same handover
- * from them.
+ * The eventfd and the shared memory of a `Handover`. From them, another thread constructs its own object for
+ * the same handover.
  */
 export type SharedHandover = { readonly eventFd: number; readonly descriptors: SharedArrayBuffer };
 

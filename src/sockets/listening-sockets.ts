@@ -67,7 +67,8 @@ export class ListeningSockets {
   open(part: ListeningPart, wanted: readonly ListeningSocket[]): { descriptors: SocketDescriptors; isKept: boolean } {
     const descriptors: Record<string, number> = {};
     const opened: string[] = [];
-    // An inherited socket without SO_REUSEPORT would keep the address of a wanted one in use.
+    // Close inherited sockets that are not wanted. One without SO_REUSEPORT would keep the address of a
+    // wanted socket in use.
     const names = new Set(wanted.map((socket) => nameOf(part, socket)));
     for (const [name, fd] of this.inherited)
       if (name.startsWith(`${part}-`) && !names.has(name)) this.#discard(name, fd);

@@ -41,7 +41,7 @@ export class ServiceManager implements DescriptorStore {
 
   /**
    * Tells the watchdog of the service manager that the event loop of this thread runs. The messages come from
-   * a timer, so a blocked event loop ends them. Returns a function that stops the timer.
+   * a timer, so they stop while the event loop is blocked. Returns a function that stops the timer.
    */
   keepAlive(): () => void {
     if (this.watchdogMs === null) return () => {};

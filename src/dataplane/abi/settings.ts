@@ -20,7 +20,10 @@ export type Settings = {
   readonly slotLines: number;
   readonly markMask: number;
   readonly reversePath: ReversePath;
-  /** Number of ranks for which the map `rank_hits` has an entry, in each of the two program slots. */
+  /**
+   * Number of ranks (places of rules and defaults in the order of the policy) for which the map `rank_hits`
+   * has an entry, in each of the two program slots.
+   */
   readonly rankCapacity: number;
   readonly hitCapacity: number;
   readonly flowCapacity: number;
@@ -54,8 +57,8 @@ export type Settings = {
   /** Flags that the datapath passes to `bpf_fib_lookup`. */
   readonly fibFlags: number;
   /**
-   * Whether the datapath searches its copy of the routes (bpf/route/copied_routes.h) before it asks the
-   * kernel, while the copy is up to date. Needs Linux 6.2.
+   * Whether the datapath searches its copy of the routes (bpf/route/copied_routes.h) before it calls the
+   * kernel's route lookup. It does so only while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;
   /**

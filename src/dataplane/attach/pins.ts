@@ -85,8 +85,8 @@ export class Pins {
   }
 
   /**
-   * Detaches the programs of all links at once, and removes the pins. The kernel frees a link some time after
-   * its last pin, and until then its program would classify packets.
+   * Detaches the programs of all links, and then removes the pins. The kernel frees a link only some time
+   * after its last pin is removed. Until then, an attached program would still classify packets.
    */
   removeLinks(): void {
     for (const name of existsSync(this.links) ? readdirSync(this.links) : []) {

@@ -182,8 +182,8 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* Maps a program slot and a rank to the entry of `hits` that packets with this rank count for. The index is
- * the rank, plus `rank_capacity` for program slot 1.
+/* Maps a program slot and a rank (the place of a rule or default in the policy) to the entry of `hits` that
+ * packets with this rank count for. The index is the rank, plus `rank_capacity` for program slot 1.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -179,7 +179,7 @@ struct settings {
 };
 
 enum events_wanted {
-	EVENTS_WANTED_PACKETS = 1, /* a reader wants events of single packets, and of audited flows */
+	EVENTS_WANTED_PACKETS = 1, /* events of single packets, and of audited flows, are requested */
 	EVENTS_WANTED_FLOWS = 2,
 };
 
@@ -279,7 +279,7 @@ struct flow {
 };
 
 /* The statistics of a flow, at the same index as the flow. All fields are 0 if the cache line has no flow.
- * While no reader wants events, the packet that opens a flow does not write the statistics, which saves a
+ * While no events are requested, the packet that opens a flow does not write the statistics, which saves a
  * cache miss. The first flush then fills in the fields (`complete_tally`).
  */
 struct tally {

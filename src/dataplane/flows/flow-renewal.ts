@@ -113,6 +113,7 @@ function markForReclassification(
   // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
   if (before >> 32n === 0n || (before & RECLASSIFY_BIT) !== 0n) return false;
   // If a packet classifies the flow at this moment, it does so by the new rights, or marks the flow itself.
-  // If another flow takes the cache line, its next packet classifies it once more.
+  // If another flow takes the cache line meanwhile, its next packet classifies that flow once more, which
+  // does no harm.
   return Atomics.compareExchange(judgements, place, before, before | RECLASSIFY_BIT) === before;
 }

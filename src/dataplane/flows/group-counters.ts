@@ -54,7 +54,10 @@ export class GroupCounters {
     }
   }
 
-  /** Gives rows to the groups of the policy in force, and adds the hits of its rules and defaults. */
+  /**
+   * Assigns rows of counters to the groups of the policy in force, and adds to the rows the hits since the
+   * last call.
+   */
   collect(hits: Hits, inForce: StagedRuleNames): void {
     if (this.#inForce !== inForce) {
       if (this.#inForce !== undefined) this.#add(hits, this.#inForce);
@@ -90,7 +93,8 @@ export class GroupCounters {
     for (let rank = 0; rank < entries.length; rank++) {
       const entry = u32At(entries, rank);
       const check = u32At(identities, 2 * rank);
-      // The entry counts for another rule now. Its hits belong to the policy that contains that rule.
+      // Skip an entry that counts for another rule now: its hits belong to the policy that contains the other
+      // rule.
       if (entry === 0 || hits.check(entry) !== check) continue;
       if (this.#checks[entry] !== check) {
         this.#checks[entry] = check;

@@ -3,9 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 const FOLDER = '/proc/sys/net/netfilter';
 const PREFIX = 'nf_conntrack_tcp';
 /**
- * Settings of conntrack. If they are on, it accepts packets and RSTs outside of the TCP window that it knows,
- * and so translates them. Conntrack does not see the packets that the datapath translates, so its TCP window
- * is out of date.
+ * Settings of conntrack. If they are on, conntrack accepts packets and RSTs outside of the TCP window that it
+ * knows, and so translates them. Conntrack does not see the packets that the datapath translates, so its TCP
+ * window is out of date.
  */
 const SWITCHES = ['be_liberal', 'ignore_invalid_rst'] as const;
 /**

@@ -8,9 +8,9 @@ import { addressOf, memoryAt } from '#libc/library.js';
 import { lacksModuleBtf } from './kernel-functions.js';
 
 /**
- * The maps that Weir pins. Their names stay as they are, because the next process finds them by name: `ways`
- * has the next hops of direct forwarding, `joins` the spliced connections that the datapath forwards, and
- * `joiners` the deadlines of the splice offloaders.
+ * The maps that Weir pins. Do not rename them, because the next process finds them by name. `ways` has the
+ * next hops of direct forwarding. `joins` has the spliced connections that the datapath forwards, and
+ * `joiners` the deadlines of the splice threads.
  */
 export const MAPS = [
   'program',
@@ -154,7 +154,7 @@ export class BpfObject {
 
   /**
    * Selects the programs of the datapath that `load` loads; the kernel takes up to 0.1 s to verify one. Sets
-   * the type of the forward judge, because libbpf before 1.2 does not know it from the section name.
+   * the type of the forward judge, because libbpf before 1.2 cannot derive it from the section name.
    */
   select(names: readonly ProgramName[]): void {
     const judge = this.#program('weir_forward');
@@ -185,8 +185,8 @@ export class BpfObject {
 
   /**
    * Makes `load` resolve functions without the kernel's modules. libbpf before 1.3 fails if the kernel
-   * refuses the BTF of modules, also for a weak function. It asks for that BTF only once for an object, so
-   * let it ask here, for a function that does not exist. The failure of this call is expected.
+   * refuses the BTF of modules, also for a weak function. libbpf requests that BTF only once for an object.
+   * So this method makes libbpf request the BTF for a function that does not exist, and ignores the failure.
    */
   #skipModules(): void {
     const program = libbpf().bpf_object__next_program(this.#pointer, null);

@@ -22,7 +22,10 @@ export class KernelMembers {
   readonly #sets: MemberSets;
   /** The sets of selectors that changes have contained, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
-  /** Addresses that are closed because the map `member_sets` has no entry for their set, by the set. */
+  /**
+   * Set of selectors → its addresses, which are closed because the map `member_sets` has no entry for the
+   * set.
+   */
   readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
   /** The set of each address in `#withoutEntry`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
@@ -49,7 +52,10 @@ export class KernelMembers {
     return this.#table.count - leaving;
   }
 
-  /** Number of addresses that are closed because a table is full. */
+  /**
+   * Number of addresses that are closed (get no allow rule of a group with selectors) because a table is
+   * full.
+   */
   get refused(): number {
     return this.#table.refused;
   }
@@ -107,8 +113,8 @@ export class KernelMembers {
   }
 
   /**
-   * Returns the number of addresses that stay closed in a slot until a policy is compiled with a change:
-   * those in the change, and those in `#leaving`.
+   * Returns the number of addresses that stay closed (get no allow rule of a group with selectors) in a slot
+   * until a policy is compiled with a change: those in the change, and those in `#leaving`.
    */
   uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -123,9 +129,9 @@ export class KernelMembers {
   }
 
   /**
-   * Returns the number of addresses that stay closed in a slot until a policy is compiled with the present
-   * members. Does not count an address whose set this process does not know, or whose set has no entry: such
-   * an address stays closed.
+   * Returns the number of addresses that stay closed (get no allow rule of a group with selectors) in a slot
+   * until a policy is compiled with the present members. Does not count an address whose set this process
+   * does not know, or whose set has no entry: such an address stays closed.
    */
   uncompiledIn(slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -143,8 +149,8 @@ export class KernelMembers {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
     const before = this.#table.mapIndexAt(address);
-    // Close an address whose set is not known. `setNumber` is then `CLOSED_MEMBER`, which no change adds, or
-    // a number that the sender should have sent with its set.
+    // If the set is not known, close the address. `setNumber` is then `CLOSED_MEMBER`, or the sender has left
+    // out the set by mistake.
     const mapIndex =
       setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
     if (before === CLOSED_SET) this.#endWait(address);

@@ -89,8 +89,8 @@ export class MemberTable {
   }
 
   /**
-   * Sets the map index of the set of an address; 0 removes the address. Returns false if the address has no
-   * room, and is closed.
+   * Sets the map index of the set of an address; 0 removes the address. Returns false if the table has no
+   * room for the address; the address is then closed (gets no allow rule of a group with selectors).
    */
   set(address: number, mapIndex: number): boolean {
     const place = this.#find(address);

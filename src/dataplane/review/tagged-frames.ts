@@ -4,7 +4,7 @@ import { listed } from './listed-names.js';
 
 /**
  * Returns one fault for each policed interface with VLAN interfaces on top. The ingress hook of such an
- * interface sees the frames before the kernel takes their tag off, and drops them in each mode (D17). So the
+ * interface sees the frames before the kernel takes their tag off, and drops them in every mode (D17). So the
  * VLAN interfaces receive nothing, policed or not.
  */
 export function vlanFaults(policed: readonly Interface[], links: readonly Link[]): string[] {

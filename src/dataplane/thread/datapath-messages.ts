@@ -28,7 +28,7 @@ export type WorkerInput = {
  * The requests that the datapath thread serves: most methods of `Datapath`, and four internal requests.
  * `openIfSupported` opens the datapath if the last `probe` found that nothing is missing, and rejects
  * otherwise. `grantBy` makes the thread serve grant requests from a message port. `renewEventSource` makes
- * the thread send a new event source to the main thread. `check` is that of `BegunDatapath`.
+ * the thread send a new event source to the main thread. `check`: see `BegunDatapath.check`.
  */
 export type DatapathRequests = Omit<Datapath, 'watch' | 'onEventSource' | 'grantPort' | 'cutFlows'> & {
   cutFlows(query: FlowQuery): FlowsCut;

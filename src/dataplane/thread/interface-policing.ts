@@ -110,7 +110,9 @@ export class InterfacePolicing {
     this.kernel.translation.follow(open.upgrade);
   }
 
-  /** Completes a takeover from an earlier datapath. Must be called after its first flip. */
+  /**
+   * Completes a takeover from an earlier datapath. Must be called after the first flip of the new datapath.
+   */
   completeTakeover(open: OpenDatapath): void {
     open.upgrade.complete(() => {
       this.#putOnHooks(open, this.kernel.hooks.interfaces().policed);

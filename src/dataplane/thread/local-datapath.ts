@@ -71,7 +71,7 @@ export class LocalDatapath {
    */
   readonly #lines = new Lines();
   readonly #groupCounters: GroupCounters | undefined;
-  /** Undefined before `open` and after `close`. */
+  /** The open datapath; undefined before `open` and after `close`. */
   #open: OpenDatapath | undefined;
   #eventsWanted: EventsWanted = NO_EVENTS;
 

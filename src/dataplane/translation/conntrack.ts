@@ -50,7 +50,7 @@ export class Conntrack {
    * in a list, which also contains other conntrack zones.
    */
   translationOf(real: Tuple): Translation | null {
-    // Conntrack may translate the identifier of an ICMP query, so the reply can have another one.
+    // Conntrack may translate the identifier of an ICMP query, so the reply can have another identifier.
     const isServer = (end: End): boolean =>
       real.protocol === IPPROTO.icmp ? end.address === real.destination.address : isEnd(end, real.destination);
     const isOf = ({ original, reply }: Connection): boolean =>

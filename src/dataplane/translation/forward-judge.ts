@@ -99,7 +99,10 @@ export class ForwardJudge {
     });
   }
 
-  /** Detaches the link of a pin at once. The kernel frees a link some time after its last pin. */
+  /**
+   * Detaches a pinned link before its pin is removed, because the kernel frees a link only some time after
+   * its last pin is removed.
+   */
   #removePin(path: string): void {
     const fd = openPinned(path);
     try {

@@ -5,8 +5,8 @@ import { type Conversion, conversion } from './struct-conversion.js';
 export type FlowTable = 'flows' | 'half_open';
 
 /**
- * Offset of the active word in the field `judgement`, in bytes. This word tells by which policy the flow was
- * classified.
+ * Offset of the active word in the field `judgement`, in bytes. This word identifies the policy that
+ * classified the flow.
  */
 const ACTIVE_WORD = 4;
 /** Returns the layout of a `struct flow` that is directly followed by its `struct tally`. */

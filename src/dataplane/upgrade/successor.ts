@@ -55,7 +55,7 @@ const GRANT_MAPS: readonly MapName[] = ['grants', 'patterns'];
 
 /**
  * Loads the BPF object for this process. If the maps in force have the layouts and sizes that this process
- * wants, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, the
+ * needs, the object uses these maps. Otherwise the object gets new maps. If another datapath is in force, the
  * handover programs are loaded as well. Changes neither the hooks nor the policy in force. Throws if a build
  * pinned the maps in force that this build cannot take over.
  */

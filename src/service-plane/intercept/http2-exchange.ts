@@ -335,7 +335,10 @@ export class Http2Exchange {
     else this.#resetClient(rstCode === NGHTTP2_NO_ERROR ? NGHTTP2_INTERNAL_ERROR : rstCode);
   }
 
-  /** Node 20.19.2 closes the streams of a broken connection before their session is destroyed. */
+  /**
+   * Test the socket too: Node 20.19.2 closes the streams of a broken connection before it destroys their
+   * session.
+   */
   #isServerGone(): boolean {
     return this.session.destroyed || this.ports.link.socket.destroyed;
   }

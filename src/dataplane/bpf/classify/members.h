@@ -24,7 +24,9 @@ struct member_header {
 	__u64 multiplier;
 	__u64 addend;
 	__u32 homes;
-	/* 1: the members are not known yet, so each address that the search does not find is closed. */
+	/* 1: the members are not known yet, so each address that the search does not find is closed
+	 * (CLOSED_SET).
+	 */
 	__u32 incomplete;
 	/* reserved[0] is the count of changes. User space adds 2 after it has stored a change, and before it
 	 * searches the flows of the changed addresses. The BPF programs read the low 16 bits. See
@@ -39,7 +41,7 @@ struct member_line {
 	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
 	__u32 spilled;
 	/* Number of addresses that belong into this cache line and have no room in any cache line. If it is
-	 * not 0, an address that the search does not find is closed.
+	 * not 0, an address that the search does not find is closed (CLOSED_SET).
 	 */
 	__u32 refused;
 	__u64 members[MEMBER_PLACES];
@@ -52,8 +54,8 @@ union members_entry {
 
 /* A set of selectors. Its map index is the index of its entry in the map `member_sets`. */
 struct member_set {
-	/* For each program slot: index of the set of groups that these selectors select, in that compiled policy.
-	 * 0: that compiled policy does not contain the set, so its members are closed.
+	/* For each program slot: index of the set of groups that these selectors select, in that compiled
+	 * policy. 0: that compiled policy does not contain the set, so its members are closed (CLOSED_SET).
 	 */
 	__u32 indexes[2];
 	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the entry is free */

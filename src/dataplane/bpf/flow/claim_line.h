@@ -95,8 +95,8 @@ static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup
 
 /* Returns whether a new flow evicts a flow of its second flow set (`other`), and not of its first: the first
  * has at least CROWDED established flows, and the second has fewer. Without this choice, a flood of half-open
- * flows would put all established flows into their first flow sets, and the fullest sets would refuse flows
- * long before the table has as many flows as its capacity.
+ * flows would put all established flows into their first flow sets. The fullest sets would then refuse flows
+ * long before the table is full.
  */
 static __always_inline bool is_to_evict_from(__u32 other, __u32 set)
 {

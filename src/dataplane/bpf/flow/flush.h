@@ -100,7 +100,7 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 
 /* The result of an attempt to begin or finish a flush. */
 enum flush {
-	FLUSH_NONE = 0,   /* nothing to do: another CPU flushes the flow, or the cache line has another flow, or all is done */
+	FLUSH_NONE = 0,   /* nothing to do: another CPU flushes the flow, the cache line has another flow, or the flush is finished */
 	FLUSH_OWNED = 1, /* this CPU owns the statistics until it calls `finish_flush` */
 	FLUSH_END = 2,   /* another CPU tried to end the flow during the flush: this CPU must call `finish_flow` to end it */
 };

@@ -38,8 +38,8 @@ struct opening {
 	__u64 wire;    /* the destination on the wire, see `wire_destination` */
 	__u8 state;
 	__u8 flags;
-	__u16 acknowledged; /* as in `struct flow`, for the side of the packet */
-	__u16 member_changes; /* as in `struct prefetched` */
+	__u16 acknowledged; /* last acknowledgment number of the side that sent the packet (tcp_numbers.h) */
+	__u16 member_changes; /* result of `count_of_changes` before the search for the rules; 0: not read */
 };
 
 /* Makes the next packet of a flow classify the flow again, if a member has changed since `changes` was read.

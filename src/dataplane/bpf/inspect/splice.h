@@ -4,10 +4,10 @@
 
 /* Splicing offload: the datapath itself forwards the packets of a connection that the service plane has
  * decided. For each connection that it inspects, the service plane has two TCP connections, one to each peer.
- * When the metadata of the connection has decided it, the service plane waits until both TCP connections are
- * at rest: no data is unread or unacknowledged. At this moment the service plane closes its sockets, and the
- * datapath begins to forward the packets. The datapath translates the sequence numbers of one TCP connection
- * to those of the other.
+ * After the policy has decided the connection by its metadata, the service plane waits until both TCP
+ * connections are at rest: no data is unread or unacknowledged. At this moment the service plane closes its
+ * sockets, and the datapath begins to forward the packets. The datapath translates the sequence numbers of
+ * one TCP connection to those of the other.
  *
  * The map `joins` has two entries for each spliced connection, one for each direction. User space adds and
  * removes the entries, and `start_splice` fills in the numbers. `is_spliced` also removes entries, if the

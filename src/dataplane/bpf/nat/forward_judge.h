@@ -151,7 +151,7 @@ static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, __u32 byt
 	return true;
 }
 
-/* Classifies an ICMP error by the flow that it quotes, like `classify_icmp_error`. */
+/* Classifies an ICMP error by the flow that the error quotes, like `classify_icmp_error`. */
 static __always_inline int judge_error(struct __sk_buff *skb, const struct packet *error, __u32 active_word, __u64 *judgement)
 {
 	__u32 second = 1, direction, expected, word;

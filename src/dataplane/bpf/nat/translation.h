@@ -180,7 +180,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 		return false;
 	packet->is_translated = true;
 	packet->is_nat_reply = packet->translated.is_reply;
-	packet->prefetched.list = 0; /* the fast path has searched the rules for the destination in the header */
+	packet->prefetched.list = 0; /* not valid: the fast path has found this list for the destination in the header */
 	packet->prefetched.has_asked = false;
 	keep_wire(packet);
 	packet->destination = packet->translated.destination;

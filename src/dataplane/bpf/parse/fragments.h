@@ -45,8 +45,8 @@ static long mark_word(__u32 index, struct units *units)
 }
 
 /* Adds a fragment to the reassembly state of its datagram. Returns true in three cases: the fragment overlaps
- * another fragment (RFC 5722 forbids this for IPv6), it is another last fragment of the datagram, or a
- * fragment reaches beyond the end of the datagram.
+ * another fragment (RFC 5722 forbids this for IPv6), the datagram has two last fragments, or a fragment
+ * reaches beyond the end of the datagram.
  */
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {

@@ -334,8 +334,8 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	return after_drop(skb, packet, outcome);
 }
 
-/* Passes an outgoing packet without a classification, and opens or updates a foreign flow for the packet, so
- * that its replies pass.
+/* Passes an outgoing packet without a classification, and opens or updates a foreign flow (which no rule
+ * decides) for the packet, so that its replies pass.
  */
 __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index index)
 {

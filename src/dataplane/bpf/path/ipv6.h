@@ -79,9 +79,9 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Reports a dropped IPv6 packet, if a reader wants events of packets. The event has no fields for IPv6
- * addresses: `packets` contains the source address and `bytes` the destination address, in network byte
- * order.
+/* Reports a dropped IPv6 packet, if events of packets are requested (enum events_wanted). The event has no
+ * fields for IPv6 addresses: `packets` contains the source address and `bytes` the destination address, in
+ * network byte order.
  */
 __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {

@@ -87,9 +87,9 @@ static __always_inline void set_wire_destination(struct event *event, __u64 wire
 		event->flags |= EVENT_TRANSLATED;
 }
 
-/* Counts a packet that belongs to no flow as a hit of its rule, and reports the packet if a reader wants
- * events of packets. `judgement` is active word << 32 | verdict word; 0 if the policy did not classify the
- * packet.
+/* Counts a packet that belongs to no flow as a hit of its rule, and reports the packet if events of packets
+ * are requested (enum events_wanted). `judgement` is active word << 32 | verdict word; 0 if the policy did
+ * not classify the packet.
  */
 __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet, __u64 judgement,
 			     enum drop_reason reason)
@@ -147,8 +147,8 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* Reports that a flow opened or ended, if a reader wants such events. `wire`: the destination on the wire of
- * an opened flow, as `wire_destination` returns it.
+/* Reports that a flow opened or ended, if events of flows are requested (enum events_wanted). `wire`: the
+ * destination on the wire of an opened flow, as `wire_destination` returns it.
  */
 static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 				       __u64 ended_by, __u64 wire)
@@ -163,8 +163,8 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 
 	if (!flow || !tally)
 		return 0;
-	/* Report an audited flow also to readers that want only events of single packets: these readers expect to
-	 * see each audited connection.
+	/* Report an audited flow also if only events of single packets are requested, so that each audited
+	 * connection has an event.
 	 */
 	if (type == EVENT_FLOW_OPENED && (flow->judgement & 7) > VERDICT_ALLOW)
 		kinds |= EVENTS_WANTED_PACKETS;

@@ -71,7 +71,7 @@ static __always_inline bool is_martian(__u32 source)
  * from such an interface can only go to the node, and the network stack checks their source.
  *
  * The source of a packet of a bridge port must route back through the bridge. If the bridge has neither
- * address nor route, or does not forward, no route tells whether the source is forged.
+ * address nor route, or does not forward, routes cannot show whether the source is forged.
  */
 __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 {
