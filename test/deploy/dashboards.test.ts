@@ -96,11 +96,14 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 );
 
 describe('Grafana dashboard', () => {
-  it.each(queries)('panel %s queries only metrics and labels that a scrape of Weir contains: %s', (_, expression) => {
-    expect(unknownIn(expression.replaceAll('$__rate_interval', '5m'))).toEqual([]);
-  });
+  it.each(queries)(
+    'panel %s of the Grafana dashboard queries only metrics and labels that a scrape of Weir contains: %s',
+    (_, expression) => {
+      expect(unknownIn(expression.replaceAll('$__rate_interval', '5m'))).toEqual([]);
+    },
+  );
 
-  it('uses in each legend only labels that the result of the query keeps', () => {
+  it('the Grafana dashboard uses in each legend only labels that the result of the query keeps', () => {
     const wrong = dashboard.panels.flatMap(({ title, targets = [] }) =>
       targets.flatMap(({ expr, legendFormat }) => {
         const { groupings, selectors } = readQuery(expr.replaceAll('$__rate_interval', '5m'));
@@ -113,7 +116,7 @@ describe('Grafana dashboard', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has the nine expected rows, and panels that have a description and do not overlap', () => {
+  it('the Grafana dashboard has the nine expected rows, and panels that have a description and do not overlap', () => {
     const rows = dashboard.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
     expect(rows).toEqual([
       'Readiness',
@@ -145,13 +148,13 @@ describe('Grafana dashboard', () => {
 
 describe('Prometheus alerts', () => {
   it.each(alerts.map(({ alert, expr }) => [alert, expr]))(
-    'alert %s queries only metrics and labels that a scrape of Weir contains: %s',
+    'the Prometheus alert %s queries only metrics and labels that a scrape of Weir contains: %s',
     (_, expression) => {
       expect(unknownIn(expression)).toEqual([]);
     },
   );
 
-  it('have a non-empty summary, description and action, and the severity critical, warning or info', () => {
+  it('each Prometheus alert has a non-empty summary, description and action, and the severity critical, warning or info', () => {
     for (const { labels, annotations } of alerts) {
       expect(Object.keys(annotations)).toEqual(['summary', 'description', 'action']);
       expect(Object.values(annotations).filter((text) => text.trim() === '')).toEqual([]);
@@ -160,13 +163,13 @@ describe('Prometheus alerts', () => {
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
   });
 
-  it('exist for each metric of a cluster that reports a fault of etcd', () => {
+  it('a Prometheus alert exists for each metric of a cluster that reports a fault of etcd', () => {
     const read = new Set(alerts.flatMap(({ expr }) => readQuery(expr).selectors.map(({ metric }) => metric)));
     const faults = ['contradicted', 'etcd_full', 'unreadable_values'].map((name) => `weir_cluster_${name}`);
     expect(faults.filter((name) => !read.has(name) || !series.has(name))).toEqual([]);
   });
 
-  it('use in their texts only labels that the result of the alert expression keeps', () => {
+  it('the texts of Prometheus alerts use only labels that the result of the alert expression keeps', () => {
     const wrong = alerts.flatMap(({ alert, expr, annotations }) => {
       const { groupings, selectors } = readQuery(expr);
       const own = selectors.flatMap(({ metric }) => [...(series.get(metric)?.keys() ?? [])]);
@@ -179,7 +182,7 @@ describe('Prometheus alerts', () => {
 });
 
 describe('PromQL parser of the dashboard tests', () => {
-  it('returns the selectors, functions and grouping labels of an expression', () => {
+  it('the PromQL parser of the dashboard tests returns the selectors, functions and grouping labels of an expression', () => {
     const text = 'histogram_quantile(0.9, sum by (le, a) (rate(x_bucket{b=~"c|d", e!="f"}[5m]))) > 0 or y / on(g) z';
     expect(readQuery(text)).toEqual({
       selectors: [
@@ -199,7 +202,7 @@ describe('PromQL parser of the dashboard tests', () => {
   });
 
   it.each(['sum(x', 'x{a="b"', 'x{a=b}', 'x]', 'x & y'])(
-    'throws a SyntaxError for the malformed expression %s',
+    'the PromQL parser of the dashboard tests throws a SyntaxError for the malformed expression %s',
     (text) => {
       expect(() => readQuery(text)).toThrow(SyntaxError);
     },
@@ -212,7 +215,7 @@ describe('PromQL parser of the dashboard tests', () => {
     ['sum by (nothing) (weir_ready)', ['nothing']],
     ['rat(weir_ready)', ['rat']],
   ])(
-    'makes `unknownIn` return the unknown metric, label, value or function of the expression %s',
+    '`unknownIn` of the dashboard tests returns the unknown metric, label, value or function of the expression %s',
     (expression, unknown) => {
       expect(unknownIn(expression)).toEqual(unknown);
     },

@@ -57,7 +57,7 @@ function listenOn(address: string): unknown {
 }
 
 describe('manifests of Kubernetes', () => {
-  test('serve metrics on the address of the node, at the container port `metrics`', () => {
+  test('the Kubernetes manifests serve metrics on the address of the node, at the container port `metrics`', () => {
     expect(listenOn('192.0.2.7')).toEqual({ host: '192.0.2.7', port: 19_649 });
     expect(container.ports).toEqual([{ name: 'metrics', containerPort: 19_649, protocol: 'TCP' }]);
     expect(container.env.find(({ name }) => name === 'NODE_IP')?.valueFrom).toEqual({
@@ -65,7 +65,7 @@ describe('manifests of Kubernetes', () => {
     });
   });
 
-  test('probe the port `metrics` of the pod, whose address is that of the node', () => {
+  test('the Kubernetes manifests probe the port `metrics` of the pod, whose address is that of the node', () => {
     expect(spec.hostNetwork).toBe(true);
     const { startupProbe, livenessProbe, readinessProbe } = container;
     expect([startupProbe, livenessProbe, readinessProbe].map(({ httpGet }) => httpGet)).toEqual([
@@ -75,7 +75,7 @@ describe('manifests of Kubernetes', () => {
     ]);
   });
 
-  test('have a PodMonitor outside of the base, which selects the pods and their port, with the job of the alerts', () => {
+  test('a PodMonitor beside the base manifests selects the pods and their metrics port, with the job name of the alerts', () => {
     const monitor = yaml('deploy/kubernetes/pod-monitor/pod-monitor.yaml') as {
       readonly kind: string;
       readonly metadata: { readonly namespace: string };
@@ -99,7 +99,7 @@ describe('manifests of Kubernetes', () => {
 describe('scrape configuration', () => {
   const [gateways, kubernetes] = jobs;
 
-  test('scrapes gateways over TLS, at the port of the documents, with the job of the alerts', () => {
+  test('the scrape configuration scrapes gateways over TLS, at the port in docs/metrics.md, with the job name of the alerts', () => {
     expect(alerts).toContain(`job="${gateways?.job_name}"`);
     expect(gateways?.scheme).toBe('https');
     const targets = gateways?.static_configs?.flatMap((one) => one.targets) ?? [];
@@ -107,7 +107,7 @@ describe('scrape configuration', () => {
     expect(text('docs/metrics.md')).toContain('listen: 10.0.0.1:19649');
   });
 
-  test('scrapes the pods of the manifests at their port `metrics`, with the job of the alerts', () => {
+  test('the scrape configuration scrapes the pods of the manifests at their port `metrics`, with the job name of the alerts', () => {
     const [name, value] = Object.entries(pod.labels)[0] ?? [];
     expect(kubernetes?.kubernetes_sd_configs).toEqual([
       {

@@ -57,8 +57,8 @@ const CASES: Readonly<Record<string, Readonly<Record<string, Case>>>> = {
   'docs/names.md': { 'dns:': CLIENTS, '{ "id": "api"': CLIENTS },
 };
 
-describe.each(Object.entries(CASES))('the blocks of %s', (page, cases) => {
-  test('have one case each', () => {
+describe.each(Object.entries(CASES))('code blocks of %s', (page, cases) => {
+  test('each code block of a documentation page has one test case', () => {
     const starts = Object.keys(cases);
     const startsOf = (text: string): string[] => starts.filter((start) => text.startsWith(start));
     const blocks = blocksOf(page);
@@ -66,7 +66,7 @@ describe.each(Object.entries(CASES))('the blocks of %s', (page, cases) => {
     expect(blocks).toHaveLength(starts.length);
   });
 
-  test('are read from the page by the file of their case', () => {
+  test('each code block of a documentation page is read from the page by the test file of its case', () => {
     const missing = Object.entries(cases).filter(([start, each]) => {
       if (!('file' in each)) return false;
       const { text } = fileAt(each.file);
@@ -79,8 +79,8 @@ describe.each(Object.entries(CASES))('the blocks of %s', (page, cases) => {
   });
 });
 
-describe('the blocks without commands', () => {
-  test('of docs/cluster.md are a valid configuration', () => {
+describe('code blocks without commands', () => {
+  test('the code blocks without commands of docs/cluster.md are a valid configuration', () => {
     const folder = temporaryFolder();
     for (const name of ['etcd-ca.pem', 'weir.pem', 'weir.key', 'seal.key'])
       writeFileSync(join(folder, name), CERTIFICATE + KEY, { mode: 0o600 });
@@ -89,14 +89,14 @@ describe('the blocks without commands', () => {
     expect(config.cluster).toMatchObject({ prefix: '/weir', peer: { advertise: { host: '10.0.1.1', port: 7443 } } });
   });
 
-  test('of docs/kubernetes.md are groups of a valid policy', () => {
+  test('the code blocks without commands of docs/kubernetes.md are source groups of a valid policy', () => {
     const policy = { default_policy: 'deny', ...(parse(blockAt('docs/kubernetes.md', 'source_groups:')) as object) };
     const integrations = new Set(['prod']);
     const options = { form: 'envelope', integrations, parseCertificate: () => undefined } as const;
     expect(validateEnvelope({ name: 'gateway', mode: 'enforce', policy }, options)).toEqual([]);
   });
 
-  test('of docs/boot.md change the paths of deploy/systemd/, and nothing else', () => {
+  test('the code blocks without commands of docs/boot.md change the paths of deploy/systemd/, and nothing else', () => {
     const data = blockAt('docs/boot.md', '[Service]\nReadWritePaths').split('\n');
     expect(data.slice(0, -1)).toEqual(['[Service]', 'ReadWritePaths=/srv/weir']);
     const unit = fileAt('deploy/systemd/weir-guard.service').text.replaceAll('/var/lib/weir', '/srv/weir').split('\n');

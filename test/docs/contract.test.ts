@@ -35,11 +35,11 @@ const without = (entries: readonly string[], letters: string): string[] =>
 describe('docs/contract.md', () => {
   const headings = numbersOf('docs/contract.md', /^### ([BD]\d+[a-z]?)\. \S/gm);
 
-  test('has a heading for every D and B reference (such as D12) that source, tests or docs contain', () => {
+  test('docs/contract.md has a heading for every D and B reference (such as D12) that source, tests or docs contain', () => {
     expect(without(headings, 'BD')).toEqual([]);
   });
 
-  test('has exactly one heading for each D and B number, in ascending order', () => {
+  test('docs/contract.md has exactly one heading for each D and B number, in ascending order', () => {
     const order = new Intl.Collator('en', { numeric: true });
     const sorted = (letter: string): string[] =>
       [...new Set(headings)].filter((number) => number.startsWith(letter)).sort(order.compare);
@@ -48,18 +48,18 @@ describe('docs/contract.md', () => {
 });
 
 describe('docs/bypass-classes.md', () => {
-  test('has a table row for every F, H, K, N, R and T reference (such as F7) in source, tests or docs', () => {
+  test('docs/bypass-classes.md has a table row for every F, H, K, N, R and T reference (such as F7) in source, tests or docs', () => {
     expect(without(numbersOf('docs/bypass-classes.md', /^\| ([FHKNRT]\d+) \|/gm), 'FHKNRT')).toEqual([]);
   });
 });
 
 describe('the search for references such as D12', () => {
-  test('finds references that are not part of a word, and both references of a range such as D9–D12', () => {
+  test('the search for references such as D12 finds whole words only, and both references of a range such as D9–D12', () => {
     expect(numbersIn('(D9–D12), D17a. K1: N1/N3; "F10"')).toEqual(['D9', 'D12', 'D17a', 'K1', 'N1', 'N3', 'F10']);
     expect(numbersIn('%D1%B4 \\D1 0xD1 #D17 MIID12 D0:9F:12 T12= x.B3 H264 RFC1858')).toEqual([]);
   });
 
-  test('finds references in TypeScript, C and Markdown files', () => {
+  test('the search for references such as D12 finds references in TypeScript, C and Markdown files', () => {
     const endings = new Set([...used.values()].flat().map((file) => file.slice(file.lastIndexOf('.'))));
     expect([...endings]).toEqual(expect.arrayContaining(['.ts', '.h', '.md']));
   });

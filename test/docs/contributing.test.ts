@@ -22,7 +22,7 @@ function foldersIn(folder: string): readonly string[] {
     .map(({ name }) => `${folder === '.' ? '' : folder}${name}/`);
 }
 
-test('the table of folders has one row for each folder of the repository, of src/ and of test/, and no other', () => {
+test('the table of folders in CONTRIBUTING.md has one row for each folder of the repository, of src/ and of test/, and no other', () => {
   const cells = [...section('Folders').matchAll(/^\| (`.+?`) \|/gm)].map(([, cell = '']) => cell);
   const listed = cells.flatMap((cell) => cell.split(', ').map((path) => path.replaceAll('`', '')));
   const folders = ['.', 'src/', 'test/'].flatMap(foldersIn);
@@ -37,7 +37,7 @@ describe('the recipes of "How to add …"', () => {
     ([, title = '', body = '']) => ({ title, body }),
   );
 
-  test('exist for each kind of change', () => {
+  test('a recipe "How to add …" exists for each kind of change', () => {
     expect(recipes.map(({ title }) => title.replace(/ \(as .*/, ''))).toEqual([
       'A matcher',
       'A warning',
@@ -51,7 +51,7 @@ describe('the recipes of "How to add …"', () => {
     ]);
   });
 
-  test.each(recipes)('name existing files: $title', ({ body }) => {
+  test.each(recipes)('the recipes "How to add …" name existing files: $title', ({ body }) => {
     const missing: string[] = [];
     let folder = '';
     let files = 0;

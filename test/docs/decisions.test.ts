@@ -26,11 +26,11 @@ function pageOf(file: string): Page {
 }
 
 describe('the table of decisions in docs/decisions/README.md', () => {
-  test('has one row for each decision page, in ascending order, with its number, title and date', () => {
+  test('the table in docs/decisions/README.md has one row for each decision page, in ascending order, with its number, title and date', () => {
     expect(rows).toEqual(files.sort().map(pageOf));
   });
 
-  test('is followed by a number that no decision has used', () => {
+  test('the table in docs/decisions/README.md is followed by a number that no decision has used', () => {
     const [, next] = /next one is (\d+)/.exec(index) ?? [];
     expect(Number(next)).toBeGreaterThan(Math.max(...rows.map(({ number }) => number)));
   });

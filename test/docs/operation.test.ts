@@ -80,7 +80,7 @@ function problemsOf(line: string): string[] {
   return words.filter((word) => word.startsWith('-') && !flags.includes(word)).map((flag) => `${line}: ${flag}`);
 }
 
-test('each command that the pages name exists, with its flags', () => {
+test('each command that the documentation pages name exists, with its flags', () => {
   const others = ['policy', 'cluster', 'kubernetes', 'install', 'boot', 'inspection', 'names'];
   const lines = [...PAGES, ...others.map((name) => `docs/${name}.md`)].flatMap((page) => {
     const { text } = fileAt(page);
@@ -93,7 +93,7 @@ test('each command that the pages name exists, with its flags', () => {
   expect(problemsOf('weir polcy list')).toEqual(['weir polcy list']);
 });
 
-test('docs/threat-model.md names each class of docs/bypass-classes.md, and no other', () => {
+test('docs/threat-model.md names each class of docs/bypass-classes.md, and no other class', () => {
   const classes = (text: string, row: RegExp): string[] => [...text.matchAll(row)].map(([, name = '']) => name);
   const listed = classes(fileAt('docs/bypass-classes.md').text, /^\| ([KNTHRF]\d+) \|/gm);
   const [, defences = ''] = /## Defences\n([\s\S]*?)\n## /.exec(fileAt('docs/threat-model.md').text) ?? [];

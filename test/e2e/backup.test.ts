@@ -24,7 +24,7 @@ afterAll(async () => {
 type Policies = { readonly items: readonly { readonly id: string; readonly active: boolean }[] };
 
 // The procedure of docs/install.md.
-test('a restored data folder replaces no newer policy in the kernel until its policy is activated', async () => {
+test('a restored data folder does not replace a newer policy in the kernel until its own policy is activated', async () => {
   const { node } = rig;
   const [data, backup] = [join(node.folder, 'data'), join(node.folder, 'backup')];
   await rig.put(allowing);
@@ -67,7 +67,7 @@ test('a restored data folder replaces no newer policy in the kernel until its po
   expect(await rig.tcp(PORT)).toBe('open');
 });
 
-test('a restored data folder is in force at once if the kernel has no policy', async () => {
+test('the policy of a restored data folder is in force at once if the kernel has no policy', async () => {
   const { node } = rig;
   const data = join(node.folder, 'data');
   await node.end('SIGTERM');

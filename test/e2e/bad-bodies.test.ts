@@ -168,7 +168,7 @@ type ProblemDocument = {
 };
 
 describe.each(cases)('PUT /api/v1/policy with an invalid body ($name)', ({ body, status, pointers }) => {
-  test('returns an error document (application/problem+json), and does not change the stored policy', async () => {
+  test('PUT /api/v1/policy with an invalid body returns an error document (application/problem+json), and does not change the stored policy', async () => {
     const reply = await rig.node.request('PUT', '/api/v1/policy', body);
     expect({ status: reply.status, text: reply.text.slice(0, 500) }).toEqual({
       status,
@@ -186,6 +186,6 @@ describe.each(cases)('PUT /api/v1/policy with an invalid body ($name)', ({ body,
   });
 });
 
-test('the node still enforces its last valid policy after it has refused all invalid bodies: TCP port 80 is open, port 81 is not', async () => {
+test('a node that has refused invalid policies still enforces its last valid policy: TCP port 80 is open, port 81 is not', async () => {
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
 });

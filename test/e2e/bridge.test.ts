@@ -30,12 +30,12 @@ const all = (): Promise<unknown[]> => Promise.all([rig.tcp(80), rig.tcp(81), rig
 const TCP_ONLY = ['open', NO_ANSWER, 'silent 1', false];
 
 describe('a node as a transparent firewall between two ports of a bridge', () => {
-  test('is ready, and the policy decides connections through the bridge', async () => {
+  test('a node that polices two ports of a bridge is ready, and the policy decides connections through the bridge', async () => {
     await rig.node.ready();
     expect(await all()).toEqual(TCP_ONLY);
   });
 
-  test('cuts an open connection when a policy denies it', async () => {
+  test('a policy that denies an open connection through a bridge cuts the connection', async () => {
     const pings = rig.topology.client.start(process.execPath, ['-e', SPEAKER, ADDRESSES.server]);
     const heard: string[] = [];
     pings.stdout?.setEncoding('utf8').on('data', (text: string) => heard.push(text));
@@ -49,7 +49,7 @@ describe('a node as a transparent firewall between two ports of a bridge', () =>
     expect(await all()).toEqual([NO_ANSWER, NO_ANSWER, 'pong 1', false]);
   });
 
-  test('keeps enforcing after nft flush ruleset, and restores the table', async () => {
+  test('a node that polices bridge ports keeps enforcing after `nft flush ruleset`, and restores its nftables table', async () => {
     await rig.put(policyOf([ALLOW_TCP]));
     await rig.topology.node.must('nft', 'flush', 'ruleset');
     expect(await all()).toEqual(TCP_ONLY);
@@ -61,7 +61,7 @@ describe('a node as a transparent firewall between two ports of a bridge', () =>
     await rig.node.ready();
   });
 
-  test('keeps enforcing after the process was killed', async () => {
+  test('the policy on bridge ports stays in force after the node process was killed', async () => {
     await rig.node.end('SIGKILL');
     expect(await all()).toEqual(TCP_ONLY);
     await rig.node.restart();
@@ -69,7 +69,7 @@ describe('a node as a transparent firewall between two ports of a bridge', () =>
     expect(await all()).toEqual(TCP_ONLY);
   });
 
-  test('names the MAC-switched flow in findings like a routed one', async () => {
+  test('packets that a node denies between two bridge ports appear in the findings with their destination address', async () => {
     const { body } = await rig.node.request('GET', `/api/v1/audit/findings/local?dst=${ADDRESSES.server}`);
     const { items } = body as { items: { src: string; dst: string }[] };
     expect(items.length).toBeGreaterThan(0);

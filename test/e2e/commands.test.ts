@@ -37,7 +37,7 @@ policy:
             dst_ports: [${port}]
 `;
 
-test('weir policy apply puts a policy file in force, and weir policy get returns a file that apply accepts again', async () => {
+test('`weir policy apply` puts a policy file in force, and `weir policy get` prints a file that `apply` accepts again', async () => {
   const before = await cli(['status']);
   expect([before.code, before.out.split('\n')[1]]).toEqual([
     3,
@@ -70,7 +70,7 @@ test('weir policy apply puts a policy file in force, and weir policy get returns
   expect([stale.code, stale.err]).toEqual([1, expect.stringContaining('read the policy again with `weir policy get`')]);
 });
 
-test('weir policy diff, explain and apply --dry-run show the effect of another policy and change nothing', async () => {
+test('`weir policy diff`, `explain` and `apply --dry-run` show the effect of another policy and change nothing', async () => {
   const file = fileWith('other.yaml', policy(81, 'audit'));
   expect(await cli(['policy', 'diff', '-f', file])).toEqual({
     code: 3,
@@ -89,7 +89,7 @@ test('weir policy diff, explain and apply --dry-run show the effect of another p
   expect(await rig.tcp(80)).toBe('open');
 });
 
-test('weir policy activate puts a stored policy in force, and apply replaces another active policy only with --replace', async () => {
+test('`weir policy activate` puts a stored policy in force, and `apply` replaces another active policy only with --replace', async () => {
   const home = fileWith('home.yaml', policy(81).replace('office', 'home'));
   const chance = await cli(['policy', 'apply', '-f', home]);
   expect([chance.code, chance.err]).toEqual([1, expect.stringContaining('the policy office is active')]);
@@ -115,7 +115,7 @@ test('weir policy activate puts a stored policy in force, and apply replaces ano
   }
 });
 
-test('weir policy apply reports the problems of a policy file with line numbers', async () => {
+test('`weir policy apply` reports the problems of a policy file with line numbers', async () => {
   const wrong = policy(80).replace('dst_ports: [80]', 'dst_prots: [80]').replace('action: allow', 'action: alow');
   const file = fileWith('wrong.yaml', wrong);
   const { code, err } = await cli(['policy', 'apply', '-f', file]);
@@ -170,7 +170,7 @@ test('bash completion offers the policies, source groups and rules of the node',
   expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
 });
 
-test('weir policy apply accepts the output of weir policy get for a singleton policy, and writes the policy to the same record', async () => {
+test('`weir policy apply` accepts the output of `weir policy get` for a singleton policy, and writes to the same record', async () => {
   const { out: before } = await cli(['policy', 'get']);
   const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);
@@ -184,7 +184,7 @@ test('weir policy apply accepts the output of weir policy get for a singleton po
   expect((await cli(['policy', 'apply', '-f', '-'], before)).code).toBe(0);
 });
 
-test('weir performance-mode switches performance mode, and weir policy delete deletes the active policy', async () => {
+test('`weir performance-mode` switches performance mode, and `weir policy delete` deletes the active policy', async () => {
   expect((await cli(['performance-mode', 'off'])).out).toBe('performance mode is off (set for this node)\n');
   expect(await cli(['findings'])).toEqual({
     code: 1,

@@ -48,7 +48,7 @@ function write(name: string, text: string, mode: number, gid = 0): string {
 skipUnless(!isInstalled, 'the installed command has the users of another root file system').describe(
   'weir config check as root',
   () => {
-    it('warns of each file that the user weir cannot read, with its owner, its mode and the command that mends it', async () => {
+    it('`weir config check` warns about each file that the user weir cannot read, with its owner, its mode and the command that corrects it', async () => {
       mkdirSync(join(folder, 'tls'), { mode: 0o700 });
       const certFile = write('tls/cert.pem', CERTIFICATE, 0o644);
       const keyFile = write('key.pem', KEY, 0o640, SHARED_GROUP);
@@ -68,14 +68,14 @@ skipUnless(!isInstalled, 'the installed command has the users of another root fi
       ]);
     });
 
-    it('warns of a file in a folder that weir.service hides from the node', async () => {
+    it('`weir config check` warns about a file in a folder that weir.service hides from the node', async () => {
       write('weir.yaml', 'version: 1\npolicy: { file: /root/policy.yaml }\n', 0o640, UID);
       expect((await check()).stderr).toBe(
         'warning: policy.file: weir.service hides /root from the node: move /root/policy.yaml to /etc/weir\n',
       );
     });
 
-    it('prints no warning if the user weir can read all files, or is the account of a person', async () => {
+    it('`weir config check` prints no warning if the user weir can read all files, or is the account of a person', async () => {
       const config = write('weir.yaml', 'version: 1\n', 0o640, UID);
       const valid = { stdout: `${config} is valid\n`, stderr: '' };
       expect(await check()).toEqual(valid);

@@ -43,7 +43,7 @@ function policy(g: number): unknown {
   };
 }
 
-test(`after kill -9 at a random moment of a write, ${ROUNDS} times, the kernel enforces the acknowledged or the pending policy`, async () => {
+test(`after kill -9 at a random moment of a policy write, ${ROUNDS} times, the kernel enforces the acknowledged or the pending policy`, async () => {
   const random = new Random(seedOf(2));
   console.log(`seed ${random.seed} (WEIR_SEED)`);
   // Every policy allows UDP port 80, so no datagram of this client may be lost while the node is killed.

@@ -34,7 +34,7 @@ async function status(expected: 0 | 3 = 0): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-test('weir dataplane status reports the hooks, the guard and the policy generation in force, while the node runs and after the node has stopped', async () => {
+test('`weir dataplane status` reports the hooks, the guard and the policy generation in force, while the node runs and after it has stopped', async () => {
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
@@ -79,7 +79,7 @@ test('weir dataplane status reports the hooks, the guard and the policy generati
   await rig.node.ready();
 });
 
-test('/ready and weir dataplane status give the same time of the policy in force, also after a restart of the node', async () => {
+test('/ready and `weir dataplane status` give the same time of the policy in force, also after a restart of the node', async () => {
   const inForceSince = async () =>
     ((await rig.node.request('GET', '/ready')).body as { in_force_since: string | null }).in_force_since;
   const before = (await status()).inForce;
@@ -112,7 +112,7 @@ async function secondNode(pinPath: string): Promise<string> {
   return file;
 }
 
-test('weir dataplane status exits with 3 while a configured interface has no BPF program of Weir', async () => {
+test('`weir dataplane status` exits with 3 while a configured interface has no BPF program of Weir', async () => {
   const config = join(rig.node.folder, 'others.yaml');
   const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as {
     dataplane: { interfaces: string[] };
@@ -135,7 +135,7 @@ test('weir dataplane status exits with 3 while a configured interface has no BPF
   }
 });
 
-test('weir dataplane check exits with 3 and names each configured interface that does not exist', async () => {
+test('`weir dataplane check` exits with 3 and names each configured interface that does not exist', async () => {
   const config = join(rig.node.folder, 'absent.yaml');
   const written = JSON.parse(await readFile(join(rig.node.folder, 'weir.yaml'), 'utf8')) as { dataplane: object };
   const checked = async (...interfaces: string[]) => {
@@ -153,7 +153,7 @@ test('weir dataplane check exits with 3 and names each configured interface that
   expect(await checked('lan0', 'wan0', 'dmz*')).toEqual({ code: 0, lines: [] });
 });
 
-test('weir dataplane status shows the kernel in spite of a configuration file that is not valid', async () => {
+test('`weir dataplane status` shows the state of the kernel even if the configuration file is not valid', async () => {
   const config = join(rig.node.folder, 'broken.yaml');
   await writeFile(config, 'version: 1\nnod: {}\n');
   const words = ['dataplane', 'status', '--config', config, '--pin-path', rig.topology.pinPath];
@@ -209,7 +209,7 @@ test('a node process that starts while an earlier process still runs takes over 
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 });
 
-test('weir dataplane status, stats, metrics and log report an nftables chain of another program for forwarded packets', async () => {
+test('`weir dataplane status`, `stats`, `metrics` and `log` report a third-party nftables chain for forwarded packets', async () => {
   const { node } = rig.topology;
   await node.must('nft', 'add table inet mine; add chain inet mine some { type filter hook forward priority 10; }');
   const other = { way: 'stack', reason: 'nftables chain inet mine some' };
@@ -262,7 +262,7 @@ test('a node whose data folder was deleted still enforces the policy in the kern
   expect((await status()).inForce).toEqual(expect.objectContaining({ generation: 2 }));
 });
 
-test('weir dataplane detach names the unit to stop if the node runs in the unit, because systemd starts the node again after a kill', async () => {
+test('`weir dataplane detach` names the systemd unit to stop if the node runs in a unit, because systemd restarts a killed node', async () => {
   const mount = /^\S+ (\S+) cgroup2 /m.exec(await readFile('/proc/self/mounts', 'utf8'))?.[1] ?? '';
   const slice = join(mount, `weir-${process.pid}.slice`);
   const unit = join(slice, 'weir.service');
@@ -279,7 +279,7 @@ test('weir dataplane detach names the unit to stop if the node runs in the unit,
   }
 });
 
-test('weir dataplane detach fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard', async () => {
+test('`weir dataplane detach` fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard', async () => {
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(
@@ -310,7 +310,7 @@ test('weir dataplane detach fails while a node runs; after the node has stopped,
   );
 });
 
-test('weir dataplane detach says how to prevent that the next boot enforces again, if the unit of the node is enabled', async () => {
+test('`weir dataplane detach` tells how to prevent the next boot from enforcing again if the unit of the node is enabled', async () => {
   const folder = join(rig.node.folder, 'bin');
   mkdirSync(folder);
   await writeFile(join(folder, 'systemctl'), '#!/bin/sh\ntest "$*" = "is-enabled --quiet weir.service"\n', {

@@ -60,7 +60,7 @@ const statuses = async (port: number, ...wanted: string[]): Promise<readonly str
   return stdout.trim().split(' ');
 };
 
-test('a connection that the node resets because it cannot inspect the connection counts as a hit of the rule that requires inspection', async () => {
+test('an inspected connection that the node resets because it cannot inspect it counts as a hit of the deciding rule', async () => {
   await rig.put(
     policyOf([
       { id: 'no-ca', ...to(PORT.web, paths('/v1/')) },
@@ -96,7 +96,7 @@ const LOOKUPS = policyOf([
   { id: 'unused', match: { dns_hostname: 'other.example.org' } },
 ]);
 
-test('a DNS query that the node redirects to its DNS proxy counts as a hit of the rule that decided the query; `weir hits --unused` lists rules without hits', async () => {
+test('a DNS query redirected to the DNS proxy counts as a hit of the deciding rule; `weir hits --unused` lists rules without hits', async () => {
   await rig.put(LOOKUPS);
   expect((await dig(rig, ELSEWHERE, 'api.example.com')).status).toBe('NOERROR');
   expect((await dig(rig, ELSEWHERE, '+tcp', 'api.example.com')).status).toBe('NOERROR');

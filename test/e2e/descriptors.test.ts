@@ -65,31 +65,34 @@ describe('connections of other processes', () => {
   test.each([
     ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
     ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
-  ])('%s leave a quarter of the descriptor limit of the node free', async (_, from, at) => {
-    const { node } = rig;
-    const most = 600;
-    await limit(most);
-    const child = from().start('/usr/bin/python3', ['-c', SILENT, ...at, String(most)]);
-    try {
-      expect(await firstLine(child)).toBe('open');
-      // The kernel completes the TCP handshakes before the node accepts the connections. So the test waits
-      // until the node has opened descriptors for the connections.
-      const accepted = (): readonly number[] => connectionDescriptors(node.pid);
-      await expect.poll(() => accepted().length, { interval: 10 }).toBeGreaterThan(most / 3);
-      // The node may use the other descriptors for files of its own, such as the pipes of a started `nft`.
-      await expect.poll(() => accepted().filter((fd) => fd >= (most * 3) / 4), soon).toEqual([]);
-      if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
-      expect(await lines('"type":"watch_fault_changed","fault":"')).toBe(0);
-      expect(await lines('worker_died')).toBe(0);
-    } finally {
-      child.kill('SIGKILL');
-      await limit(20_000);
-    }
-  });
+  ])(
+    'connections of other processes %s leave a quarter of the descriptor limit of the node free',
+    async (_, from, at) => {
+      const { node } = rig;
+      const most = 600;
+      await limit(most);
+      const child = from().start('/usr/bin/python3', ['-c', SILENT, ...at, String(most)]);
+      try {
+        expect(await firstLine(child)).toBe('open');
+        // The kernel completes the TCP handshakes before the node accepts the connections. So the test waits
+        // until the node has opened descriptors for the connections.
+        const accepted = (): readonly number[] => connectionDescriptors(node.pid);
+        await expect.poll(() => accepted().length, { interval: 10 }).toBeGreaterThan(most / 3);
+        // The node may use the other descriptors for files of its own, such as the pipes of a started `nft`.
+        await expect.poll(() => accepted().filter((fd) => fd >= (most * 3) / 4), soon).toEqual([]);
+        if (at[1] === '443') await rig.put(policyOf([{ match: { proto: 'tcp', dst_ports: [80, 443] } }]));
+        expect(await lines('"type":"watch_fault_changed","fault":"')).toBe(0);
+        expect(await lines('worker_died')).toBe(0);
+      } finally {
+        child.kill('SIGKILL');
+        await limit(20_000);
+      }
+    },
+  );
 });
 
 describe('a node without free file descriptors', () => {
-  test('keeps its datapath thread, reports that it cannot check the datapath in the kernel, and checks again when descriptors are free', async () => {
+  test('a node without free file descriptors keeps its datapath thread, reports failed checks of the datapath, and checks again when descriptors are free', async () => {
     const { node, topology } = rig;
     // With this limit the node can open no new file descriptor: each attempt fails with EMFILE.
     await limit(3);

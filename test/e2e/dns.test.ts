@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig?.remove());
 
-test('explain predicts the answer to names that the proxy answers before the policy', async () => {
+test('`weir policy explain` predicts the answer to names that the DNS proxy answers before the policy', async () => {
   const rows = [
     ['use-application-dns.net', 'NXDOMAIN', 'dns.canary_names'],
     ['_dns.resolver.arpa', 'NOERROR', 'resolver.arpa'],
@@ -52,7 +52,7 @@ test('explain predicts the answer to names that the proxy answers before the pol
 });
 
 describe('an allowed name', () => {
-  test('is reachable on the port of the rule, and not on another port, as soon as a client has queried the name', async () => {
+  test('an allowed name is reachable as soon as a client has queried it, on the port of the rule and not on another port', async () => {
     expect(await explained(443)).toEqual(['deny', []]);
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     expect(data(await ask('api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -62,28 +62,28 @@ describe('an allowed name', () => {
     expect(await explained(444)).toEqual(['deny', []]);
   });
 
-  test('is answered with its CNAME, in the letter case of the query', async () => {
+  test('a DNS query for an allowed name is answered with its CNAME, in the letter case of the query', async () => {
     const [alias, address] = data(await ask('wWw.eXample.com'));
     expect(alias).toMatch(/^wWw\.eXample\.com\. CNAME api\.example\.com\.$/i);
     expect(alias?.split(' ')[0]).toBe('wWw.eXample.com.');
     expect(address?.toLowerCase()).toBe(`api.example.com. a ${ADDRESSES.server}`);
   });
 
-  test('is also answered if the client sends the DNS query over TCP', async () => {
+  test('a DNS query over TCP for an allowed name is answered', async () => {
     expect(data(await ask('+tcp', 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
   });
 
-  test('is answered for type TXT, and for type AAAA without records, because the datapath forwards no IPv6', async () => {
+  test('an allowed name is answered for type TXT, and for type AAAA without records, because the datapath forwards no IPv6', async () => {
     expect(data(await ask('text.example.com', 'TXT'))).toEqual(['text.example.com. TXT "hello"']);
     const six = await ask('six.example.com', 'AAAA');
     expect([six.status, six.answers]).toEqual(['NOERROR', []]);
   });
 
-  test('is answered with the NXDOMAIN of the upstream if the name does not exist', async () => {
+  test('an allowed name that does not exist is answered with the NXDOMAIN of the upstream resolver', async () => {
     expect((await ask('nothing.example.com')).status).toBe('NXDOMAIN');
   });
 
-  test('is listed by GET /api/v1/dns-cache with its granted addresses', async () => {
+  test('an allowed name that was queried is listed by GET /api/v1/dns-cache with its granted addresses', async () => {
     const reply = await rig.node.request('GET', '/api/v1/dns-cache');
     const { items } = reply.body as { items: { hostname: string; ips: string[]; patterns: string[] }[] };
     const named = items.filter(({ hostname }) => hostname === 'api.example.com');
@@ -125,13 +125,13 @@ describe('observation of DNS queries', () => {
 });
 
 describe('a denied name', () => {
-  test('is answered with NXDOMAIN and the extended DNS error 18 (Prohibited)', async () => {
+  test('a DNS query for a denied name is answered with NXDOMAIN and the extended DNS error 18 (Prohibited)', async () => {
     const denied = await ask('other.example.org');
     expect([denied.status, denied.answers]).toEqual(['NXDOMAIN', []]);
     expect(denied.text).toContain('EDE: 18 (Prohibited)');
   });
 
-  test('is counted as a denied query in GET /api/v1/stats', async () => {
+  test('a DNS query for a denied name is counted as denied in GET /api/v1/stats', async () => {
     const reply = await rig.node.request('GET', '/api/v1/stats');
     const { dns } = reply.body as { dns: { queries_deny: number; nxdomain_policy: number } };
     expect(dns.queries_deny).toBeGreaterThan(0);
@@ -186,16 +186,16 @@ describe('curl with the node as resolver', () => {
     await rig.put(policyOf([{ match: { dns_hostname: '*.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
   });
 
-  test('reaches an allowed name and an alias of the name at the first attempt', async () => {
+  test('curl that resolves by the node reaches an allowed name and an alias of the name at the first attempt', async () => {
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
     expect(await curl('api.example.com')).toEqual([0, `api.example.com:${HTTP}`]);
   });
 
-  test('gets no address for a denied name, although the name has the address of an allowed name', async () => {
+  test('curl that resolves by the node gets no address for a denied name, although an allowed name has the same address', async () => {
     expect(await curl('other.example.org')).toEqual([6, '']);
   });
 
-  test('cannot connect to an address before a client has queried an allowed name that has this address', async () => {
+  test('curl cannot connect to an address before a client has queried an allowed name with that address', async () => {
     await rig.put(policyOf([{ match: { dns_hostname: 'www.example.com', proto: 'tcp', dst_ports: [HTTP] } }]));
     expect(await curl(ADDRESSES.server)).toEqual([28, '']);
     expect(await curl('www.example.com')).toEqual([0, `www.example.com:${HTTP}`]);
@@ -237,37 +237,40 @@ for number in range(20):
     return (await asked()) - before - 1;
   };
 
-  test('is ignored on an unpoliced interface, while a query with a true source address is counted', async () => {
+  test('a DNS query with a forged source on an unpoliced interface is ignored, while a query with its true source is counted', async () => {
     await towards('ext1', '10.79.1.1');
     expect(await attack(ADDRESSES.client)).toBe(0);
     expect(await attack('10.79.1.2')).toBe(20);
   });
 
-  test.each([1, 0])('is ignored on another policed interface with forwarding=%i', async (forwarding) => {
-    await towards('eth0', ADDRESSES.nodeWan);
-    await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
-    try {
-      expect(await attack(ADDRESSES.client)).toBe(0);
-    } finally {
-      await rig.topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/conf/wan0/forwarding');
-    }
-  });
+  test.each([1, 0])(
+    'a DNS query with the forged source address of a client on another policed interface with forwarding=%i is ignored',
+    async (forwarding) => {
+      await towards('eth0', ADDRESSES.nodeWan);
+      await rig.topology.node.must('sh', '-c', `echo ${forwarding} > /proc/sys/net/ipv4/conf/wan0/forwarding`);
+      try {
+        expect(await attack(ADDRESSES.client)).toBe(0);
+      } finally {
+        await rig.topology.node.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv4/conf/wan0/forwarding');
+      }
+    },
+  );
 
-  test('does not permit the client to connect to the queried name', async () => {
+  test('a DNS query with the forged source address of a client does not permit the client to connect to the queried name', async () => {
     expect(await rig.tcp(443)).toBe(NO_ANSWER);
     await ask('api.example.com');
     expect(await rig.tcp(443)).toBe('open');
   });
 });
 
-test('after a policy change and a new DNS query, the name is reachable only on the port of the new rule', async () => {
+test('after a policy change and a new DNS query, a name is reachable only on the port of the new rule', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [444] } }]));
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   await ask('api.example.com');
   expect(await Promise.all([rig.tcp(444), rig.tcp(443)])).toEqual(['open', NO_ANSWER]);
 });
 
-test('while the node is dead, a client can still connect to a name that it has queried; the restarted node answers DNS queries again', async () => {
+test('while the node is dead, a client can still connect to a name that it has queried; a restarted node answers queries again', async () => {
   await ask('api.example.com');
   await rig.node.end('SIGKILL');
   expect(await rig.tcp(444)).toBe('open');

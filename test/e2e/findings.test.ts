@@ -40,7 +40,7 @@ test('a denied packet becomes a finding with the deciding rule, in enforce and i
   expect((await find('?rule=r2')).map(({ count }) => count)).toEqual([2]);
 });
 
-test('a forwarded IPv6 packet is dropped, counted, and reported as a finding with its addresses; the node answers an IPv6 ping to itself', async () => {
+test('a forwarded IPv6 packet is dropped, counted and reported as a finding with its addresses; an IPv6 ping to the node is answered', async () => {
   await addIpv6(rig.topology);
   const ping = async (to: string) => (await rig.topology.client.run('ping', '-6', '-c', '1', '-W', '1', to)).code;
   expect([await ping(IPV6.nodeLan), await ping(IPV6.server)]).toEqual([0, 1]);

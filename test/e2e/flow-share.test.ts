@@ -41,7 +41,7 @@ const running = async () => {
 };
 const soon = { timeout: 10_000, interval: 100 };
 
-test('a source at its flow limit gets no new flows; readiness, stats, metrics and findings report the limit, and another source still connects', async () => {
+test('a source at its flow limit gets no new flows; readiness, stats, metrics and findings report it, and other sources still connect', async () => {
   expect(await running()).toEqual({ ready: true, detail: 'enforcing' });
   expect(await flood(CAPACITY)).toBe(CAPACITY / 2 + 1);
   await expect.poll(running, soon).toEqual({

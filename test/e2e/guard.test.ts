@@ -34,7 +34,7 @@ describe('datapath and guard (nftables rules of Weir)', () => {
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['pong 1', NO_ANSWER]);
   });
 
-  test('the guard drops forwarded packets after the test has removed the pinned BPF links of the datapath', async () => {
+  test('the guard (nftables rules of Weir) drops forwarded packets after the pinned BPF links of the datapath were removed', async () => {
     for (const link of await pinnedLinks()) await rm(link);
     await hooksGone(rig.topology.node.name);
     expect(await Promise.all([rig.udp(80), rig.tcp(80)])).toEqual(['silent 1', NO_ANSWER]);

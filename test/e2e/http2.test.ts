@@ -112,7 +112,7 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test('the node uses, on both sides, the HTTP version that the server selects from the ALPN offer of the client', async () => {
+test("the node uses the HTTP version that the server selects from the client's ALPN offer, on both sides", async () => {
   // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
@@ -122,7 +122,7 @@ test('the node uses, on both sides, the HTTP version that the server selects fro
   expect(await said(PORTS.old, '--http2')).toBe(`HTTP/1.1 ${SERVER_NAME} \n1.1 200`);
 });
 
-test('a request that no rule allows gets status 403, and other requests of the same HTTP/2 connection get status 200', async () => {
+test('an HTTP/2 request that no rule allows gets status 403, and other requests of the same connection get status 200', async () => {
   await allow({ request: { path: { prefix: ['/v1/'] } } });
   const { stdout } = await rig.curl(
     ...[...trust(PORTS.nginx), '--http2', '-w', '%{http_version} %{http_code} %{num_connects}\n', '-o', '/dev/null'],
@@ -148,7 +148,7 @@ const open = async (): Promise<number> =>
 /** The time in which the node must tell the end of one side to the other side, on a loaded machine. */
 const AT_ONCE = { timeout: 3_000, interval: 50 };
 
-test('a client that ends or is killed does not count for its source any more', async () => {
+test('the connection of a client that ends or is killed is no longer counted', async () => {
   for (const options of [['--http2'], ['--http1.1']]) {
     expect((await fetch(PORTS.nginx, '/', ...options)).code).toBe(0);
     await expect.poll(open, AT_ONCE).toBe(0);
@@ -160,7 +160,7 @@ test('a client that ends or is killed does not count for its source any more', a
   }
 });
 
-test('a body that the server cuts is an error for curl, and a body that the server ends by close_notify is not', async () => {
+test('a response body that the server cuts is an error for curl, and a body that the server ends by close_notify is not', async () => {
   const whole = await fetch(PORTS.cutting, '/whole');
   expect([whole.code, whole.stdout]).toEqual([0, 'half whole\n1.1 200']);
   const cut = await fetch(PORTS.cutting, '/cut');
@@ -168,7 +168,7 @@ test('a body that the server cuts is an error for curl, and a body that the serv
   expect(cut.stderr).toContain('reset by peer');
 });
 
-test('requests to a server that is killed end with an error, and later requests reach the server that was started again', async () => {
+test('HTTP requests to a killed server end with an error, and later requests reach the restarted server', async () => {
   for (const options of [['--http2'], ['--http1.1']]) {
     const slow = fetch(PORTS.nginx, '/slow', ...options);
     await expect.poll(open, AT_ONCE).toBe(1);
@@ -183,7 +183,7 @@ test('requests to a server that is killed end with an error, and later requests 
   }
 });
 
-test('8,000 requests on eight HTTP/2 connections all succeed', async () => {
+test('8,000 requests on eight inspected HTTP/2 connections all succeed', async () => {
   const hosts = await rig.file('hosts', `${ADDRESSES.server} ${SERVER_NAME}\n`);
   const load = `h2load -n 8000 -c 8 -m 20 https://${SERVER_NAME}:${PORTS.nginx}/`;
   const { stdout } = await rig.topology.client.run(
@@ -196,7 +196,7 @@ test('8,000 requests on eight HTTP/2 connections all succeed', async () => {
   expect(stdout).toContain('8000 succeeded, 0 failed, 0 errored, 0 timeout');
 });
 
-test('a slow HTTP/2 client stops the server, and the node buffers below 48 MiB', async () => {
+test('a slow HTTP/2 client stops the transfer from the server, and the node buffers less than 48 MiB', async () => {
   const { client } = rig.topology;
   const before = await residentMiB(rig.node.pid);
   const slow = client.start('curl', [

@@ -105,7 +105,7 @@ const activePolicy = async (): Promise<unknown> => parse((await command('policy'
 const RULES = { default_policy: 'deny', source_groups: [{ id: 'of-the-api', sources: { cidrs: ['192.0.2.0/24'] } }] };
 
 describe('weir init on a machine with systemd', () => {
-  it('ends the trial with the rules in force, also if they were written through the API', async () => {
+  it('`weir init --mode enforce` ends a trial with the rules in force, also if the rules were written through the API', async () => {
     const trial = await init('--mode', 'audit', '--force');
     expect([trial.code, trial.stderr]).toEqual([0, '']);
     expect(trial.stdout).toContain(
@@ -125,7 +125,7 @@ describe('weir init on a machine with systemd', () => {
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
   });
 
-  it('leaves the active policy alone without --mode', async () => {
+  it('`weir init` without --mode does not change the active policy', async () => {
     const { code, stdout, stderr } = await init('--force');
     expect([code, stderr, stdout]).toEqual([
       0,
@@ -135,7 +135,7 @@ describe('weir init on a machine with systemd', () => {
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
   });
 
-  it('warns of a unit in /etc that replaces the unit of the package', async () => {
+  it('`weir init` warns about a unit in /etc that replaces the unit of the package', async () => {
     const [own, packaged] = ['/etc/systemd/system/weir.service', '/usr/lib/systemd/system/weir.service'];
     await run('sh', '-c', 'mount -t tmpfs tmpfs /etc/systemd/system && mount -t tmpfs tmpfs /usr/lib/systemd/system');
     await write(own, '[Service]\n');
@@ -147,7 +147,7 @@ describe('weir init on a machine with systemd', () => {
     await run('umount', '/etc/systemd/system', '/usr/lib/systemd/system');
   });
 
-  it('adds the drop-in of nftables.service, and keeps a changed one', async () => {
+  it('`weir init` adds the drop-in of nftables.service, and keeps a changed drop-in', async () => {
     const deployed = fileURLToPath(new URL('../../deploy/systemd/nftables.service.d/00-weir.conf', import.meta.url));
     expect(await read(DROP_IN)).toBe(readFileSync(deployed, 'utf8'));
     expect((await read('/run/systemctl.log')).split('\n')).toContain('daemon-reload');
@@ -157,7 +157,7 @@ describe('weir init on a machine with systemd', () => {
     await run('rm', DROP_IN);
   });
 
-  it('warns of own commands of nftables.service, which the drop-in would replace', async () => {
+  it('`weir init` warns about other commands of nftables.service that the drop-in would replace, and then adds no drop-in', async () => {
     await write(
       '/run/nftables',
       'ExecStart={ path=/usr/sbin/nft ; argv[]=/usr/sbin/nft -f /etc/firewall.nft ; pid=0 }\n',
@@ -170,7 +170,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await run('ls', DROP_IN)).code).not.toBe(0);
   });
 
-  it('changes nothing if the running node refuses the policy or the token', async () => {
+  it('`weir init` changes nothing if the running node refuses the policy or the token', async () => {
     const policy = await read('/etc/weir/policy.yaml');
     const config = await read('/etc/weir/weir.yaml');
     const log = await read('/run/systemctl.log');
@@ -193,7 +193,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
   });
 
-  it('refuses a machine on which the unit cannot load the programs, though root can', async () => {
+  it('`weir init` refuses a machine on which the unit cannot load the BPF programs, even if root can', async () => {
     await write('/run/privileges', privileges(CAPABILITIES.replace(' cap_bpf', '')));
     const before = await read('/run/systemctl.log');
     const { code, stderr } = await init('--force');
@@ -206,7 +206,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await read('/run/systemctl.log')).slice(before.length)).not.toContain('restart');
   });
 
-  it('refuses a configuration that the user of the unit cannot read', async () => {
+  it('`weir init` refuses a configuration that the user of the unit cannot read', async () => {
     await run('chmod', '600', '/etc/weir/weir.yaml');
     const { code, stderr } = await init('--force');
     await run('chmod', '644', '/etc/weir/weir.yaml');
@@ -216,7 +216,7 @@ describe('weir init on a machine with systemd', () => {
     ]);
   });
 
-  it('refuses a new configuration in a folder that the user of the unit may not enter', async () => {
+  it('`weir init` refuses a new configuration in a folder that the user of the unit may not enter', async () => {
     await run('sh', '-c', 'mv /etc/weir /etc/weir.kept && mkdir -m 700 /etc/weir');
     const { code, stderr } = await init();
     await run('sh', '-c', 'rmdir /etc/weir && mv /etc/weir.kept /etc/weir');
@@ -227,7 +227,7 @@ describe('weir init on a machine with systemd', () => {
   });
 });
 
-describe('the commands of docs/install.md for a backup', () => {
+describe('backup commands of docs/install.md', () => {
   const shell = async (commands: string): Promise<string> => {
     const { code, stdout, stderr } = await run('sh', '-ec', `cd /run\n${commands}`);
     expect(code, stderr).toBe(0);
@@ -242,7 +242,7 @@ describe('the commands of docs/install.md for a backup', () => {
 
   beforeAll(() => apply('192.0.2.0/24'));
 
-  it('keep a newer policy of the kernel in force after a restore, until the restored one is activated', async () => {
+  it('a restore by the commands of docs/install.md keeps a newer policy of the kernel in force until the restored policy is activated', async () => {
     await shell(blockAt('docs/install.md', 'systemctl stop weir\n(umask'));
     expect(await shell('stat -c %a weir-backup.tar.gz')).toBe('600\n');
     await expect.poll(isReady).toBe(true);
@@ -257,7 +257,7 @@ describe('the commands of docs/install.md for a backup', () => {
   });
 });
 
-describe('the files that commands of root write for the node', () => {
+describe('files of a node that root writes', () => {
   const ofUser = (...words: string[]) =>
     run('setpriv', '--reuid', 'weir', '--regid', 'weir', '--clear-groups', ...words);
   const unreadable = async (): Promise<string> => (await ofUser('find', '/etc/weir', '!', '-readable')).stdout;
@@ -268,7 +268,7 @@ describe('the files that commands of root write for the node', () => {
     return command('cluster', 'join', token, '--config', '/etc/weir/weir.yaml', '--advertise', '127.0.0.1:7443');
   };
 
-  it('belong to the user of the unit: the configuration of `weir init`, and the credentials of `weir cluster join`', async () => {
+  it('the files that `weir init` and `weir cluster join` write as root can be read by the user of the unit', async () => {
     await run('sh', '-c', 'rm /etc/weir/*');
     const made = await command('init', '--interfaces', 'lan0,wan0', '--no-start');
     expect([made.code, made.stderr]).toEqual([0, '']);
@@ -284,7 +284,7 @@ describe('the files that commands of root write for the node', () => {
     expect(await ofUser(process.execPath, weir, 'config', 'check', '/etc/weir/weir.yaml')).toMatchObject({ code: 0 });
   });
 
-  it('belong to the user and the group that a drop-in gives the unit', async () => {
+  it('the files that `weir init` and `weir cluster join` write belong to the user and group in a drop-in of the unit', async () => {
     await run('sh', '-c', 'echo other:x:4343: >>/etc/group; echo other:x:4343:4343::/:/bin/false >>/etc/passwd');
     await write('/run/privileges', privileges(CAPABILITIES).replace('User=weir\nGroup=', 'User=other\nGroup=other'));
     await run('sh', '-c', 'rm -r /etc/weir/*');

@@ -45,7 +45,7 @@ const pings = async (): Promise<boolean> =>
   (await topology.client.run('ping', '-c', '1', '-W', '2', ADDRESSES.server)).code === 0;
 
 describe('weir init', () => {
-  it('writes a trial: a valid configuration that lets all packets pass, and a policy in audit mode', async () => {
+  it('`weir init` writes the files of a trial: a configuration that lets all packets pass, and a policy in audit mode', async () => {
     const { code, stdout, stderr } = await init('lan0,wan0');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout.split('\n').slice(0, 3)).toEqual([
@@ -80,7 +80,7 @@ describe('weir init', () => {
     expect((await command('config', 'check', file())).code).toBe(0);
   });
 
-  it('changes its own keys of an existing configuration with --force, and keeps other keys and comments', async () => {
+  it('`weir init --force` changes its own keys of an existing configuration, and keeps other keys and comments', async () => {
     const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [lan0], pickup: 0s }\n';
     writeFileSync(file(), text);
     const refused = await init('lan0,wan0', '--mode', 'enforce');
@@ -101,7 +101,7 @@ describe('weir init', () => {
     });
   });
 
-  it('adds an interface to an enforcing gateway without --mode, and keeps its keys and the mode of its policy', async () => {
+  it('`weir init` without --mode adds an interface to an enforcing gateway, and keeps its keys and the mode of its policy', async () => {
     expect((await init('lan0', '--mode', 'enforce')).code).toBe(0);
     const policy = readFileSync(join(folder, 'policy.yaml'), 'utf8');
     expect((await init('lan0,wan0', '--force')).code).toBe(0);
@@ -125,7 +125,7 @@ describe('weir init', () => {
     expect(read('policy.yaml')).toMatchObject({ mode: 'audit' });
   });
 
-  it('refuses to end the policing of an interface, and covers an interface by a pattern', async () => {
+  it('`weir init` refuses to end the policing of an interface, and accepts a pattern that covers the interface', async () => {
     expect((await init('lan0,wan0')).code).toBe(0);
     const { code, stderr } = await init('lan0', '--force');
     expect([code, stderr]).toEqual([
@@ -137,14 +137,14 @@ describe('weir init', () => {
     expect(read('weir.yaml')).toMatchObject({ dataplane: { interfaces: ['lan0', 'w*'] } });
   });
 
-  it('changes only the mode of an existing policy file', async () => {
+  it('`weir init --mode` changes only the mode of an existing policy file', async () => {
     const policy = 'name: mine # kept\nmode:   audit # for a week\npolicy: {default_policy: deny}\n';
     writeFileSync(join(folder, 'policy.yaml'), policy);
     expect((await init('lan0,wan0', '--mode', 'enforce')).code).toBe(0);
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy.replace('audit', 'enforce'));
   });
 
-  it('writes through a symlink, and keeps the owner and the mode of its file', async () => {
+  it('`weir init` writes through a symlink, and keeps the owner and the mode of the target file', async () => {
     const checkout = join(folder, 'checkout.yaml');
     writeFileSync(checkout, 'version: 1\n');
     chownSync(checkout, 4711, 4712);
@@ -165,7 +165,7 @@ describe('weir init', () => {
     expect(lstatSync(join(folder, 'policy.yaml')).isFile()).toBe(true);
   });
 
-  it('refuses an invalid configuration with the line of each mistake, and keeps it', async () => {
+  it('`weir init` refuses an invalid configuration with the line of each error, and does not change the file', async () => {
     for (const [text, place] of [
       ['version: 1\nnode:\n\tdata_dir: /srv\n', '3:1'],
       ['version: 1\nlog: { level: warn }\nlog: { level: info }\n', '3:1'],
@@ -178,14 +178,14 @@ describe('weir init', () => {
     }
   });
 
-  it('keeps the comments in the list of interfaces', async () => {
+  it('`weir init` keeps the comments in the list of interfaces', async () => {
     const list = '  interfaces:\n    # the office\n    - lan0 # 1 Gbit/s\n';
     writeFileSync(file(), `version: 1\ndataplane:\n${list}`);
     expect((await init('lan0,wan0', '--force')).code).toBe(0);
     expect(readFileSync(file(), 'utf8')).toBe(`version: 1\ndataplane:\n${list}    - wan0\n`);
   });
 
-  it('refuses a policy file that no node would accept, and writes nothing', async () => {
+  it('`weir init` refuses a policy file that no node would accept, and writes nothing', async () => {
     const policy = join(folder, 'policy.yaml');
     for (const [text, message] of [
       [
@@ -202,12 +202,12 @@ describe('weir init', () => {
     }
   });
 
-  it('prints the files with --dry-run, and writes nothing', async () => {
+  it('`weir init --dry-run` prints the files, and writes nothing', async () => {
     const { code, stdout } = await init('lan0,wan0', '--dry-run');
     expect([code, stdout.split('\n')[0], readdirSync(folder)]).toEqual([0, `# ${file()}`, []]);
   });
 
-  it('refuses interfaces that do not exist or do not forward with one sentence each, and writes nothing', async () => {
+  it('`weir init` refuses interfaces that do not exist or do not forward with one sentence each, and writes nothing', async () => {
     await topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=0');
     const { code, stderr } = await init('lan9,wan0').finally(() =>
       topology.node.must('sysctl', '-qw', 'net.ipv4.conf.wan0.forwarding=1'),
@@ -221,7 +221,7 @@ describe('weir init', () => {
     ]);
   });
 
-  it('refuses an interface without Ethernet header, and warns of one that is not policed', async () => {
+  it('`weir init` refuses an interface without Ethernet header, and warns about a forwarding interface that is not policed', async () => {
     await topology.node.must('ip', 'tuntap', 'add', 'mode', 'tun', 'tun0');
     await topology.node.must('sysctl', '-qw', 'net.ipv4.conf.tun0.forwarding=1');
     const refused = await init('lan0,tun0').finally(() => topology.node.must('ip', 'link', 'del', 'tun0'));
@@ -238,7 +238,7 @@ describe('weir init', () => {
     ]);
   });
 
-  it('refuses NAT that the settings of the configuration do not support, as a running node does', async () => {
+  it('`weir init` refuses NAT that the settings of the configuration do not support, as a running node does', async () => {
     writeFileSync(file(), 'version: 1\ndataplane: { interfaces: [lan0, wan0], police_local: true }\n');
     await topology.node.must(
       'nft',
@@ -257,7 +257,7 @@ describe('weir init', () => {
     expect((await init('lan0,wan0', '--force')).code).toBe(0);
   });
 
-  it('names a missing capability, and refuses a user other than root', async () => {
+  it('`weir init` names a missing capability, and refuses a user other than root', async () => {
     const words = [...weirCommand, 'init', '--config', file(), '--interfaces', 'lan0,wan0'];
     const caps = '-all,+net_admin,+perfmon,+sys_admin,+sys_chroot,+dac_override';
     const weak = await topology.node.run('setpriv', '--bounding-set', caps.replace(',+net_admin', ''), ...words);
@@ -272,7 +272,7 @@ describe('weir init', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('leads to a trial that denies nothing, and with --mode enforce to a node that denies', async () => {
+  it('`weir init` configures a node that denies nothing with --mode audit, and a node that denies with --mode enforce', async () => {
     const keys = { node: { data_dir: folder }, dataplane: { interfaces: ['lan0'], pin_path: topology.pinPath } };
     writeFileSync(file(), JSON.stringify({ version: 1, ...keys }));
     for (const mode of ['audit', 'enforce']) {

@@ -56,7 +56,7 @@ const one = () => new Promise((resolve) => {
   return Number(await rig.topology.client.must(process.execPath, '-e', program));
 }
 
-test('an allow rule with a server name passes connections with this server name only', async () => {
+test('behind masquerade, an allow rule with a server name passes connections with this server name only', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   await rig.node.ready();
   expect(await passes()).toBe(true);
@@ -66,12 +66,12 @@ test('an allow rule with a server name passes connections with this server name 
   await onlyNodeOutside();
 });
 
-test('100 of 100 connections pass', async () => {
+test('behind masquerade, 100 of 100 inspected connections pass', async () => {
   expect(await hundred()).toBe(100);
   await onlyNodeOutside();
 });
 
-test('100 of 100 connections pass while nftables is flushed and loaded again', async () => {
+test('behind masquerade, 100 of 100 inspected connections pass while nftables is flushed and loaded again', async () => {
   const done = hundred();
   let isDone = false;
   void done.finally(() => {
@@ -86,7 +86,7 @@ test('100 of 100 connections pass while nftables is flushed and loaded again', a
   await onlyNodeOutside();
 });
 
-test('8 MB pass through a connection that is decided by its server name', async () => {
+test('behind masquerade, 8 MB pass through a connection that is decided by its server name', async () => {
   const file = await rig.file('body', 'x'.repeat(8_000_000));
   const at = `${SERVER_NAME}:443:${ADDRESSES.server}`;
   const { stdout } = await rig.curl('-k', '--resolve', at, '-T', file, `https://${SERVER_NAME}/put`);
@@ -94,7 +94,7 @@ test('8 MB pass through a connection that is decided by its server name', async 
   await onlyNodeOutside();
 });
 
-test('an allowed HTTP request reaches the server, and a denied request gets status 403', async () => {
+test('behind masquerade, an allowed HTTP request reaches the server, and a denied request gets status 403', async () => {
   const http = { request: { methods: ['GET'], path: { prefix: ['/v1/'] } } };
   await rig.put(policyOf([tls({ mode: 'intercept', http })]));
   await rig.node.ready();
@@ -107,7 +107,7 @@ test('an allowed HTTP request reaches the server, and a denied request gets stat
   await onlyNodeOutside();
 });
 
-test('a lookup by UDP or TCP teaches the addresses of a name, and connections to them pass', async () => {
+test('behind masquerade, a DNS lookup by UDP or TCP grants the addresses of a name, and connections to these addresses pass', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [80] } }]));
   await rig.node.ready();
   expect(await rig.tcp(80)).toBe('refused ETIMEDOUT');
@@ -119,7 +119,7 @@ test('a lookup by UDP or TCP teaches the addresses of a name, and connections to
   await onlyNodeOutside();
 });
 
-test('connections pass again after the node was killed and started, and no packet leaves with the address of the client', async () => {
+test("behind masquerade, connections pass again after the node was killed and started, and no packet leaves with the client's address", async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   const during = hundred();
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -130,7 +130,7 @@ test('connections pass again after the node was killed and started, and no packe
   await onlyNodeOutside();
 });
 
-test('without NAT rules, the server sees the address of the client', async () => {
+test('without NAT rules, the server of an inspected connection sees the address of the client', async () => {
   await rig.topology.server.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.nodeWan);
   await rig.topology.node.must('nft', 'delete table ip mine');
   const chain = () => rig.topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'upstream_zone');

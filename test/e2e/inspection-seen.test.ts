@@ -103,7 +103,7 @@ test('a rule that denies a server name also denies a connection without a server
   await expectSeen(reader, [{ ...decided, type: 'tls', verdict: 'deny', sni: null, reason: 'no_server_name' }]);
 });
 
-test('a default that denies a connection without a server name, which an allow rule needs, gives the reason no_server_name', async () => {
+test('a denied connection without a server name gets the reason no_server_name if an allow rule needs a server name', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })], { default_action: 'deny' }));
   const reader = await reading();
   await rig.dial(443, ['-noservername']);
@@ -168,7 +168,7 @@ test('a wiretap reader that requests a replay gets earlier messages that match i
   end.abort();
 });
 
-test('findings, stats and metrics agree on the counts of the decisions of all previous tests', async () => {
+test('findings, stats and metrics agree on the counts of the decisions of all previous tests of this file', async () => {
   const shown = (await find('2026-01-01T00:00:00Z')).map(
     ({ finding_type: type, rule, effective_action: action, reason, count }) =>
       `${String(type)} ${String(rule)} ${String(action)} ${String(reason)} ${count}`,

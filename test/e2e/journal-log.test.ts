@@ -27,13 +27,13 @@ async function firstLine(log: object, journalStream: string): Promise<string> {
   return String(line);
 }
 
-test('a node writes text with priorities if the journal reads its standard output', async () => {
+test('a node logs text with priorities if its standard output goes to the journal', async () => {
   expect(await firstLine({}, OF_STANDARD_OUTPUT)).toMatch(/^<[46]>\w/);
 });
 
 test.each([
   ['the journal does not read its standard output', {}, '1:2'],
   ['log.format is json', { format: 'json' }, OF_STANDARD_OUTPUT],
-])('a node writes JSON if %s', async (_, log, stream) => {
+])('a node logs JSON if %s', async (_, log, stream) => {
   expect(JSON.parse(await firstLine(log, stream))).toMatchObject({ node: 'gw' });
 });

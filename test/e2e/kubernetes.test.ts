@@ -145,7 +145,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     await rig?.remove();
   });
 
-  it('denies every source while the API server refuses the token, and fails policy_ready', async () => {
+  it('a policy with Kubernetes selectors denies every source and fails policy_ready while the API server refuses the token', async () => {
     expect((await integrate('a-wrong-token', 'POST')).status).toBe(201);
     const { status, warnings } = await api('PUT', '/api/v1/policy', POLICY);
     expect([status, warnings]).toEqual([200, 'selector_any_namespace, selector_unresolved']);
@@ -154,7 +154,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     expect(await passes(WEB_PORT)).toBe(false);
   });
 
-  it('follows a pod as soon as the token is right: its labels, its deletion', async () => {
+  it('the policy follows the labels and the deletion of a pod as soon as the Kubernetes token is valid', async () => {
     const token = await kube.createAccount('weir', ['pods', 'nodes', 'namespaces']);
     await kube.must('POST', '/api/v1/nodes', { metadata: { name: 'n1' }, spec: { podCIDRs: ['10.77.1.0/24'] } });
     expect((await integrate(token, 'PUT')).status).toBe(200);
@@ -172,7 +172,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     expect(await lastAfter(BATCH_PORT, () => remove('a'))).toBeLessThan(LAST_PACKET_MS);
   });
 
-  it('shows the state of the integration, and the members of a group with their pods', async () => {
+  it('the API and the commands show the state of the Kubernetes integration, and the members of a group with their pods', async () => {
     const status = async () => (await api('GET', '/api/v1/integrations/prod/status')).body;
     await createPod('a', 'web');
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
@@ -202,7 +202,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     await expect.poll(async () => (await status()).objects).toMatchObject({ pods: 0 });
   });
 
-  it('passes the first packets of a deployment that is scaled from zero, without a compilation', async () => {
+  it('the first packets of a Kubernetes deployment that is scaled up from zero pass without a new compilation of the policy', async () => {
     const compilations = async () => (await rig.node.log()).split('policy in force').length - 1;
     await createPod('a', 'web');
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
@@ -220,7 +220,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     await expect.poll(() => passes(WEB_PORT)).toBe(false);
   });
 
-  it('gives the new pod of an address none of the rights of the former pod, also by an open flow', async () => {
+  it("a new pod with the address of a former pod gets none of the former pod's rights, not even on an open flow", async () => {
     await createPod('old', 'web');
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
     // The datapath sends a bounded number of events for each source and second.
@@ -258,36 +258,39 @@ add chain ip kube pre { type nat hook prerouting priority -100; jump services; }
 add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to ${ADDRESSES.server}:${WEB_PORT}`,
     ],
     ['iptables', null],
-  ])('decides a service address that %s translates by its server, and explain names both', async (_, rules) => {
-    const { node } = rig.topology;
-    if (rules === null) {
-      await node.must('nft', 'delete table ip kube');
-      const chain = async (...words: string[]) => node.must('iptables', '-t', 'nat', ...words);
-      await chain('-N', 'KUBE-SERVICES');
-      await chain('-A', 'PREROUTING', '-j', 'KUBE-SERVICES');
-      const match = ['-d', SERVICE, '-p', 'udp', '--dport', String(SERVICE_PORT)];
-      const to = `${ADDRESSES.server}:${WEB_PORT}`;
-      await chain('-A', 'KUBE-SERVICES', ...match, '-j', 'DNAT', '--to-destination', to);
-    } else await node.must('nft', rules);
-    await node.run('conntrack', '-F');
-    await createPod('a', 'web');
-    await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT)).toBe(true);
-    replies = 0;
-    for (let sent = 0; sent < 200; sent++) {
-      send(SERVICE_PORT, SERVICE);
-      await pause(2);
-    }
-    await expect.poll(() => replies).toBe(200);
-    const words = ['--src', ADDRESSES.client, '--dst', SERVICE, '--proto', 'udp', '--dst-port', String(SERVICE_PORT)];
-    const explained = await cli('policy', 'explain', ...words, '--src-port', String(CLIENT_PORT));
-    expect(explained).toMatch(/^allow by group web, rule out\n/);
-    expect(explained).toContain(`${SERVICE}:${SERVICE_PORT} to ${ADDRESSES.server}:${WEB_PORT}`);
-    const removed = await lastAfter(WEB_PORT, () => remove('a'));
-    expect(removed).toBeLessThan(LAST_PACKET_MS);
-    await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT)).toBe(false);
-  });
+  ])(
+    'the policy decides packets to a service address that %s translates by their real server, and `explain` shows both addresses',
+    async (_, rules) => {
+      const { node } = rig.topology;
+      if (rules === null) {
+        await node.must('nft', 'delete table ip kube');
+        const chain = async (...words: string[]) => node.must('iptables', '-t', 'nat', ...words);
+        await chain('-N', 'KUBE-SERVICES');
+        await chain('-A', 'PREROUTING', '-j', 'KUBE-SERVICES');
+        const match = ['-d', SERVICE, '-p', 'udp', '--dport', String(SERVICE_PORT)];
+        const to = `${ADDRESSES.server}:${WEB_PORT}`;
+        await chain('-A', 'KUBE-SERVICES', ...match, '-j', 'DNAT', '--to-destination', to);
+      } else await node.must('nft', rules);
+      await node.run('conntrack', '-F');
+      await createPod('a', 'web');
+      await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT)).toBe(true);
+      replies = 0;
+      for (let sent = 0; sent < 200; sent++) {
+        send(SERVICE_PORT, SERVICE);
+        await pause(2);
+      }
+      await expect.poll(() => replies).toBe(200);
+      const words = ['--src', ADDRESSES.client, '--dst', SERVICE, '--proto', 'udp', '--dst-port', String(SERVICE_PORT)];
+      const explained = await cli('policy', 'explain', ...words, '--src-port', String(CLIENT_PORT));
+      expect(explained).toMatch(/^allow by group web, rule out\n/);
+      expect(explained).toContain(`${SERVICE}:${SERVICE_PORT} to ${ADDRESSES.server}:${WEB_PORT}`);
+      const removed = await lastAfter(WEB_PORT, () => remove('a'));
+      expect(removed).toBeLessThan(LAST_PACKET_MS);
+      await expect.poll(() => passes(SERVICE_PORT, SERVICE, WEB_PORT)).toBe(false);
+    },
+  );
 
-  it('keeps the members while the API server is down, also after a restart of the node', async () => {
+  it('the pods of a group stay members while the Kubernetes API server is down, also after a restart of the node', async () => {
     await createPod('a', 'web');
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
     await kube.signal('SIGKILL');
@@ -310,7 +313,7 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
     expect(removed).toBeLessThan(LAST_PACKET_MS);
   });
 
-  it('watches the cluster that the commands of docs/kubernetes.md connect', async () => {
+  it('the commands of docs/kubernetes.md connect a node to a Kubernetes cluster, and the node watches the cluster', async () => {
     expect((await api('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [] })).status).toBe(200);
     await cli('integration', 'remove', 'prod');
     expect(await cli('integration', 'list')).not.toContain('prod');

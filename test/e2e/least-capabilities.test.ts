@@ -56,7 +56,7 @@ describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) =
     return Object.fromEntries(items.map(({ proto, opened: at }) => [proto, Math.round(Date.parse(at) / 100)]));
   };
 
-  test('starts, restarts, and takes over the datapath after it was killed, while established flows continue', async () => {
+  test('a node without CAP_SYS_ADMIN starts, restarts, and takes over the datapath after a kill, while established flows continue', async () => {
     rig = await createInspectedRig(
       `least${user ?? ''}`,
       {},
@@ -114,7 +114,7 @@ describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) =
   });
 });
 
-describe('readiness names the missing capability', () => {
+describe('missing capabilities', () => {
   let topology: Topology;
   let node: NodeProcess | undefined;
   afterEach(async () => {
@@ -129,7 +129,7 @@ describe('readiness names the missing capability', () => {
   };
 
   test.each([[['NET_ADMIN']], [['BPF']], [['PERFMON']], [['NET_ADMIN', 'BPF', 'PERFMON']]])(
-    'that the datapath needs: %j',
+    'readiness names the missing capability that the datapath needs: %j',
     async (missing) => {
       topology = await createTopology('lacks');
       node = await startNode(topology, leastPrivileges(missing));
@@ -140,7 +140,7 @@ describe('readiness names the missing capability', () => {
     },
   );
 
-  test('or the maps of a build before map layout 6, which cannot be taken over, and the command that removes them', async () => {
+  test('readiness names the maps of a build before map layout 6 that cannot be taken over, and the command that removes them', async () => {
     topology = await createTopology('lacks');
     const set = join(topology.pinPath, 'maps-1');
     mkdirSync(set, { recursive: true });
@@ -154,7 +154,7 @@ describe('readiness names the missing capability', () => {
       .toMatch(/maps-1 is of a build of Weir that this build cannot take over, .*: run weir dataplane detach/);
   });
 
-  test('CAP_NET_BIND_SERVICE, which the DNS proxy needs to listen on a port below 1024', async () => {
+  test('readiness names the missing CAP_NET_BIND_SERVICE, which the DNS proxy needs to listen on a port below 1024', async () => {
     topology = await createTopology('lacks');
     const sections = { dns: { ...DNS_SECTION, transparent: true } };
     node = await startNode(topology, { ...leastPrivileges(['NET_BIND_SERVICE']), sections });

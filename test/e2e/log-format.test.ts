@@ -32,16 +32,19 @@ async function logOf(format: string, isTerminal: boolean): Promise<string> {
   return text;
 }
 
-test.each(['auto', 'pretty'])('log.format %s is text with ISO 8601 time on a terminal', async (format) => {
-  const [first] = (await logOf(format, true)).split('\r\n');
-  expect(first).toMatch(new RegExp(`^\\[${ISO_TIME}\\] INFO: opening the store \\{"bytes":0\\}$`));
-});
+test.each(['auto', 'pretty'])(
+  'the log of a node with log.format %s is text with ISO 8601 time on a terminal',
+  async (format) => {
+    const [first] = (await logOf(format, true)).split('\r\n');
+    expect(first).toMatch(new RegExp(`^\\[${ISO_TIME}\\] INFO: opening the store \\{"bytes":0\\}$`));
+  },
+);
 
 test.each([
   ['auto', false],
   ['json', false],
   ['json', true],
-])('log.format %s is JSON with ISO 8601 time (terminal: %s)', async (format, isTerminal) => {
+])('the log of a node with log.format %s is JSON with ISO 8601 time (terminal: %s)', async (format, isTerminal) => {
   const [first = ''] = (await logOf(format, isTerminal)).split(/\r?\n/);
   expect(JSON.parse(first)).toEqual({
     level: 30,

@@ -18,7 +18,7 @@ function residentMiB(name: string): number {
   return own.reduce((sum, mapping) => sum + Number(/^Rss:\s+(\d+)/m.exec(mapping)?.[1] ?? 0) / 1024, 0);
 }
 
-test('a node maps no flow table, program slot or learned addresses while it does not use them', async () => {
+test('a node does not map the flow table, program slots or learned addresses into memory while it does not use them', async () => {
   // Mapped are: events 8 (its ring is mapped twice), members 2 and program data 1 MiB.
   expect(residentMiB('bpf-map')).toBeLessThan(16);
   await rig.node.end('SIGTERM');
@@ -29,13 +29,13 @@ test('a node maps no flow table, program slot or learned addresses while it does
 
 // Each major version of Node.js needs another amount of memory.
 skipUnless(process.versions.node.startsWith('20.'), 'the limit is that of Node.js 20').test(
-  'a node with 100 rules has less than 190 MiB (200 MB) after it released the memory of its start',
+  'a node with 100 rules uses less than 190 MiB (200 MB) after it released the memory of its start',
   async () => {
     await expect.poll(() => residentMiB(''), { interval: 1_000 }).toBeLessThan(190);
   },
 );
 
-test('a policy with hostname patterns maps the learned addresses', async () => {
+test('a node maps the learned addresses into memory when its policy has hostname patterns', async () => {
   await rig.put(policyOf([{ match: { dns_hostname: 'www.example' } }]));
   expect(residentMiB('bpf-map')).toBeGreaterThan(32);
 });

@@ -33,7 +33,7 @@ test('an allow rule with a server name passes connections with this server name,
   expect(await passes('-noservername')).toBe(false);
 });
 
-test('the ClientHello of Chromium, whose ECH extension is GREASE, is decided by its server name', async () => {
+test('a ClientHello of Chromium with a GREASE ECH extension is decided by its server name', async () => {
   const send443 = () => send(rig, 443, { first: CHROMIUM_HELLO, next: [] });
   await rig.put(policyOf([tls({ sni: ['www.example.com'] })]));
   expect(await send443()).toBe('hello');
@@ -234,7 +234,7 @@ print('open',flush=True); sys.stdin.read()`;
   return child;
 }
 
-test('connections beyond max_connections are reset; in audit mode, up to max_connections further connections pass without inspection', async () => {
+test('inspected connections beyond max_connections are reset; in audit mode, as many further connections pass without inspection', async () => {
   const count = async (of: 'connections' | 'refused'): Promise<unknown> => {
     const { body } = await rig.node.request('GET', '/api/v1/stats');
     const { tls } = body as { tls: { connections: number; refused: Readonly<Record<string, number>> } };
@@ -301,38 +301,47 @@ describe('a server that sends HelloRetryRequest', () => {
       child.stdout?.on('data', (chunk: Buffer) => heard.push(...chunk.toString().split('\n')));
   });
 
-  test.each(SAME)('receives a second ClientHello with changes that RFC 8446 permits: %s', async (_, sent) => {
-    await rig.put(policyOf(named));
-    expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
-  });
+  test.each(SAME)(
+    'a server that sends HelloRetryRequest receives a second ClientHello with changes that RFC 8446 permits: %s',
+    async (_, sent) => {
+      await rig.put(policyOf(named));
+      expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
+    },
+  );
 
-  test('receives the second ClientHello of an openssl client', async () => {
+  test('a server that sends HelloRetryRequest receives the second ClientHello of an openssl client', async () => {
     await rig.put(policyOf(named));
     const groups = ['-groups', 'X25519:P-384'];
     const { text } = await rig.dial(PORTS.retrying, groups);
     expect(text).toContain('Verification error');
   });
 
-  test.each(CHANGED)('receives no second ClientHello with changes that RFC 8446 forbids: %s', async (_, sent) => {
-    await rig.put(policyOf(named));
-    const before = names().length;
-    expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
-    expect(names().slice(before)).not.toContain('denied.test');
-  });
+  test.each(CHANGED)(
+    'a server that sends HelloRetryRequest receives no second ClientHello with changes that RFC 8446 forbids: %s',
+    async (_, sent) => {
+      await rig.put(policyOf(named));
+      const before = names().length;
+      expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
+      expect(names().slice(before)).not.toContain('denied.test');
+    },
+  );
 
-  test('may send HelloRetryRequest once: the node resets the connection after a second HelloRetryRequest', async () => {
+  test('the node resets a connection after the server has sent a second HelloRetryRequest', async () => {
     await rig.put(policyOf(named));
     expect(await send(rig, PORTS.stateless, WITHOUT_COOKIE)).toBe('reset');
     expect(names()).not.toContain('denied.test');
   });
 
-  test.each(CHANGED)('receives no second ClientHello that violates RFC 8446 under a deny rule: %s', async (_, sent) => {
-    await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
-    expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
-    expect(names()).not.toContain('denied.test');
-  });
+  test.each(CHANGED)(
+    'under a deny rule, a server that sends HelloRetryRequest receives no second ClientHello that violates RFC 8446: %s',
+    async (_, sent) => {
+      await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
+      expect(await send(rig, PORTS.retrying, sent)).toBe('reset');
+      expect(names()).not.toContain('denied.test');
+    },
+  );
 
-  test('receives a second ClientHello with another server name only in audit mode, and this ClientHello causes a finding in each mode', async () => {
+  test('a second ClientHello with another server name reaches the server only in audit mode, and causes a finding in each mode', async () => {
     await expect
       .poll(() => findings('hello_changed'), { timeout: 5_000 })
       .toContainEqual(expect.objectContaining({ effective_action: 'deny', rule: null }));

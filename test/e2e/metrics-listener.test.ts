@@ -59,7 +59,7 @@ test('metrics.listen serves metrics, health and readiness to another machine, an
   ]);
 });
 
-test('the metrics listener limits the requests of another machine, and not those of the node itself', async () => {
+test('the metrics listener limits the rate of requests of another machine, and not of the node itself', async () => {
   const topology = await topologyOf('probed');
   await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
   const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
@@ -85,7 +85,7 @@ test('metrics.tls serves the paths of metrics.listen over TLS alone', async () =
   expect(await statusOf(topology, `http://${ADDRESSES.nodeLan}:${PORT}/metrics`)).toBe(0);
 });
 
-test('a node whose metrics.listen is used by another process has its API and enforces, and listens when that process ends', async () => {
+test('a node whose metrics.listen is in use by another process enforces and serves its API, and listens when that process ends', async () => {
   const topology = await topologyOf('taken');
   const program = `require('node:net').createServer().listen(${PORT}, '0.0.0.0', () => console.log('listens'))`;
   const other = topology.node.start(process.execPath, ['-e', program]);
@@ -100,7 +100,7 @@ test('a node whose metrics.listen is used by another process has its API and enf
   expect(await refused()).toHaveLength(1);
 });
 
-test('a node that may not use the port of metrics.listen logs the failure, and has its API', async () => {
+test('a node without permission to use the port of metrics.listen logs the failure, and serves its API', async () => {
   const topology = await topologyOf('no-port');
   const node = await nodeIn(topology, { listen: '0.0.0.0:99' }, leastPrivileges(['NET_BIND_SERVICE'], 65_534));
   await node.ready({ except: ['policy_ready'] });
@@ -109,7 +109,7 @@ test('a node that may not use the port of metrics.listen logs the failure, and h
     .toMatchObject([{ host: '0.0.0.0', port: 99, err: { code: 'EACCES' } }]);
 });
 
-test('the rules for nft in docs/metrics.md accept only the scraper and the node, also behind other rules', async () => {
+test('the nft rules in docs/metrics.md accept only the scraper and the node, even if other rules exist', async () => {
   const topology = await topologyOf('filtered');
   await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
   const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
@@ -129,7 +129,7 @@ test('the rules for nft in docs/metrics.md accept only the scraper and the node,
   expect(chain).toMatch(/meta nfproto ipv6 drop\n.*ip saddr != .* drop\n.*accept/);
 });
 
-test('with police_local, the policy decides who scrapes metrics.listen', async () => {
+test('with police_local, the policy decides which hosts can scrape metrics.listen', async () => {
   const topology = await topologyOf('policed');
   const node = await nodeIn(topology, { listen: `0.0.0.0:${PORT}` }, { dataplane: { police_local: true } });
   await node.ready({ except: ['policy_ready'] });

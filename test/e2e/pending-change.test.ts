@@ -29,7 +29,7 @@ const opens = async (port: number) => {
   expect(clock.ms()).toBeLessThan(BACK_MS);
 };
 
-test('a policy that is not confirmed in time goes back in the datapath, and the node tells so', async () => {
+test('a policy that is not confirmed in time is reverted in the datapath, and the node reports the revert', async () => {
   await rig.put(allow(80));
   expect((await change(81, SECONDS)).status).toBe(200);
   expect(await open()).toEqual([81]);
@@ -50,7 +50,7 @@ test('a policy that is not confirmed in time goes back in the datapath, and the 
   );
 });
 
-test('a confirmed policy stays in force, and a reverted one goes back at once', async () => {
+test('a confirmed policy stays in force, and a policy that an operator reverts is replaced at once', async () => {
   await change(81, SECONDS);
   expect((await cli('confirm', '--generation', '99')).err).toContain('the pending change has generation 4, not 99');
   expect(await cli('confirm')).toMatchObject({ code: 0, out: 'generation 4 is confirmed\n' });
@@ -63,7 +63,7 @@ test('a confirmed policy stays in force, and a reverted one goes back at once', 
   expect((await cli('revert')).err).toContain('no policy change is pending');
 });
 
-test('a change that waits for its confirmation goes back after a kill -9 and a new start of the node', async () => {
+test('an unconfirmed policy is reverted in time although the node was killed and started again', async () => {
   await rig.put(allow(80));
   await change(81, SECONDS);
   await rig.node.restart();

@@ -44,24 +44,21 @@ const LOSSES: [string, () => void][] = [
 ];
 // The user of an installed Weir may not write to /sys/fs/bpf.
 if (!isInstalled) LOSSES.push(['every pin', () => rmSync(pinPath, { recursive: true })]);
-test.each(LOSSES)(
-  'a node restores its BPF pins within five seconds after the test has removed %s',
-  async (_, remove) => {
-    expect(pinned).toContain('flows');
-    remove();
-    expect(pins()).not.toContain('flows');
-    await expect.poll(pins, soon).toEqual(pinned);
-    await rig.node.ready();
-    await isEnforced();
-    // The restarted node must take over the policy in force from the restored pins.
-    await rig.node.restart();
-    await rig.node.ready();
-    expect(pins()).toEqual(pinned);
-    await isEnforced();
-    const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
-    expect(log.at(-1)).toContain('"flows"');
-  },
-);
+test.each(LOSSES)('a node restores its BPF pins within five seconds after the removal of %s', async (_, remove) => {
+  expect(pinned).toContain('flows');
+  remove();
+  expect(pins()).not.toContain('flows');
+  await expect.poll(pins, soon).toEqual(pinned);
+  await rig.node.ready();
+  await isEnforced();
+  // The restarted node must take over the policy in force from the restored pins.
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(pins()).toEqual(pinned);
+  await isEnforced();
+  const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
+  expect(log.at(-1)).toContain('"flows"');
+});
 
 test('GET /ready names the BPF pins that the node cannot restore', async () => {
   const { uid, gid } = statSync(pinPath);
@@ -79,7 +76,7 @@ test('GET /ready names the BPF pins that the node cannot restore', async () => {
 });
 
 if (isInstalled)
-  test('if the pin folder was removed, forwarded packets are dropped and GET /ready names the folder, until root has made it', async () => {
+  test('if the pin folder was removed, forwarded packets are dropped and GET /ready names the folder, until root creates it again', async () => {
     const { uid, gid } = statSync(pinPath);
     rmSync(pinPath, { recursive: true });
     await expect.poll(config, soon).toMatch(new RegExp(`^reattach_failed: .*EACCES.*${pinPath}`));

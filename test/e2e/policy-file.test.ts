@@ -75,20 +75,23 @@ it.each<[string, (path: string) => unknown, string]>([
     },
     'is larger than 65536 KiB',
   ],
-])('a node whose policy.file is %s logs the fault, loads a replacement, and shuts down', async (_, make, reason) => {
-  const node = nodeWith(make);
-  await node.logged('the API listens');
-  await node.logged(reason);
-  expect(node.peak()).toBeLessThan(400);
-  const next = `${node.path}.next`;
-  writeFileSync(next, 'default_policy: deny\nsource_groups: []\n');
-  if (existsSync(node.path)) rmSync(node.path, { recursive: true });
-  renameSync(next, node.path);
-  await node.logged('policy file written');
-  expect(await node.stop()).toBe(0);
-});
+])(
+  'a node whose policy.file is %s logs the error, loads a valid replacement, and shuts down normally',
+  async (_, make, reason) => {
+    const node = nodeWith(make);
+    await node.logged('the API listens');
+    await node.logged(reason);
+    expect(node.peak()).toBeLessThan(400);
+    const next = `${node.path}.next`;
+    writeFileSync(next, 'default_policy: deny\nsource_groups: []\n');
+    if (existsSync(node.path)) rmSync(node.path, { recursive: true });
+    renameSync(next, node.path);
+    await node.logged('policy file written');
+    expect(await node.stop()).toBe(0);
+  },
+);
 
-it('a node whose policy.file becomes a FIFO logs the fault, and still shuts down', async () => {
+it('a node whose policy.file becomes a FIFO logs the error, and still shuts down', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   rmSync(node.path);
@@ -97,7 +100,7 @@ it('a node whose policy.file becomes a FIFO logs the fault, and still shuts down
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready warns of policy.file while the file is unreadable', async () => {
+it('GET /ready has a warning about policy.file while the file is unreadable', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
@@ -113,7 +116,7 @@ it('/ready warns of policy.file while the file is unreadable', async () => {
   expect(await node.stop()).toBe(0);
 });
 
-it('/ready reports a refused policy.file with the error code, and without text of the policy', async () => {
+it('GET /ready reports a refused policy.file with the error code, and without text of the policy', async () => {
   const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
   await eventually(async () => {

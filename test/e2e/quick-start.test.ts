@@ -54,7 +54,7 @@ test('`weir start` allows and refuses a name, a TLS connection and an HTTP reque
   ]);
 });
 
-test('`weir start` ends with the removal of its parts and the next three commands', () => {
+test('`weir start` ends with the commands that remove its parts, and the next three commands', () => {
   const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-5);
   expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
   expect(next).toBe('Next:');
@@ -65,7 +65,7 @@ test('`weir start` ends with the removal of its parts and the next three command
   ]);
 });
 
-test('`weir start` leaves no namespace, pinned program or folder, also after a failure', async () => {
+test('`weir start` leaves no namespace, pinned program or folder behind, also after a failure', async () => {
   expect(done.left).toEqual([]);
   const failed = await quickStart({ TMPDIR: '/proc' });
   expect([failed.code, failed.left]).toEqual([1, []]);

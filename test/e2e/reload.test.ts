@@ -118,7 +118,7 @@ beforeEach(async () => {
 const ADDED = { interfaces: ['lan0', 'wan0', 'guest0'] };
 
 describe('a reload', () => {
-  test('polices an added interface and releases a removed one, and loses no packet of the other interfaces', async () => {
+  test('a reload polices an added interface and releases a removed interface, and no packet of the other interfaces is lost', async () => {
     const flow = rig.topology.client.start(process.execPath, [
       program('tour-traffic'),
       ...['connect-udp', ADDRESSES.server, '443', '--every', '5', '--timeout', '400'],
@@ -146,7 +146,7 @@ describe('a reload', () => {
     expect(lines.split('\n').filter((line) => line.startsWith('silent'))).toEqual([]);
   });
 
-  test('that names an interface wrongly is refused, and the policed interface stays policed', async () => {
+  test('a reload with a wrong interface name that would leave an interface unpoliced is refused', async () => {
     await write({ dataplane: ADDED });
     expect(await hangUp()).toMatchObject({ result: 'applied', by: 'SIGHUP', applied: ['/dataplane/interfaces'] });
     await write({ dataplane: { interfaces: ['lan0', 'wan0', 'guest7'] } });
@@ -174,7 +174,7 @@ describe('a reload', () => {
     expect(warned.length).toBeGreaterThan(0);
   });
 
-  test('changes the upstreams of the DNS proxy while lookups run, and no lookup fails', async () => {
+  test('a reload changes the upstreams of the DNS proxy while DNS lookups run, and no lookup fails', async () => {
     const names = Array.from({ length: 1_500 }, (_, index) => `n${index}.example.com`);
     const file = join(rig.node.folder, 'names');
     await writeFile(file, `${names.join('\n')}\n`);
@@ -195,7 +195,7 @@ describe('a reload', () => {
     expect(stdout.match(/\t10\.77\.2\.2$/gm)).toHaveLength(names.length);
   });
 
-  test('makes the DNS proxy listen on an added address, and no more on a removed one', async () => {
+  test('a reload makes the DNS proxy listen on an added address, and stop listening on a removed address', async () => {
     await write({ dns: { listen: [`${ADDRESSES.nodeLan}:53`, `${ADDRESSES.nodeWan}:54`] } });
     expect((await reload()).status).toBe(200);
     const asked = async (...words: string[]) => (await dig(rig, ADDRESSES.nodeWan, '-p', '54', ...words)).status;
@@ -206,7 +206,7 @@ describe('a reload', () => {
     expect((await dig(rig, ADDRESSES.nodeLan, 'c.example.com')).status).toBe('NOERROR');
   });
 
-  test('of a file with errors changes nothing, and names each error with its place', async () => {
+  test('a reload of a configuration file with errors changes nothing, and reports each error with its place', async () => {
     const text = JSON.stringify({ ...started, log: { level: 'debug' }, api: { listen: '127.0.0.1:8080', tsl: 1 } });
     await writeFile(join(rig.node.folder, 'weir.yaml'), text);
     const refused = await reload();
@@ -237,19 +237,22 @@ describe('a reload', () => {
       { dataplane: { interfaces: [...ADDED.interfaces, 'tun9'] } },
       'tun9 is not an Ethernet',
     ],
-  ])('that a part cannot apply, because of %s, restores every part', async (_, sections, reason) => {
-    await write({ dataplane: ADDED, log: { level: 'debug' }, ...sections });
-    const failed = await reload();
-    expect([failed.status, failed.body]).toMatchObject([503, { type: 'urn:weir:error:reload_failed' }]);
-    expect((failed.body as { detail: string }).detail).toContain(reason);
-    expect(await last()).toMatchObject({ result: 'rolled_back', applied: [] });
-    expect([await answered(), await guarded()]).toEqual([10, ['lan0', 'wan0']]);
-    expect((await rig.node.log()).includes('"level":20')).toBe(false);
-    expect((await dig(rig, ADDRESSES.nodeLan, 'd.example.com')).status).toBe('NOERROR');
-    await rig.node.ready();
-  });
+  ])(
+    'a reload that a part of the node cannot apply, because of %s, restores every part',
+    async (_, sections, reason) => {
+      await write({ dataplane: ADDED, log: { level: 'debug' }, ...sections });
+      const failed = await reload();
+      expect([failed.status, failed.body]).toMatchObject([503, { type: 'urn:weir:error:reload_failed' }]);
+      expect((failed.body as { detail: string }).detail).toContain(reason);
+      expect(await last()).toMatchObject({ result: 'rolled_back', applied: [] });
+      expect([await answered(), await guarded()]).toEqual([10, ['lan0', 'wan0']]);
+      expect((await rig.node.log()).includes('"level":20')).toBe(false);
+      expect((await dig(rig, ADDRESSES.nodeLan, 'd.example.com')).status).toBe('NOERROR');
+      await rig.node.ready();
+    },
+  );
 
-  test('with --dry-run shows the changes and changes nothing', async () => {
+  test('a reload with --dry-run shows the changes and changes nothing', async () => {
     const before = await last();
     await write({ dataplane: { ...ADDED, mark_mask: '0x0f000000' }, log: { level: 'debug' } });
     const { status, stdout } = await cli('config', 'reload', '--dry-run');
@@ -260,7 +263,7 @@ describe('a reload', () => {
     expect([await last(), await guarded()]).toEqual([before, ['lan0', 'wan0']]);
   });
 
-  test('names a field that needs a restart at each reload, and applies the other fields', async () => {
+  test('each reload reports a changed field that needs a restart, and applies the other fields', async () => {
     await write({ dataplane: { forwarding: 'stack' }, log: { level: 'debug' } });
     expect((await reload()).body).toMatchObject({ applied: ['/log/level'], needs_restart: ['/dataplane/forwarding'] });
     await eventually(async () => expect(await rig.node.log()).toContain('"level":20'), soon);
@@ -271,7 +274,7 @@ describe('a reload', () => {
     );
   });
 
-  test('puts the policy of a new policy file in force; of a policy file with errors, it changes nothing', async () => {
+  test('a reload puts the policy of a new policy file in force, and changes nothing if the policy file has errors', async () => {
     const file = join(rig.node.folder, 'policy.yaml');
     await writeFile(file, 'default_policy: perhaps\nsource_groups: []\n');
     await write({ policy: { file }, dataplane: ADDED });

@@ -86,8 +86,8 @@ async function restartUnderTraffic(signal: 'SIGTERM' | 'SIGKILL') {
   return { signalled, ended, ready, lookups: [...direct, ...diverted], allowed, denied };
 }
 
-describe.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s with a service manager', (signal) => {
-  test('loses no lookup and no new inspected connection, and passes none uninspected', async () => {
+describe.each(['SIGTERM', 'SIGKILL'] as const)('restart after %s with a service manager', (signal) => {
+  test('with stored sockets, a restart loses no DNS lookup and no new inspected connection, and passes no connection uninspected', async () => {
     const seen = await restartUnderTraffic(signal);
     // The resolver of a client repeats a query that the killed process had received.
     const answerable =
@@ -122,7 +122,7 @@ async function plainStart(): Promise<number> {
 
 const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
-test('in the middle of five restarts, a new inspected connection waits for less than ten plain starts of Node.js, and a lookup for less than thirteen', async () => {
+test('in the median of five restarts, a new inspected connection waits less than ten plain starts of Node.js, and a lookup less than thirteen', async () => {
   const to = [ADDRESSES.server, '443', SERVER_NAME, ADDRESSES.nodeLan, 'api.example.com'];
   const client = await pairs(rig.topology, ...to);
   const seen: { stop: number; connection: number; answer: number; plain: number }[] = [];
@@ -152,7 +152,7 @@ test('in the middle of five restarts, a new inspected connection waits for less 
   expect(middle(seen.map(({ connection, answer }) => connection / answer))).toBeLessThan(0.9);
 });
 
-test('the node tells the service manager that it has started, and that it stops', async () => {
+test('the node notifies the service manager that it has started, and that it stops', async () => {
   manager.messages.length = 0;
   await rig.node.end('SIGTERM');
   await rig.node.restart();
@@ -166,7 +166,7 @@ test('the node tells the service manager that it has started, and that it stops'
   await expect.poll(() => manager.messages).toEqual(all);
 });
 
-test('a restart with another listening address closes the socket of the former address, and logs it', async () => {
+test('a restart with another DNS listen address closes the socket of the former address, and logs this', async () => {
   const file = join(rig.node.folder, 'weir.yaml');
   const config = JSON.parse(await readFile(file, 'utf8')) as { dns: object };
   await writeFile(file, JSON.stringify({ ...config, dns: { ...config.dns, listen: [`${ADDRESSES.nodeWan}:53`] } }));
@@ -182,7 +182,7 @@ test('a restart with another listening address closes the socket of the former a
   ]);
 });
 
-test('another user cannot take the port of the API while no process of the service runs, and connections wait', async () => {
+test('another user cannot take the API port while the service does not run, and connections to the port wait for the next process', async () => {
   const program =
     "require('node:net').createServer().on('error', (e) => console.log(e.code)).listen(8080, '127.0.0.1')";
   const user = ['--reuid', '65534', '--regid', '65534', '--clear-groups', 'timeout', '5'];
@@ -195,7 +195,7 @@ test('another user cannot take the port of the API while no process of the servi
   await rig.node.ready();
 });
 
-test('without the stored sockets, lookups are dropped while no process listens', async () => {
+test('without stored sockets, DNS lookups are dropped while no process listens', async () => {
   await rig.node.end('SIGTERM');
   manager.forget();
   expect((await dig(rig, ELSEWHERE, '+time=1', 'api.example.com')).status).toBe('none');

@@ -15,7 +15,7 @@ describe('policies on real traffic', () => {
     expect(await Promise.all([rig.tcp(80), rig.udp(80), rig.ping()])).toEqual([NO_ANSWER, 'silent 1', false]);
   });
 
-  test('an allow rule passes packets that match the rule, and no packet of another protocol or port passes', async () => {
+  test('an allow rule passes packets that match the rule, and no packet of another protocol or port', async () => {
     await rig.put(policyOf([{ match: { dst_ips: [ADDRESSES.server], proto: 'tcp', dst_ports: [80] } }]));
     const seen = await Promise.all([rig.tcp(80), rig.tcp(81), rig.udp(80), rig.ping()]);
     expect(seen).toEqual(['open', NO_ANSWER, 'silent 1', false]);
@@ -100,7 +100,7 @@ describe('policies on real traffic', () => {
     expect(seen).toEqual([NO_ANSWER, 'open']);
   });
 
-  test('the default policy decides packets of no source group; without a default policy, policy.fallback decides', async () => {
+  test('the default policy decides packets that no source group contains; without a default policy, policy.fallback decides', async () => {
     await rig.put({ default_policy: 'allow', source_groups: [] });
     expect(await rig.tcp(80)).toBe('open');
     await rig.put({ source_groups: [] });
@@ -149,7 +149,7 @@ describe('policies on real traffic', () => {
     for (const flow of flows) flow.kill('SIGKILL');
   });
 
-  test('packets of a rule that needs the service plane or the DNS proxy are dropped while that part is not configured; GET /ready names the part', async () => {
+  test('packets of a rule that needs the service plane or DNS proxy are dropped while it is not configured; GET /ready names the part', async () => {
     await rig.put(
       policyOf([
         { match: { proto: 'tcp', dst_ports: [80], tls: { sni: ['good.test'] } } },

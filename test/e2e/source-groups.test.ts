@@ -33,7 +33,7 @@ const open = (port: number): string[] => [80, 81, 82].map((one) => (one === port
 const put = (group: string, body: unknown, query = '') =>
   rig.node.request('PUT', `${path}/source-groups/${group}${query}`, body);
 
-test('after a write of one source group, its new rules classify the next packet, and the other groups of the policy are unchanged', async () => {
+test('after a write of one source group, its new rules classify the next packet, and the other groups stay unchanged', async () => {
   expect(await seen()).toEqual(open(80));
   const reply = await put('clients', opening(81));
   expect([reply.status, (reply.body as { revision: number }).revision]).toEqual([200, 2]);
@@ -42,7 +42,7 @@ test('after a write of one source group, its new rules classify the next packet,
   expect(stored.policy).toEqual({ default_policy: 'deny', source_groups: [...others, opening(81)] });
 });
 
-test('a new source group with priority 0 classifies packets before the other groups, and its removal restores the earlier verdicts', async () => {
+test('a new source group with priority 0 decides packets before the other groups, and its removal restores the earlier verdicts', async () => {
   const before = (await rig.node.request('GET', path)).body;
   const first = opening(82, { id: 'first', priority: 0, default_action: 'deny' });
   expect((await put('first', first)).status).toBe(201);

@@ -70,7 +70,7 @@ const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
 describe('service plane', () => {
-  test('resets connections of a source beyond the limit per source, reports the resets as a finding, and inspects connections of another source', async () => {
+  test('the service plane resets connections of a source beyond its limit, reports a finding, and inspects connections of other sources', async () => {
     await rig.put(rule(SERVER_NAME));
     await rig.node.ready();
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);
@@ -87,7 +87,7 @@ describe('service plane', () => {
     );
   });
 
-  test('in audit mode passes up to twice the limit of connections of a source, the second half without inspection, and resets further connections', async () => {
+  test('in audit mode, the service plane passes twice the limit of connections of a source, half of them uninspected, and resets more', async () => {
     await rig.put(rule(SERVER_NAME, { mode: 'audit' }));
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);
@@ -101,7 +101,7 @@ describe('service plane', () => {
     );
   });
 
-  test('accepts new connections of a source at the limit after the earlier connections of this source have closed', async () => {
+  test('the service plane accepts new connections of a source at the limit after earlier connections of this source have closed', async () => {
     await rig.put(rule(SERVER_NAME));
     for (let round = 0; round < 3; round++) {
       expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(OF_SOURCE);

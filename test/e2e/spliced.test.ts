@@ -141,7 +141,7 @@ test('two hundred parallel spliced connections each receive their own data', asy
   expect(await server.next(200)).toEqual(expected('server', await digest(got, 'client')));
 });
 
-test('closed spliced connections leave no descriptor open in the node', async () => {
+test('closed spliced connections leave no file descriptor open in the node', async () => {
   const descriptors = (): Promise<string> => rig.topology.node.must('sh', '-c', `ls /proc/${rig.node.pid}/fd | wc -l`);
   const before = Number(await descriptors());
   const client = dial('both', 1_000, 50);

@@ -25,7 +25,7 @@ const connect = (own?: number): Promise<Ends> => talkers.connect(own);
 const offloaded = (own?: number): Promise<Ends> => talkers.offloaded(own);
 const isOffloaded = (): Promise<boolean> => talkers.isOffloaded();
 
-test('a TLS connection that transfers much data is offloaded to the datapath, and no byte is lost', async () => {
+test('a TLS connection that transfers much data is offloaded to the datapath (splicing offload), and no byte is lost', async () => {
   const ends = await offloaded();
   await transferBoth(ends, 60 * MB);
   expect(await isOffloaded()).toBe(true);
@@ -41,7 +41,7 @@ test('a connection that transfers 10 kB in each direction is not offloaded to th
   expect(await isOffloaded()).toBe(false);
 });
 
-test('before the offload, an urgent byte is forwarded in line with other data: the receiver reads all 2,001 bytes', async () => {
+test('before the splicing offload, an urgent byte is forwarded in line with other data: the receiver reads all 2,001 bytes', async () => {
   const { client, server } = await connect();
   for (const [from, to] of [
     [client, server],
@@ -133,7 +133,7 @@ describe('TCP options and the splicing offload', () => {
     inside.must('sysctl', '-qw', ...settings);
   const DEFAULT_RMEM = 'net.ipv4.tcp_rmem=4096 131072 33554432';
 
-  test('data passes an offloaded connection whose sides have different window scales', async () => {
+  test('data passes an offloaded connection whose sides have different TCP window scales', async () => {
     const { client, server } = rig.topology;
     const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
     await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
@@ -217,7 +217,7 @@ test('lost segments of an offloaded connection are retransmitted', async () => {
   }
 });
 
-test('while an nftables hook of another program exists, new connections are not offloaded, and offloaded connections continue', async () => {
+test('while a third-party nftables hook exists, new connections are not offloaded, and offloaded connections continue', async () => {
   const { node } = rig.topology;
   const ends = await offloaded();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -252,7 +252,7 @@ test('a node that shuts down resets both ends of an offloaded connection', async
   await rig.node.ready();
 });
 
-test('when the node is killed (kill -9), both sides of each offloaded connection are reset within 6 s, by the first packet after it, or when the node starts again', async () => {
+test('after kill -9 of the node, both sides of an offloaded connection are reset within 6 s, by the next packet, or at the next start', async () => {
   const RESET = { failed: 'ConnectionResetError' };
   /**
    * The datapath forwards offloaded connections for 5 s after the last renewal by the node. This time is 1 s

@@ -23,7 +23,7 @@ async function checks(): Promise<Readonly<Record<string, Check>>> {
 const detailOf = async (name: string): Promise<string> => (await checks())[name]?.detail ?? '';
 
 describe('GET /ready', () => {
-  test('reports that the observer is down from the end of the observer thread until a new thread runs', async () => {
+  test('GET /ready reports that the observer is down from the end of its thread until a new thread runs', async () => {
     await endThread(rig, OBSERVER);
     await eventually(async () => {
       expect((await checks()).dataplane_running).toMatchObject({
@@ -37,7 +37,7 @@ describe('GET /ready', () => {
     expect((await rig.node.request('GET', '/api/v1/audit/findings')).status).toBe(200);
   });
 
-  test('reports that the policy thread is down from the end of the thread until a new thread runs', async () => {
+  test('GET /ready reports that the policy thread is down from the end of the thread until a new thread runs', async () => {
     await endThread(rig, POLICY);
     await eventually(async () => {
       expect(await detailOf('policy_ready')).toMatch(
@@ -47,14 +47,14 @@ describe('GET /ready', () => {
     await eventually(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);
   });
 
-  test('no longer warns of the policy thread as soon as a policy write has started a new thread', async () => {
+  test('GET /ready no longer warns about the policy thread as soon as a policy write has started a new thread', async () => {
     await endThread(rig, POLICY);
     await eventually(async () => expect(await detailOf('policy_ready')).toContain('warning'), WAIT);
     await rig.put(policyOf([{ match: { proto: 'udp', dst_ports: [7001] } }]));
     expect(await detailOf('policy_ready')).toBe('a policy is active');
   });
 
-  test('reports that the dataplane enforces again after the end of the datapath thread, whose lock is released', async () => {
+  test('GET /ready reports that the dataplane enforces again after the end of the datapath thread, whose lock is released', async () => {
     await endThread(rig, DATAPATH);
     await eventually(async () => expect(await rig.node.log()).toContain('worker_died'), WAIT);
     await rig.node.ready();

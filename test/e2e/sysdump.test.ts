@@ -140,7 +140,7 @@ const COMPLETE = [
   'machine/nftables-weir.txt',
 ];
 
-test('weir sysdump writes a complete archive that only the owner of the file can read, and does not overwrite a file', async () => {
+test('`weir sysdump` writes a complete archive that only its owner can read, and does not overwrite a file', async () => {
   // The node records a finding some time after the packet.
   const findings = async () => (await rig.node.request('GET', '/api/v1/audit/findings')).text;
   await expect.poll(findings).toContain('10.77.2.2');
@@ -195,7 +195,7 @@ test('weir sysdump writes a complete archive that only the owner of the file can
   ]);
 });
 
-test('the dump, the log, the metrics and the statecharts contain no secret', async () => {
+test('the support dump, the log, the metrics and the statecharts contain no secret', async () => {
   const { node } = rig;
   expect(
     (await node.request('GET', '/api/v1/policy', undefined, { authorization: 'Bearer eyJh.eyJz.c2ln' })).status,
@@ -236,7 +236,7 @@ test('the dump, the log, the metrics and the statecharts contain no secret', asy
   expect(planted.map((text) => traces(ENVIRONMENT).some((trace) => text.includes(trace)))).toEqual([true, true]);
 });
 
-test('the node refuses a second sysdump while it creates a sysdump, and cancels a sysdump whose client disconnects', async () => {
+test('the node refuses a second support dump while it creates one, and cancels a dump whose client disconnects', async () => {
   const [first, second] = await Promise.all([begin(), begin()]);
   const [made, refused] = first.status === 200 ? [first, second] : [second, first];
   expect([made.status, refused.status, ((await refused.json()) as { type: string }).type]).toEqual([

@@ -218,7 +218,7 @@ test.each([
   ['a service-plane thread', PLANE, 'a thread of the service plane ended with 7'],
   ['a splice thread', SPLICING, 'a splicing thread ended with 7'],
 ])(
-  'after %s ends in a running process, all connections of the thread are reset and freed, and the next thread inspects new connections',
+  'after %s ends in a running process, all its connections are reset and freed, and the next thread inspects new connections',
   async (_, file, reason) => {
     const own = offloaded.nextPort();
     const busy = await offloaded.offloaded(own);

@@ -42,7 +42,7 @@ async function converse(from: 'client' | 'server', to: string, port: number, sou
   await expect.poll(ask).toBe('pong 1');
 }
 
-test('flows show the source after SNAT beside the client that the policy sees', async () => {
+test('the list of flows shows the source after SNAT beside the original client, by which the policy decides', async () => {
   await converse('client', ADDRESSES.server, SERVER_PORT, 40_000);
   const [titles, ...rows] = (await cli('flows', '--src', ADDRESSES.client)).trim().split('\n');
   expect(titles).toMatch(/TRANSLATION$/);
@@ -55,7 +55,7 @@ test('flows show the source after SNAT beside the client that the policy sees', 
 });
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'explain takes the address before DNAT, and decides by the server',
+  '`explain` accepts the address before DNAT, and decides by the real server',
   async () => {
     await converse('server', ADDRESSES.nodeWan, PUBLIC, 41_000);
     const { body } = await rig.node.request('GET', `/api/v1/flows?src=${ADDRESSES.server}`);

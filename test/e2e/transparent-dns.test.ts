@@ -30,7 +30,7 @@ async function unanswered(): Promise<string[]> {
   return (await Promise.all(lookups)).map(({ status }) => status);
 }
 
-test('the DNS proxy answers a redirected DNS query from the address that the client queried, and the client may then connect to the answered addresses', async () => {
+test('the DNS proxy answers a redirected query from the address that the client queried, and grants the answered addresses to the client', async () => {
   expect(await rig.tcp(443)).toBe(NO_ANSWER);
   const found = await dig(rig, ELSEWHERE, 'api.example.com');
   expect(data(found)).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
@@ -44,7 +44,7 @@ test('the DNS proxy answers a redirected DNS query over TCP from the address tha
   expect(found.text).toContain(`SERVER: ${ELSEWHERE}#53(${ELSEWHERE}) (TCP)`);
 });
 
-test('a redirected DNS query for a denied name gets NXDOMAIN of the DNS proxy in place of the answer of the resolver', async () => {
+test('a redirected DNS query for a denied name gets NXDOMAIN from the DNS proxy instead of the answer of the resolver', async () => {
   expect((await dig(rig, ADDRESSES.server, 'other.example.org')).status).toBe('NXDOMAIN');
   expect((await dig(rig, ADDRESSES.server, '+tcp', 'other.example.org')).status).toBe('NXDOMAIN');
 });
@@ -80,7 +80,7 @@ test('while the node is dead, the datapath drops DNS queries and does not forwar
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('the node restores its routing rule for redirected DNS queries after the test has removed the rule', async () => {
+test('the node restores its routing rule for redirected DNS queries after another process has removed the rule', async () => {
   await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
   const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
   await expect.poll(rules).toContain('lookup 8353');
@@ -88,7 +88,7 @@ test('the node restores its routing rule for redirected DNS queries after the te
   expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
 });
 
-test('the node restores its route for redirected DNS queries after the test has removed the route', async () => {
+test('the node restores its route for redirected DNS queries after another process has removed the route', async () => {
   await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
   const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
   await expect.poll(routes).toContain('table 8353');
@@ -110,19 +110,22 @@ describe('the routing of redirected DNS queries', () => {
   test.each([
     ['the rule', 'rule del pref 8353', 'rule show pref 8353', 'lookup 8353'],
     ['the route', 'route flush table 8353', 'route show table all', 'table 8353'],
-  ])('is restored on a node with the address 192.0.2.1 after %s was removed', async (_, remove, show, expected) => {
-    await on('addr add 192.0.2.1/24 dev lo');
-    try {
-      await on(remove);
-      await expect.poll(() => on(show)).toContain(expected);
-      await rig.node.ready();
-      await answered();
-    } finally {
-      await on('addr del 192.0.2.1/24 dev lo');
-    }
-  });
+  ])(
+    'on a node with the address 192.0.2.1, the routing of redirected DNS queries is restored after %s was removed',
+    async (_, remove, show, expected) => {
+      await on('addr add 192.0.2.1/24 dev lo');
+      try {
+        await on(remove);
+        await expect.poll(() => on(show)).toContain(expected);
+        await rig.node.ready();
+        await answered();
+      } finally {
+        await on('addr del 192.0.2.1/24 dev lo');
+      }
+    },
+  );
 
-  test('is reported as faulty by GET /ready while an earlier routing rule of another program matches the redirected packets', async () => {
+  test('GET /ready reports a fault while a third-party routing rule with precedence matches redirected DNS queries', async () => {
     await on('rule add pref 100 fwmark 0x200000/0x200000 lookup main');
     try {
       await expect.poll(config).toMatch(/^false .*: ip rule 100 precedes rule 8353/);
@@ -135,7 +138,7 @@ describe('the routing of redirected DNS queries', () => {
   });
 });
 
-test('a node without a default route counts DNS queries to a server without a route and warns, and an unreachable default route lets the DNS proxy answer them', async () => {
+test('without a default route, DNS queries to an unroutable server are counted with a warning; with an unreachable default route, they are answered', async () => {
   const route = (words: string): Promise<string> => rig.topology.node.must('ip', ...`route ${words}`.split(' '));
   const config = async (): Promise<string> => {
     const { body } = await rig.node.request('GET', '/ready');

@@ -12,7 +12,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-test('a node whose api.listen is no address of the node is ready for the service manager', async () => {
+test('a node whose api.listen is no address of the machine still reports READY to the service manager', async () => {
   const manager = await FakeServiceManager.start();
   ends.push(() => manager.close());
   const topology: Topology = await createTopology('unheld');
@@ -29,7 +29,7 @@ test('a node whose api.listen is no address of the node is ready for the service
   expect(await node.log()).toContain('the API cannot listen until the node has this address');
 });
 
-test('a node whose api.listen is used by a process of another user enforces, and listens when that process ends', async () => {
+test('a node whose api.listen is in use by a process of another user enforces its policy, and listens when that process ends', async () => {
   const topology: Topology = await createTopology('used');
   ends.push(() => topology.remove());
   const user = ['--reuid', '65534', '--regid', '65534', '--clear-groups'];

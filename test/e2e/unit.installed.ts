@@ -42,7 +42,7 @@ const AS_UNIT = {
   umask: '0077',
 };
 
-test('a node is the installed program, as the user weir with five capabilities, also after a restart', async () => {
+test('the installed service runs a node as the user weir with five capabilities, also after a restart', async () => {
   expect(processOfNode()).toEqual(AS_UNIT);
   const { pid } = rig.node;
   await rig.node.restart();

@@ -92,7 +92,7 @@ async function sent(): Promise<number> {
   return Number(/^weir_events_sent_total (\d+)$/m.exec(text)?.[1]);
 }
 
-test('switching performance mode off disconnects wiretap readers and stops events of the BPF program; switching it on starts the events again', async () => {
+test('performance mode off disconnects wiretap readers and stops events of the BPF program; performance mode on starts the events again', async () => {
   const { closed } = await readWiretap(rig.node);
   await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
   expect(await closed).toBe(4_503);

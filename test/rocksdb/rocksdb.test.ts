@@ -19,7 +19,7 @@ async function expectWritten(folder: string): Promise<void> {
 }
 
 describe('`RocksDb`', () => {
-  it('can open the folder again after the thread of the database was terminated during native calls', async () => {
+  it('`RocksDb` can open its folder again after the thread of the database was terminated during native calls', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 20; round++) {
       const thread = new WorkerClient<DatabaseAsks>(
@@ -33,7 +33,7 @@ describe('`RocksDb`', () => {
     }
   });
 
-  it('can open the folder again after the thread of the database ended with an uncaught error', async () => {
+  it('`RocksDb` can open its folder again after the thread of the database ended with an uncaught error', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 10; round++) {
       const events = new EventEmitter();
@@ -49,7 +49,7 @@ describe('`RocksDb`', () => {
     }
   });
 
-  it('queues 1,000 concurrent calls, which is more than koffi runs at a time', async () => {
+  it('`RocksDb` queues 1,000 concurrent calls, more than koffi runs at the same time', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     const keys = Array.from({ length: 1_000 }, (_, at) => key(`key ${at}`));
     await Promise.all(keys.map((one) => database.write([{ key: one, value: one }], false)));
@@ -57,7 +57,7 @@ describe('`RocksDb`', () => {
     await database.close();
   });
 
-  it('keeps a reference to each buffer that a native call reads, so that garbage collection does not free the buffer', async () => {
+  it('`RocksDb` keeps a reference to each buffer that a native call reads, so that garbage collection does not free the buffer', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     for (let round = 0; round < 50; round++) {
       const value = Buffer.alloc(100_000, round);
@@ -99,7 +99,7 @@ describe('the loader of the RocksDB library', () => {
   const advice =
     'Install the package that librocksdb-dev depends on (Debian 12: librocksdb7.8, Debian 13: librocksdb9.10)';
 
-  it('does not report a missing library if the library folder cannot be read', () => {
+  it('the loader of the RocksDB library does not report a missing library if the library folder cannot be read', () => {
     const unreadable = `/${'x'.repeat(300)}`;
     expect(refusalOf(unreadable)).toMatch(/^Error: look for librocksdb in \/x+: Error: ENAMETOOLONG/);
   });
@@ -115,7 +115,7 @@ describe('the loader of the RocksDB library', () => {
         'DIR/librocksdb.so.7.8: Failed to load shared library: file too short; ' +
         'DIR/librocksdb.so.7.3 is too old',
     ],
-  ])('refuses a library folder that contains only the files %j', (files, found) => {
+  ])('the loader of the RocksDB library refuses a library folder that contains only the files %j', (files, found) => {
     const folder = temporaryFolder();
     for (const name of files) writeFileSync(join(folder, name), '');
     expect(refusalOf(folder).replaceAll(folder, 'DIR')).toBe(`missing: load RocksDB 7.8 or later: ${found}. ${advice}`);

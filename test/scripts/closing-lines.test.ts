@@ -7,7 +7,7 @@ import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-test('the test script names each failed test, each skipped test with its reason, and the counts', () => {
+test('the script of `npm test` prints each failed test, each skipped test with its reason, and the counts at the end', () => {
   const folder = temporaryFolder();
   const each = (status: string, fullName: string, failureMessages: readonly string[] = []) => ({
     ...{ status, fullName, failureMessages },

@@ -15,7 +15,7 @@ async function refusals(file: string, code: string): Promise<string[]> {
   return new Linter().verify(code, [config], 'code.js').map(({ message }) => message);
 }
 
-describe('the lint rules refuse', () => {
+describe('lint rules', () => {
   it.each([
     ['a spread list in Math.max', 'src/cli/output/table.ts', 'Math.max(0, ...list);', 'use `largest`'],
     ['a spread list in Math.min', 'src/node/policy-file.ts', 'Math.min(...list);', 'use `largest` or `smallest`'],
@@ -27,21 +27,21 @@ describe('the lint rules refuse', () => {
     ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
     ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],
     ['numbers of zod that are coerced', 'src/api/traffic/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
-  ])('%s', async (_, file, code, advice) => {
+  ])('the lint rules refuse %s', async (_, file, code, advice) => {
     expect(await refusals(file, code)).toEqual([expect.stringContaining(advice)]);
   });
 
-  it('no RegExp that is an argument', async () => {
+  it('the lint rules accept a RegExp that is an argument of a call', async () => {
     const code = 'expect(a.match(/x/)).toEqual({ b: expect.stringMatching(/x/), c: d.replace(/x/, e) });';
     expect(await refusals('test/x.test.ts', code)).toEqual([]);
   });
 
-  it('no YAML in the module that reads it', async () => {
+  it('the lint rules accept YAML parsing in the module that reads YAML', async () => {
     const code = "import { parseDocument } from 'yaml';";
     expect(await refusals('src/config/yaml-text.ts', code)).toEqual([]);
   });
 
-  it('nothing in a bounded call', async () => {
+  it('the lint rules accept calls with a bounded number of arguments', async () => {
     expect(await refusals('src/cli/output/table.ts', 'Math.max(a, b); list.push(a); f(...list);')).toEqual([]);
   });
 });

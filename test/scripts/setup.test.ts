@@ -49,7 +49,7 @@ const without = expect.stringMatching(/^setup: A node does not start without Roc
 const nobody = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups'];
 
 skipUnless(process.getuid?.() === 0, LACKS.root).describe('setup script', () => {
-  it('lists all missing packages if the machine has no apt-get, and exits with 1 if RocksDB is missing', () => {
+  it('the setup script lists all missing packages if the machine has no apt-get, and exits with 1 if RocksDB is missing', () => {
     expect(setup(/^(apt-get|clang.*)$/)).toEqual({
       status: 1,
       said: [
@@ -61,7 +61,7 @@ skipUnless(process.getuid?.() === 0, LACKS.root).describe('setup script', () => 
     });
   });
 
-  it('prints the apt-get command that root must run if the user is not root', () => {
+  it('the setup script prints the apt-get command that root must run if the user is not root', () => {
     expect(setup(/^clang.*$/, ...nobody)).toEqual({
       status: 1,
       said: [

@@ -6,7 +6,7 @@ const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { script
 const names = Object.keys(scripts);
 
 describe('usage of the scripts of npm', () => {
-  it.each(names)('npm run %s -- --help prints the comment of the script, and does nothing else', (name) => {
+  it.each(names)('`npm run %s -- --help` prints the comment of the script, and does nothing else', (name) => {
     const file = /scripts\/[\w-]+[.](?:sh|ts)/.exec(scripts[name] ?? '')?.[0] ?? '';
     const lines = readFileSync(file, 'utf8').split('\n');
     const comment = lines[lines[0]?.startsWith('#!') === true ? 1 : 0]?.replace(/^(#|\/\/) /, '');
@@ -15,7 +15,7 @@ describe('usage of the scripts of npm', () => {
     expect([out.split('\n')[0], /set -|^import /m.test(out)]).toEqual([comment, false]);
   });
 
-  it('are not preceded by others, which npm would run before it passes --help', () => {
+  it('no npm script has a pre-script, which npm would run before it passes --help', () => {
     expect(names.filter((name) => /^(pre|post)/.test(name) && names.includes(name.replace(/^(pre|post)/, '')))).toEqual(
       [],
     );

@@ -46,7 +46,7 @@ const isOpen = (fd: number): boolean => {
 };
 
 describe('the listening sockets of a node', () => {
-  test('are stored when they are opened, and open only what is missing', () => {
+  test('listening sockets are stored when they are opened, and only missing sockets are opened', () => {
     const first = sockets.open('dns', [udpAt(FIRST), tcpAt(FIRST)]);
     expect(first.isKept).toBe(false);
     expect(Object.fromEntries(store.stored)).toEqual(first.descriptors);
@@ -55,14 +55,14 @@ describe('the listening sockets of a node', () => {
     expect(second).toEqual({ descriptors: first.descriptors, isKept: true });
   });
 
-  test('stay in the store when the part is closed', () => {
+  test('listening sockets stay in the store of the service manager when their part of the node is closed', () => {
     const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
     sockets.close('dns');
     expect([...store.stored.keys()]).toEqual([NAME]);
     expect(isOpen(descriptors[NAME] ?? -1)).toBe(false);
   });
 
-  test('are the same as before after an address could not be bound', () => {
+  test('the stored listening sockets do not change if one address cannot be bound', () => {
     const taken = openReceiver(udpAt(SECOND), { mark: 0 });
     const blocked = new ListeningSockets();
     try {
@@ -75,7 +75,7 @@ describe('the listening sockets of a node', () => {
     }
   });
 
-  test('are the same as before after a part has refused a change', async () => {
+  test('the stored listening sockets do not change if a part of the node refuses a change', async () => {
     sockets.open('dns', [udpAt(FIRST)]);
     const refused = sockets.change('dns', [udpAt(SECOND)], () => Promise.reject(new Error('refused')));
     await expect(refused).rejects.toThrow('refused');
@@ -83,7 +83,7 @@ describe('the listening sockets of a node', () => {
     expect([...store.stored.keys()]).toEqual([NAME]);
   });
 
-  test('are closed three seconds after a change removed them; a change back in this time uses them again', async () => {
+  test('removed listening sockets are closed after three seconds; a change back within this time uses the same sockets again', async () => {
     const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
     await sockets.change('dns', [udpAt(SECOND)], used);
     vi.advanceTimersByTime(2_900);
@@ -100,7 +100,7 @@ describe('a socket of the previous process', () => {
   const next = (...inherited: [string, number][]) =>
     new ListeningSockets(store, new Map(inherited), (name) => unused.push(name));
 
-  test('is used, with the datagrams that wait in it', async () => {
+  test('a listening socket of the previous process is used again, with the datagrams that wait in it', async () => {
     const { descriptors } = sockets.open('dns', [udpAt(FIRST)]);
     const kept = duplicateSocket(descriptors[NAME] ?? -1);
     sockets.close('dns');
@@ -114,7 +114,7 @@ describe('a socket of the previous process', () => {
     client.close();
   });
 
-  test('is closed and removed from the store if no part of the configuration has it', () => {
+  test('a listening socket of the previous process is closed and removed from the store if the configuration has no such address', () => {
     const left = openReceiver(udpAt(FIRST), { mark: 0 });
     store.store(NAME, left);
     sockets = next([NAME, left]);
@@ -123,14 +123,14 @@ describe('a socket of the previous process', () => {
     expect([unused, [...store.stored.keys()], isBoundTo(left, 'udp', udpAt(FIRST))]).toEqual([[NAME], [OTHER], false]);
   });
 
-  test('is closed before a socket with the same address, but without a number, is opened', () => {
+  test('a listening socket of the previous process with a number in its name is closed before the same address is bound without a number', () => {
     const numbered = `dns-tcp-127.0.0.1-${FIRST}-0`;
     sockets = next([numbered, openListener(tcpAt(FIRST), { mark: 0, isShared: true })]);
     expect(sockets.open('dns', [tcpAt(FIRST)]).isKept).toBe(false);
     expect(unused).toEqual([numbered]);
   });
 
-  test('is closed, and opened anew, if its address is not that of its name', () => {
+  test('a listening socket of the previous process is closed, and opened again, if its address differs from its name', () => {
     const wrong = openReceiver(udpAt(SECOND), { mark: 0 });
     sockets = next([NAME, wrong]);
     expect(sockets.open('dns', [udpAt(FIRST)]).isKept).toBe(false);

@@ -51,7 +51,7 @@ test('a pump records each of its open file descriptors in `Descriptors`, and rem
   while (held() > 0) await setImmediate();
 });
 
-test('Descriptors.closeAll closes the file descriptors that another object has recorded in the same shared memory', () => {
+test('`Descriptors.closeAll` closes the file descriptors that another object has recorded in the same shared memory', () => {
   const given = new Descriptors();
   const fd = openSync('/dev/null', 'r');
   given.hold(fd);

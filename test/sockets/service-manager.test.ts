@@ -31,13 +31,13 @@ const keepAlive = (environment: NodeJS.ProcessEnv): void => {
 const alive = () => manager.messages.filter((message) => message === 'WATCHDOG=1').length;
 
 describe('the watchdog of the service manager', () => {
-  it('gets a message at once, and three messages in each period while the event loop runs', async () => {
+  it('the watchdog of the service manager gets a message at once, and three messages in each period while the event loop runs', async () => {
     keepAlive(variables(process.pid));
     await expect.poll(alive, { interval: 5 }).toBe(1);
     await expect.poll(alive, { interval: 5 }).toBeGreaterThan(6);
   });
 
-  it('gets no message while the event loop is blocked', async () => {
+  it('the watchdog of the service manager gets no message while the event loop is blocked', async () => {
     keepAlive(variables(process.pid));
     await expect.poll(alive, { interval: 5 }).toBeGreaterThan(1);
     const before = alive();
@@ -46,7 +46,7 @@ describe('the watchdog of the service manager', () => {
     expect(alive() - before).toBeLessThan(4);
   });
 
-  it('gets no message from another process than the service', async () => {
+  it('the watchdog of the service manager gets no message from a process other than the service', async () => {
     keepAlive(variables(process.pid + 1));
     notified(variables(process.pid + 1))?.ready('');
     await expect.poll(() => manager.messages).toEqual(['READY=1']);
@@ -54,14 +54,14 @@ describe('the watchdog of the service manager', () => {
     expect(manager.messages).toEqual(['READY=1']);
   });
 
-  it('gets no message from a service without a watchdog', async () => {
+  it('the watchdog of the service manager gets no message if the service has no watchdog', async () => {
     keepAlive({ NOTIFY_SOCKET: manager.socketPath });
     notified({ NOTIFY_SOCKET: manager.socketPath })?.stopping();
     await expect.poll(() => manager.messages).toEqual(['STOPPING=1']);
   });
 });
 
-it('removes the variables of the service manager, so that a child process does not get them', () => {
+it('the variables of the service manager are removed from the environment, so that a child process does not get them', () => {
   const environment = { ...variables(process.pid), PATH: '/bin' };
   notified(environment);
   expect(environment).toEqual({ PATH: '/bin' });

@@ -29,12 +29,12 @@ test.each([
     false,
   ],
   ['returns true if the pair was reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
-] as const)('isPast with idleMs 60,000 and endedMs 10,000 %s', (_, there, back, expected) => {
+] as const)('`isPast` with idleMs 60,000 and endedMs 10,000 %s', (_, there, back, expected) => {
   expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
   expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
 });
 
-test('across a wrap of the 32-bit tick counter, isPast returns false after 10 s without packets and true after 66 s', () => {
+test('`isPast` returns false after 10 s without packets and true after 66 s, across a wrap of the 32-bit tick counter', () => {
   const before = seen(TICKS - 5 * SECOND);
   expect(isPast(before, before, nsOf(TICKS + 5 * SECOND), TIMES)).toBe(false);
   expect(isPast(before, before, nsOf(TICKS + 61 * SECOND), TIMES)).toBe(true);
@@ -42,7 +42,7 @@ test('across a wrap of the 32-bit tick counter, isPast returns false after 10 s 
   expect(isPast(after, after, nsOf(TICKS - 1), TIMES)).toBe(false);
 });
 
-test('segmentBytes writes valid IP and TCP checksums, with and without TCP timestamps', () => {
+test('`segmentBytes` writes valid IP and TCP checksums, with and without TCP timestamps', () => {
   const ends = { source: 0x0a4d0102, destination: 0x0a4d0202, sourcePort: 41_000, destinationPort: 443 };
   const common = { ...ends, sequence: 0xffff_fff0, acknowledgment: 7, flags: TCP_FLAGS.ack, window: 500 };
   for (const segment of [common, { ...common, stamps: [0xffff_ffff, 3] as const }]) {

@@ -30,7 +30,7 @@ const editOf = (revision: number, from: number, to: number, text: string): Polic
 const spliced = (text: string, from: number, to: number, fresh: string) => text.slice(0, from) + fresh + text.slice(to);
 
 describe('a policy body that is stored as edits', () => {
-  test('equals the text with all edits applied, for each revision and for each slice of the text', async () => {
+  test('a policy body that is stored as edits equals the text with all edits applied, for each revision and for each slice of the text', async () => {
     const random = new Random(seedOf(Date.now() % 100_000));
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const letters = () => String.fromCharCode(97 + random.below(26)).repeat(random.pick([0, 1, 40, 5_000, 300_000]));
@@ -56,7 +56,7 @@ describe('a policy body that is stored as edits', () => {
     }
   });
 
-  test('needs less than 1/15 of the written bytes of the whole text for an edit of 10 bytes', async () => {
+  test('a policy body that is stored as edits needs less than 1/15 of the written bytes of the whole text for an edit of 10 bytes', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     const random = new Random(7);
@@ -70,7 +70,7 @@ describe('a policy body that is stored as edits', () => {
     expect(written[1]?.filter(({ key }) => key.startsWith('part/')).length).toBe(1);
   });
 
-  test('has at most four parts after many deletions, because the store joins small parts', async () => {
+  test('a policy body that is stored as edits has at most four parts after many deletions, because the store joins small parts', async () => {
     const { kv, written } = watched();
     const policies = await loadPolicyStore(kv, noCopy, () => {});
     let length = 1024 * 1024;
@@ -85,7 +85,7 @@ describe('a policy body that is stored as edits', () => {
     expect(parts.length).toBeLessThanOrEqual(4);
   });
 
-  test('is refused with revision_conflict if an edit names another revision than the stored revision', async () => {
+  test('an edit of a stored policy body is refused with revision_conflict if it names another revision than the stored revision', async () => {
     const policies = await loadPolicyStore(createMemoryStore(), noCopy, () => {});
     const code = (put: PolicyPut, generation: number) =>
       policies.commit({ put, generation }).catch((error: StoreError) => error.code);
@@ -133,7 +133,7 @@ describe('the last-good copy of the active policy', () => {
     return { text, ...result };
   }
 
-  test('grows by less than 2 % for three small edits, and restores the whole policy if the store is deleted', async () => {
+  test('the last-good copy of the active policy grows by less than 2 % for three small edits, and restores the whole policy', async () => {
     const dataDir = temporaryFolder();
     const { text, grownBy, whole } = await edited(dataDir);
     expect(grownBy * 50).toBeLessThan(whole);
@@ -142,7 +142,7 @@ describe('the last-good copy of the active policy', () => {
     expect(await activeText(dataDir)).toEqual({ findings: [], result: text });
   });
 
-  test('is rewritten at the next opening if a crash left an incomplete entry at the end of the file', async () => {
+  test('the last-good copy of the active policy is rewritten at the next opening if a crash left an incomplete entry at its end', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -159,7 +159,7 @@ describe('the last-good copy of the active policy', () => {
     }
   });
 
-  test('does not change the active policy at the next opening if the last entry of the file is repeated', async () => {
+  test('a repeated last entry in the last-good copy does not change the active policy at the next opening', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -169,7 +169,7 @@ describe('the last-good copy of the active policy', () => {
     expect((await activeText(dataDir)).result).toBe(text);
   });
 
-  test('is rewritten once during 128 edits, so that the file does not grow without limit', async () => {
+  test('the last-good copy of the active policy is rewritten once during 128 edits, so that the file does not grow without limit', async () => {
     const dataDir = temporaryFolder();
     const sizes: number[] = [];
     await opened(dataDir, async ({ policies }) => {

@@ -32,7 +32,7 @@ async function used(): Promise<{ readonly top: string; readonly data: string }> 
 }
 
 describe('the data folder of a node', () => {
-  test('is opened if the data folder and all folders above belong to this user or to root', async () => {
+  test('the data folder of a node is opened if the data folder and all folders above belong to this user or to root', async () => {
     const { data } = await used();
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
@@ -42,7 +42,7 @@ describe('the data folder of a node', () => {
     ['the folder above', ({ top }: { top: string }) => top],
     ['the store folder in the data folder', ({ data }: { data: string }) => join(data, 'store')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
-  ])('is refused if every user can write to %s', async (_, placeOf) => {
+  ])('the data folder of a node is refused if every user can write to %s', async (_, placeOf) => {
     const place = await used();
     const path = placeOf(place);
     chmodSync(path, 0o777);
@@ -53,7 +53,7 @@ describe('the data folder of a node', () => {
     expect(await open(place.data)).toEqual({ failed: null, findings: [] });
   });
 
-  test('is refused if every user can write to the folder, even if the folder has the sticky bit', async () => {
+  test('the data folder of a node is refused if every user can write to the folder, even if the folder has the sticky bit', async () => {
     const { data } = await used();
     chmodSync(data, 0o1777);
     expect((await open(data)).failed).toContain(`every user can write to ${data}`);
@@ -64,7 +64,7 @@ describe('the data folder of a node', () => {
     ['the folder above', ({ top }: { top: string }) => top],
     ['a file in the data folder', ({ data }: { data: string }) => join(data, 'token.key')],
     ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
-  ])('is refused if %s belongs to another user', async (_, placeOf) => {
+  ])('the data folder of a node is refused if %s belongs to another user', async (_, placeOf) => {
     const place = await used();
     writeFileSync(join(place.data, 'token.key'), '');
     const path = placeOf(place);
@@ -73,7 +73,7 @@ describe('the data folder of a node', () => {
     expect(failed).toContain(`${path} belongs to the user ${STRANGER}`);
   });
 
-  test('is refused if a symbolic link to the folder belongs to another user, or if every user can write to a folder on the path', async () => {
+  test('the data folder is refused if a symlink to it belongs to another user, or if a folder on its path is writable for everyone', async () => {
     const { top, data } = await used();
     const folder = temporaryFolder();
     const link = join(folder, 'link');
@@ -86,14 +86,14 @@ describe('the data folder of a node', () => {
     expect((await open(link)).failed).toContain(`${link} belongs to the user ${STRANGER}`);
   });
 
-  test('is opened although every user can write to a file inside, if other users cannot enter the data folder', async () => {
+  test('the data folder of a node is opened although everyone can write to a file in it, if other users cannot enter the folder', async () => {
     const { data } = await used();
     chmodSync(join(data, 'store', 'CURRENT'), 0o666);
     chmodSync(data, 0o700);
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
 
-  test('is opened with one finding if the group of the folder can write to the folder', async () => {
+  test('the data folder of a node is opened with one finding if the group of the folder can write to the folder', async () => {
     const { top, data } = await used();
     chmodSync(data, 0o770);
     chmodSync(top, 0o775);
@@ -103,7 +103,7 @@ describe('the data folder of a node', () => {
     expect(findings[0]?.message).toContain(`the group of ${top} can write to it, and to 1 more places`);
   });
 
-  test('is named in an error, with the error text of the system, if the data folder cannot be created', async () => {
+  test('a data folder that cannot be created is named in an error, with the error text of the system', async () => {
     const file = join(temporaryFolder(), 'file');
     writeFileSync(file, '');
     expect(await open(join(file, 'data'))).toEqual({

@@ -42,7 +42,7 @@ async function changed(kv = createMemoryStore(), copy: LastGoodFile = noCopy) {
 }
 
 describe('a policy change that must be confirmed', () => {
-  test('is in force, and is still pending after the store is opened again', async () => {
+  test('a policy change that must be confirmed is in force, and is still pending after the store is opened again', async () => {
     const { policies, change, kv } = await changed();
     expect(await stateOf(policies)).toEqual([2, '{"n":2}', 2, 2, '{"n":2}']);
     const again = await open(kv);
@@ -55,7 +55,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await again.reservedGeneration()).toBe(4);
   });
 
-  test('goes back, now and after the next start, if the disk stored its end although the batch failed', async () => {
+  test('an unconfirmed policy change is reverted, also after a restart, if the disk stored the revert although the batch failed', async () => {
     const { policies, change, kv } = await changed();
     const intact = { ...kv };
     kv.batch = async (operations, options) => {
@@ -67,7 +67,7 @@ describe('a policy change that must be confirmed', () => {
       expect(await stateOf(store)).toEqual([3, '{"n":1}', 3, 3, '{"n":1}']);
   });
 
-  test('goes back with its own text in the last-good copy, if a write of the same revision failed before', async () => {
+  test('a reverted policy has its own text in the last-good copy, even if an earlier write of the same revision failed', async () => {
     const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
     const kv = createMemoryStore();
     const { policies, change } = await changed(kv, copy);
@@ -82,7 +82,7 @@ describe('a policy change that must be confirmed', () => {
     expect(body && Buffer.from(body).toString()).toBe('{"n":1}');
   });
 
-  test('goes back with a new revision and the reserved generation', async () => {
+  test('the revert of an unconfirmed policy change creates a new revision, and uses the reserved generation', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));
@@ -99,7 +99,7 @@ describe('a policy change that must be confirmed', () => {
     expect(policies.reverted).toBeNull();
   });
 
-  test('stays in force after its confirmation, with a generation above the reserved one', async () => {
+  test('a confirmed policy change stays in force, with a generation above the reserved generation', async () => {
     const { policies, change } = await changed();
     await policies.settle(end(change, 'complete'));
     expect(await stateOf(policies)).toEqual([4, '{"n":2}', 2, 4, '{"n":2}']);
@@ -109,7 +109,7 @@ describe('a policy change that must be confirmed', () => {
   });
 
   test.each(['complete', 'revert'] as const)(
-    'refuses a write that was prepared before its end (%s), also if the write was planned',
+    'a write that was prepared before the end of a pending change (%s) is refused, also if the write was planned',
     async (outcome) => {
       const { policies, change } = await changed();
       const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');
@@ -124,7 +124,7 @@ describe('a policy change that must be confirmed', () => {
     },
   );
 
-  test('lets this node revert alone, without a change of the store', async () => {
+  test('a node can revert a pending policy change locally, without a change of the store', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));
@@ -136,7 +136,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await stateOf(policies)).toEqual([4, '{"n":2}', 2, 4, '{"n":2}']);
   });
 
-  test('ends with a later write, and stays pending after a write that changes nothing in force', async () => {
+  test('a pending policy change ends with a later write, and stays pending after a write that changes nothing in force', async () => {
     const { policies, change } = await changed();
     const other = storedPolicy({ id: 'b', name: 'b', revision: 1, active: false }, '{}');
     await policies.commit({ put: other, generation: 2 });
@@ -145,7 +145,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await pendingOf(policies)).toBe('');
   });
 
-  test('goes back to the last confirmed policy after several unconfirmed writes', async () => {
+  test('several unconfirmed writes are reverted to the last confirmed policy', async () => {
     const { policies } = await changed();
     const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');
     await policies.commit({ put, pending: CONFIRM, generation: 4 });
@@ -153,7 +153,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await stateOf(policies)).toEqual([5, '{"n":1}', 4, 5, '{"n":1}']);
   });
 
-  test('goes back to a removed policy, without its name if another policy has the name', async () => {
+  test('a reverted removal restores the removed policy, without its name if another policy has the name', async () => {
     const policies = await open();
     await policies.commit({ put: storedPolicy({ id: 'a', name: 'a', revision: 1 }, '{"n":1}'), generation: 1 });
     await policies.commit({ remove: 'a', pending: CONFIRM, generation: 2 });
@@ -167,7 +167,7 @@ describe('a policy change that must be confirmed', () => {
     expect(policies.reverted?.reason).toMatch(/; another policy has the name "a" now, so this one has none$/);
   });
 
-  test('goes back to no policy, if none was active before', async () => {
+  test('a reverted policy change leaves no active policy if no policy was active before', async () => {
     const policies = await open();
     const put = storedPolicy({ id: 'a', name: 'a', revision: 1 }, '{"n":1}');
     await policies.commit({ put, pending: CONFIRM, generation: 1 });
@@ -236,7 +236,7 @@ class Model {
 }
 
 describe('pending changes of a cluster', () => {
-  test('give each generation one policy, and no node goes back to an older generation, in any order of events', () => {
+  test('pending changes of a cluster give each generation one policy, and no node returns to an older generation, in any order of events', () => {
     const index = fc.nat({ max: NODES.length - 1 });
     const step = fc.oneof(
       index.map((node) => (model: Model) => model.follow(node)),

@@ -42,7 +42,7 @@ function faulty(): { readonly kv: KvStore; readonly faults: Faults } {
 }
 
 describe('the policy store', () => {
-  it('returns no policy, no active policy and generation 0 if the store is new', async () => {
+  it('the policy store returns no policy, no active policy and generation 0 if the store is new', async () => {
     const policies = await open();
     expect({
       list: await policies.list(),
@@ -65,7 +65,7 @@ describe('the policy store', () => {
     });
   });
 
-  it('returns record and body as written, also from a second store that is loaded from the same database', async () => {
+  it('the policy store returns record and body as written, also from a second store that is loaded from the same database', async () => {
     const kv = createMemoryStore();
     const policies = await open(kv);
     const put = storedPolicy({ id: 'a', name: 'Edge' }, '{"default_policy": "deny"}');
@@ -93,7 +93,7 @@ describe('the policy store', () => {
     }
   });
 
-  it('activates a policy and deactivates the previous policy in one commit', async () => {
+  it('the policy store activates a policy and deactivates the previous policy in one commit', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{}');
     const b = storedPolicy({ id: 'b', name: 'b' }, '{}');
@@ -104,7 +104,7 @@ describe('the policy store', () => {
     expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
   });
 
-  it('has no active policy after the active policy is deactivated, disabled or removed, and still reports that a policy was active', async () => {
+  it('the policy store has no active policy after it is deactivated, disabled or removed, and still reports that one was active', async () => {
     for (const change of [
       { deactivate: 'a' },
       { put: storedPolicy({ id: 'a', revision: 2, mode: 'disabled', active: false }, '{}') },
@@ -119,7 +119,7 @@ describe('the policy store', () => {
     }
   });
 
-  it('keeps the active policy if another policy is stored, deactivated or removed', async () => {
+  it('the policy store keeps the active policy if another policy is stored, deactivated or removed', async () => {
     const policies = await open();
     const a = storedPolicy({ id: 'a', name: 'a' }, '{"a":1}');
     const b = storedPolicy({ id: 'b', name: null, active: false }, '{}');
@@ -131,7 +131,7 @@ describe('the policy store', () => {
     expect(await policies.active()).toEqual(a);
   });
 
-  it('lists every revision of a policy, newest first, also after the policy is removed', async () => {
+  it('the policy store lists every revision of a policy, newest first, also after the policy is removed', async () => {
     const policies = await open();
     for (let revision = 1; revision <= 12; revision++) {
       const author = `author ${revision}`;
@@ -149,7 +149,7 @@ describe('the policy store', () => {
     expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');
   });
 
-  it('refuses a generation older than the stored generation, and a revision that is not newer than the stored revision', async () => {
+  it('the policy store refuses a generation older than the stored generation, and a revision that is not newer than the stored revision', async () => {
     const policies = await open();
     const put = storedPolicy({ id: 'a', revision: 2 }, '{}');
     await policies.commit({ put, generation: 5 });
@@ -159,7 +159,7 @@ describe('the policy store', () => {
     expect(await policies.generation()).toBe(5);
   });
 
-  it('keeps policy and generation if the database cannot write the batch of a commit', async () => {
+  it('the policy store keeps policy and generation if the database cannot write the batch of a commit', async () => {
     const kv = createMemoryStore();
     const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
     const before = await open(kv);
@@ -173,7 +173,7 @@ describe('the policy store', () => {
     expect(await policies.generation()).toBe(1);
   });
 
-  it('has a commit that the database stored although its batch failed, now and after the next start', async () => {
+  it('the policy store has a commit that the database stored although its batch failed, now and after the next start', async () => {
     const { kv, faults } = faulty();
     const policies = await open(kv);
     await policies.commit({ put: storedPolicy({ id: 'a', name: 'edge' }, '{"n":1}'), generation: 1 });
@@ -191,7 +191,7 @@ describe('the policy store', () => {
       ]);
   });
 
-  it('refuses a commit with outcome_unknown if its batch and the reading after it fail, and settles it before the next commit', async () => {
+  it('the policy store refuses a commit with outcome_unknown if its batch and the next read fail, and resolves it before the next commit', async () => {
     for (const outcome of ['applied', 'lost'] as const) {
       const { kv, faults } = faulty();
       const policies = await open(kv);
@@ -216,7 +216,7 @@ describe('the policy store', () => {
     }
   });
 
-  it('shows a commit with outcome_unknown as soon as the disk works again, without another write', async () => {
+  it('the policy store shows a commit with outcome_unknown as soon as the disk works again, without another write', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const { kv, faults } = faulty();
@@ -235,7 +235,7 @@ describe('the policy store', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('refuses a commit with outcome_unknown while the disk may lose what the log of the database contains', async () => {
+  it('the policy store refuses a commit with outcome_unknown while the disk may lose the log of the database', async () => {
     const { kv, faults } = faulty();
     const policies = await open(kv);
     faults.batch = 'applied';
@@ -248,7 +248,7 @@ describe('the policy store', () => {
     expect(await policies.active()).toEqual(put);
   });
 
-  it('commits in the order of the calls', async () => {
+  it('the policy store commits in the order of the calls', async () => {
     const policies = await open();
     const revisions = Array.from({ length: 20 }, (_, index) => index + 1);
     await Promise.all(
@@ -263,7 +263,7 @@ describe('the policy store', () => {
     expect((await policies.history('a')).length).toBe(20);
   });
 
-  it('returns a body of 64 MiB with the same bytes', async () => {
+  it('the policy store returns a body of 64 MiB with the same bytes', async () => {
     const policies = await open();
     const body = Buffer.alloc(64 * 1024 * 1024, '{"source_groups": ["Zürich"]} ');
     await policies.commit({ put: { ...storedPolicy({ id: 'a' }, ''), body }, generation: 1 });

@@ -108,14 +108,14 @@ const GARBAGE: Readonly<Record<string, Uint8Array>> = {
 const sampleOf = (name: string): readonly [string, unknown] => SAMPLES[name] ?? ['', undefined];
 
 describe('the records of the store and of etcd', () => {
-  it('have a sample for each kind, and all kinds are in a table', () => {
+  it('each kind of record of the store and of etcd has a sample, and is in a table of kinds', () => {
     expect(KINDS.map(([name]) => name).sort()).toEqual(Object.keys(SAMPLES).sort());
     const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
     const made = files.flatMap((file) => readFileSync(join('src', file), 'utf8').match(/new RecordKind\b/g) ?? []);
     expect(made).toHaveLength(KINDS.length);
   });
 
-  it('that each replica contains are all in the layout of etcd', () => {
+  it('the records that each replica contains are all in the layout of etcd', () => {
     expect(REPLICATED_RECORDS.map(({ prefix }) => prefix).sort()).toEqual(
       [
         ...['head', 'policy/', 'integration/', 'setting/performance_mode', 'setting/tls-intercept-ca'],
@@ -128,12 +128,12 @@ describe('the records of the store and of etcd', () => {
 describe.each(KINDS)('a record of the kind "%s"', (name, kind) => {
   const [key, value] = sampleOf(name);
 
-  it('is read as it was written', () => {
+  it('a record of each kind is read as it was written', () => {
     expect(kind.reading(key, encodeJson(value))).toEqual({ value });
     expect(kind.read(key, encodeJson(value))).toEqual(value);
   });
 
-  it('is never read from garbage, and the reason has no byte of it', () => {
+  it('a record of any kind is never read from garbage, and the error text contains no byte of the garbage', () => {
     for (const [what, bytes] of Object.entries(GARBAGE)) {
       const { value: read, reason } = kind.reading(key, bytes);
       expect([what, read, typeof reason]).toEqual([what, undefined, 'string']);
@@ -142,7 +142,7 @@ describe.each(KINDS)('a record of the kind "%s"', (name, kind) => {
     }
   });
 
-  it('keeps the additional field of a newer build, and does not fit with a field of the wrong type', () => {
+  it('a record of any kind keeps an unknown field of a newer build, and is refused with a field of the wrong type', () => {
     // An identity, a position and a list have no fields.
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
     const newer = { ...value, of_a_newer_build: { deep: [1] } };
@@ -155,7 +155,7 @@ describe.each(KINDS)('a record of the kind "%s"', (name, kind) => {
   });
 });
 
-describe('a record under the key of another record', () => {
+describe('records under another key', () => {
   it.each([
     'store policy',
     'store token',
@@ -163,7 +163,7 @@ describe('a record under the key of another record', () => {
     'store tokenKey',
     'store integration',
     'cluster member',
-  ])('does not fit: %s', (name) => {
+  ])('a record under the key of another record is refused: %s', (name) => {
     const kind = KINDS.find(([each]) => each === name)?.[1];
     const [, value] = sampleOf(name);
     expect(kind?.reading(`${kind.prefix}other`, encodeJson(value)).reason).toBe('it contains the id of another key');
@@ -171,7 +171,7 @@ describe('a record under the key of another record', () => {
 });
 
 describe('a token record', () => {
-  it('does not fit with a time of expiry that is no time, which would never come', () => {
+  it('a token record with an invalid expiry time, which would never expire, is refused', () => {
     const { reason } = RECORDS.clusterToken.reading('cluster-token/t', encodeJson({ ...TOKEN, expires_at: 'never' }));
     expect(reason).toBe('expires_at: it is no time');
   });

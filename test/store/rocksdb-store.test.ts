@@ -36,7 +36,7 @@ async function filled(folder: string): Promise<void> {
 }
 
 describe('the RocksDB store on disk', () => {
-  it('has the written values after it is closed and opened again', async () => {
+  it('the RocksDB store on disk has the written values after it is closed and opened again', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const store = await openRocksDbStore(folder);
@@ -44,7 +44,7 @@ describe('the RocksDB store on disk', () => {
     await store.close();
   });
 
-  it('refuses a second open of the same folder, in the same process and in another process', async () => {
+  it('the RocksDB store on disk refuses a second open of the same folder, in the same process and in another process', async () => {
     const folder = temporaryFolder();
     const store = await openRocksDbStore(folder);
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_locked');
@@ -63,7 +63,7 @@ describe('the RocksDB store on disk', () => {
     await store.close();
   });
 
-  it('reports store_damaged for a value that was changed, truncated, stored under another key, or written in a newer format', async () => {
+  it('the RocksDB store reports store_damaged for a value that was changed, truncated, stored under another key, or written in a newer format', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const raw = await RocksDb.open(folder, false);
@@ -119,7 +119,7 @@ describe('the RocksDB store on disk', () => {
       },
     ],
   ];
-  it.each(damages)('reports store_damaged at the opening with %s', async (_, damage) => {
+  it.each(damages)('the RocksDB store reports store_damaged at the opening with %s', async (_, damage) => {
     const folder = temporaryFolder();
     await filled(folder);
     damage(folder);
@@ -128,7 +128,7 @@ describe('the RocksDB store on disk', () => {
 
   // The socket stands for a file without permission, which root can open: both make `open` fail.
   it.each(['CURRENT', 'MANIFEST', 'IDENTITY', 'log'])(
-    'reports store_unavailable, and not store_damaged, if the file %s exists and cannot be opened',
+    'the RocksDB store reports store_unavailable, and not store_damaged, if the file %s exists and cannot be opened',
     async (kind) => {
       const folder = temporaryFolder();
       await filled(folder);
@@ -144,7 +144,7 @@ describe('the RocksDB store on disk', () => {
     },
   );
 
-  it('opens a folder read-only without changing a file, until a write opens it for writing', async () => {
+  it('the RocksDB store opens a folder read-only without changing a file, until a write opens it for writing', async () => {
     const folder = temporaryFolder();
     await filled(folder);
     const listed = () => readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'hex')]);
@@ -158,7 +158,7 @@ describe('the RocksDB store on disk', () => {
   });
 
   skipUnless(process.getuid?.() === 0, LACKS.root).test(
-    'accepts writes again after a full disk has free space, and keeps acknowledged writes',
+    'the RocksDB store accepts writes again after a full disk has free space, and keeps acknowledged writes',
     async () => {
       const folder = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', folder]);
@@ -196,7 +196,7 @@ describe('the RocksDB store on disk', () => {
   );
 
   skipUnless(process.getuid?.() === 0, LACKS.root).test(
-    'reports store_no_space on a full disk, reads, and writes when the disk has space',
+    'the RocksDB store on a full disk reports store_no_space and still reads, and writes when the disk has space',
     async () => {
       const folder = temporaryFolder();
       execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', folder]);
@@ -243,7 +243,7 @@ describe('a database folder that the npm package rocksdb 5.2.1 wrote', () => {
   // The archive contains a database folder after two runs of `old-binding-process.js`. The first run wrote
   // the keys 0 to 299 and closed the database. The second run (argument `on`) wrote the same keys again from
   // key 0, and a signal killed it after it had printed 200.
-  it('opens with all 300 keys, read-only and for writing', async () => {
+  it('a database folder of the npm package rocksdb 5.2.1 opens with all 300 keys, read-only and for writing', async () => {
     const folder = temporaryFolder();
     execFileSync('tar', ['-xzf', fileURLToPath(new URL('old-binding.tar.gz', import.meta.url)), '-C', folder]);
     expect(await entriesOf(join(folder, 'store'), true)).toBe(300);
@@ -257,7 +257,7 @@ skipUnless(process.versions.node.startsWith('20.'), 'the npm package rocksdb nee
   () => {
     const program = built('test/store/old-binding-process.js');
 
-    it('opens with all keys, and the npm package can write to the folder again afterwards', async () => {
+    it('a database folder of the npm package rocksdb opens with all keys, and the package can write to the folder again afterwards', async () => {
       const folder = temporaryFolder();
       execFileSync(process.execPath, [program, folder]);
       expect(await entriesOf(folder, true)).toBe(3_000);
@@ -274,7 +274,7 @@ skipUnless(process.versions.node.startsWith('20.'), 'the npm package rocksdb nee
       expect(await entriesOf(folder, false)).toBe(6_000);
     });
 
-    it('has every acknowledged write after its process is killed by SIGKILL', async () => {
+    it('a database folder of the npm package rocksdb has every acknowledged write after its process is killed by SIGKILL', async () => {
       for (let round = 0; round < 5; round++) {
         const folder = temporaryFolder();
         const child = spawn(process.execPath, [program, folder, 'on'], { stdio: ['ignore', 'pipe', 'inherit'] });

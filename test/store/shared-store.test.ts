@@ -56,7 +56,7 @@ async function nodeOf(shared: FakeSharedStore, seals = true) {
 }
 
 describe('the store of a node in a cluster', () => {
-  it('contains the policy that another node has committed, and refuses a commit over a newer one', async () => {
+  it('the store of a cluster node contains the policy that another node has committed, and refuses a commit over a newer policy', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -72,7 +72,7 @@ describe('the store of a node in a cluster', () => {
     expect(shared.keys('policy/')).toEqual(['policy/p', 'policy/q']);
   });
 
-  it('reads settings and integrations of other nodes from its replica, also without etcd, and then writes none', async () => {
+  it('the store of a cluster node without etcd reads the settings of other nodes from its replica, and refuses writes', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -84,7 +84,7 @@ describe('the store of a node in a cluster', () => {
     expect(shared.json('setting/performance_mode')).toEqual(MODE);
   });
 
-  it('keeps an intercept CA on its node without a common sealing key, also when the replica is read again', async () => {
+  it('without a common sealing key, a cluster node keeps an intercept CA to itself, also when its replica is read again', async () => {
     const shared = new FakeSharedStore();
     const { node, store } = await nodeOf(shared, false);
     const { certPem, key } = generateCa({ commonName: 'own', days: 1 });
@@ -94,7 +94,7 @@ describe('the store of a node in a cluster', () => {
     expect([await store.interceptCa.get(), shared.keys()]).toEqual([record, []]);
   });
 
-  it('shares an intercept CA with a common sealing key, and another node can open its key', async () => {
+  it('with a common sealing key, an intercept CA is shared in the cluster, and another node can decrypt its key', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -105,7 +105,7 @@ describe('the store of a node in a cluster', () => {
     expect(await b.store.interceptCa.get()).toEqual(record);
   });
 
-  it('closes the shared store and the local store', async () => {
+  it("the close of a cluster node's store closes the shared store and the local store", async () => {
     const { node, store } = await nodeOf(new FakeSharedStore());
     await store.close();
     expect(await codeOf(node.kv.get('a'))).toBe('store_closed');
@@ -115,7 +115,7 @@ describe('the store of a node in a cluster', () => {
 
 describe('the record of the active policy in a cluster', () => {
   it.each([['garbage'], ['{}'], [null]])(
-    'that is %s in etcd is not in force anew, and the last-good copy of the policy stays, also over a restart',
+    'an active policy whose record is %s in etcd is not put in force again, and its last-good copy stays, also over a restart',
     async (text) => {
       const shared = new FakeSharedStore();
       const node = await shared.nodeOf();
@@ -149,7 +149,7 @@ describe('the record of the active policy in a cluster', () => {
 describe('a setting in a cluster', () => {
   const count = (stored: number | null): number => (stored ?? 0) + 1;
 
-  it('emits each change of this and of another node, and null after a removal', async () => {
+  it('a cluster setting emits each change of this and of another node, and null after a removal', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -163,7 +163,7 @@ describe('a setting in a cluster', () => {
     expect(seen).toEqual([1, 2, null]);
   });
 
-  it('is updated on the value of another node if that node was faster and the client expects no revision', async () => {
+  it('the update of a cluster setting uses the value of a faster node if the client expects no revision', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -175,7 +175,7 @@ describe('a setting in a cluster', () => {
     expect([await updated, shared.json('setting/x')]).toEqual([2, 2]);
   });
 
-  it('is not updated if another node was faster and the client expects a revision', async () => {
+  it('the update of a cluster setting is refused if another node was faster and the client expects a revision', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -184,7 +184,7 @@ describe('a setting in a cluster', () => {
     expect(await codeOf(b.store.settings.update(X, 0, count))).toBe('revision_conflict');
   });
 
-  it('is not overwritten if a change of another node arrives between the read and the write', async () => {
+  it('a cluster setting is not overwritten if a change of another node arrives between the read and the write', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -206,7 +206,7 @@ describe('a setting in a cluster', () => {
     expect(shared.json('setting/x')).toBe(7);
   });
 
-  it('never emits on a single node', async () => {
+  it('a setting never emits a change on a single node', async () => {
     const store = await assembleStore(createMemoryStore(), NO_COPY, SEAL, () => {}, null);
     const emitted = firstValueFrom(store.settings.changed(X));
     await store.settings.put(X, 1);
@@ -216,7 +216,7 @@ describe('a setting in a cluster', () => {
 });
 
 describe('the intercept CA of a cluster', () => {
-  it('is used by each node as soon as another node has replaced or removed it', async () => {
+  it('each node of a cluster uses a new intercept CA as soon as another node has replaced or removed the CA', async () => {
     const shared = new FakeSharedStore();
     const a = await interceptCaOver((await nodeOf(shared)).store.interceptCa, 'a');
     const b = await interceptCaOver((await nodeOf(shared)).store.interceptCa, 'b');

@@ -43,7 +43,7 @@ async function issuedWithFakeTimers() {
 }
 
 describe('the tokens of a cluster', () => {
-  it('are accepted by each node, and each node signs with a key of its own', async () => {
+  it('a token of a cluster is accepted by each node, and each node signs with a key of its own', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token, record } = await a.authority.issue(REQUEST);
@@ -64,7 +64,7 @@ describe('the tokens of a cluster', () => {
     expect(ids(a.authority)).toHaveLength(3);
   });
 
-  it('are refused if no node of the cluster has the key, or the key id is that of another key', async () => {
+  it('a token is refused if no node of the cluster has its signing key, or if its key id is that of another key', async () => {
     const [a, b] = [await nodeOf(new FakeSharedStore(), 'a'), await nodeOf(new FakeSharedStore(), 'b')];
     const { token } = await a.authority.issue(REQUEST);
     await settled(a, b);
@@ -77,7 +77,7 @@ describe('the tokens of a cluster', () => {
     });
   });
 
-  it('are refused by each node after one node has revoked them, also if the cluster was away then', async () => {
+  it('a token that one node has revoked is refused by each node, also if that node had no connection to the cluster then', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token, record } = await a.authority.issue(REQUEST);
@@ -92,7 +92,7 @@ describe('the tokens of a cluster', () => {
     expect(await a.authority.verify(token)).toEqual(revoked);
   });
 
-  it('stay revoked if the cluster loses the revocation, and the node starts again', async () => {
+  it('a token stays revoked after a restart of the node, even if the cluster has lost the revocation', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token, record } = await a.authority.issue(REQUEST);
@@ -111,7 +111,7 @@ describe('the tokens of a cluster', () => {
     expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
   });
 
-  it('that another node revoked are refused on a full disk too, and the revocation is stored when the disk has space', async () => {
+  it('a node with a full disk refuses a token that another node revoked, and stores the revocation when the disk has space', async () => {
     const { a, b, token, record } = await issuedWithFakeTimers();
     // A folder in place of the new file makes its writing fail.
     const draft = join(b.dataDir, 'token.revocations.new');
@@ -132,7 +132,7 @@ describe('the tokens of a cluster', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('that are revoked on a full disk are refused by the other nodes too, and the record is stored later', async () => {
+  it('a token that a node with a full disk revokes is refused by the other nodes, and the revocation is stored later', async () => {
     const { a, b, token, record } = await issuedWithFakeTimers();
     const draft = join(a.dataDir, 'token.revocations.new');
     mkdirSync(draft);
@@ -151,7 +151,7 @@ describe('the tokens of a cluster', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('stay revoked if the revocation is damaged on a node, until the node reads it from etcd again', async () => {
+  it('a token stays revoked if the revocation record of a node is damaged, until the node reads the revocation from etcd again', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token, record } = await b.authority.issue(REQUEST);
@@ -181,7 +181,7 @@ describe('the tokens of a cluster', () => {
     expect((shared.json(key) as { revoked_at: string | null }).revoked_at).not.toBeNull();
   });
 
-  it('are shared again after a write to etcd that fails while the node is connected', async () => {
+  it('a token is shared again after a write to etcd failed while the node was connected', async () => {
     const { a, b } = await issuedWithFakeTimers();
     const failing = vi
       .spyOn(a.node, 'batch')
@@ -196,7 +196,7 @@ describe('the tokens of a cluster', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('issued without etcd are valid at once on their node, and later on each node', async () => {
+  it('a token that a node issues without etcd is valid there at once, and on each node when etcd is back', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     a.node.disconnect();
@@ -207,7 +207,7 @@ describe('the tokens of a cluster', () => {
     expect(await b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
   });
 
-  it('are refused as revoked while the record in the cluster cannot be read, also after a restart, and accepted when it is removed', async () => {
+  it('a token whose record in the cluster cannot be read is refused as revoked, also after a restart, until the unreadable record is removed', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token, record } = await a.authority.issue(REQUEST);
@@ -229,7 +229,7 @@ describe('the tokens of a cluster', () => {
     expect(shared.json(key)).toEqual(record);
   });
 
-  it('that another node has signed are refused while its key, or which nodes were removed, cannot be read', async () => {
+  it('a token of another node is refused while its signing key, or the list of removed nodes, cannot be read', async () => {
     const shared = new FakeSharedStore();
     const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
     const { token } = await a.authority.issue(REQUEST);

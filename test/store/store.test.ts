@@ -64,9 +64,9 @@ const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string
   return { list, part };
 };
 
-describe('a store in which a value does not fit', () => {
+describe('a store with an unreadable record', () => {
   it.each(['garbage', '{}', 'null', '[null]'])(
-    'opens with %s in place of any record, and has the policy',
+    'the store opens with %s in place of any record, and returns the active policy',
     async (text) => {
       const dataDir = join(temporaryFolder(), 'data');
       await committed(dataDir);
@@ -103,7 +103,7 @@ describe('a store in which a value does not fit', () => {
 });
 
 describe('the store of a node', () => {
-  it('has all data after it is closed and opened again, in files that only the owner can read', async () => {
+  it('the store of a node has all data after it is closed and opened again, in files that only the owner can read', async () => {
     const dataDir = join(temporaryFolder(), 'data');
     await committed(dataDir);
     await withStore(dataDir, async ({ settings, integrations }) => {
@@ -125,7 +125,7 @@ describe('the store of a node', () => {
     expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
   });
 
-  it('renames a database folder that cannot be opened, and restores the active policy from the last-good copy', async () => {
+  it('the store of a node renames a database folder that cannot be opened, and restores the active policy from the last-good copy', async () => {
     const dataDir = temporaryFolder();
     await committed(dataDir);
     writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
@@ -138,7 +138,7 @@ describe('the store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
   });
 
-  it('restores the active policy from the last-good copy if the database folder was deleted or lost its newest commits', async () => {
+  it('the store restores the active policy from the last-good copy if the database folder was deleted or lost its newest commits', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const older = temporaryFolder();
@@ -156,7 +156,7 @@ describe('the store of a node', () => {
   });
 
   it.each(['policy/a', 'head', 'list', 'part'])(
-    'restores the active policy from the last-good copy if the database entry %s is damaged',
+    'the store restores the active policy from the last-good copy if the database entry %s is damaged',
     async (what) => {
       const dataDir = temporaryFolder();
       await committed(dataDir);
@@ -170,7 +170,7 @@ describe('the store of a node', () => {
     },
   );
 
-  it('returns store_damaged, not an older policy, if the active policy and the last-good copy are unusable', async () => {
+  it('the store returns store_damaged, not an older policy, if the active policy and the last-good copy are unusable', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(dataDir, 'last-good.policy'));
@@ -185,7 +185,7 @@ describe('the store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 3, active: third });
   });
 
-  it('returns the active policy, not an older policy, if one database file is damaged at a random place, cut off or deleted', async () => {
+  it('the store returns the active policy, not an older one, if one database file is damaged at a random place, cut off or deleted', async () => {
     const origin = temporaryFolder();
     await committed(origin);
     const random = new Random(seedOf(Date.now()));
@@ -244,7 +244,7 @@ describe('the store of a node', () => {
     }
   }
 
-  it('moves a database with a damaged table aside, and restores the active policy from the last-good copy', async () => {
+  it('the store moves a database with a damaged table aside, and restores the active policy from the last-good copy', async () => {
     const moved = [0, 0];
     await withEachTableByteDamaged(async (dataDir, table) => {
       const { findings, ...policy } = await inForce(dataDir);
@@ -256,7 +256,7 @@ describe('the store of a node', () => {
     expect(Math.min(...moved)).toBeGreaterThan(0);
   });
 
-  it('refuses to open a database with a damaged table if the last-good copy is older', async () => {
+  it('the store refuses to open a database with a damaged table if the last-good copy is older', async () => {
     const older = temporaryFolder();
     await withStore(older, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(older, 'last-good.policy'));
@@ -274,7 +274,7 @@ describe('the store of a node', () => {
     expect(refused).toBeGreaterThan(0);
   });
 
-  it('reports a damaged inactive policy as a finding, and returns all other policies', async () => {
+  it('the store reports a damaged inactive policy as a finding, and returns all other policies', async () => {
     const dataDir = temporaryFolder();
     const other = storedPolicy({ id: 'b', active: false }, '{}');
     await withStore(dataDir, async ({ policies }) => {
@@ -292,7 +292,7 @@ describe('the store of a node', () => {
     });
   });
 
-  it('reports a damaged token, integration and setting, counts them as absent, and replaces them', async () => {
+  it('the store reports a damaged token, integration and setting, treats these records as absent, and replaces them', async () => {
     const dataDir = temporaryFolder();
     const names = ['x', 'y'];
     const integration = {
@@ -329,7 +329,7 @@ describe('the store of a node', () => {
     });
   });
 
-  it('commits although the last-good copy cannot be written, and writes the copy at the next opening', async () => {
+  it('the store commits although the last-good copy cannot be written, and writes the copy at the next opening', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async ({ policies }, findings) => {
       mkdirSync(join(dataDir, 'last-good.policy.new'));
@@ -344,7 +344,7 @@ describe('the store of a node', () => {
     expect(existsSync(join(dataDir, 'last-good.policy'))).toBe(true);
   });
 
-  it('refuses a data folder that another store has open', async () => {
+  it('the store refuses a data folder that another store has open', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async () => {
       expect(await openStore(dataDir, () => {}).catch((error: StoreError) => error.code)).toBe('store_locked');

@@ -27,7 +27,7 @@ const adminToken = (dataDir: string) => readFileSync(join(dataDir, 'admin.token'
 const refused = (reason: string) => ({ kind: 'refused', reason });
 
 describe('the token authority', () => {
-  it('creates a signing key and an admin token at the first start, with file mode 0600, and keeps both after a restart', async () => {
+  it('the token authority creates a signing key and an admin token at the first start, with file mode 0600, and keeps both after a restart', async () => {
     const { dataDir, authority: first, open } = await authority();
     const token = adminToken(dataDir);
     const verdict = await first.verify(token);
@@ -43,7 +43,7 @@ describe('the token authority', () => {
     expect(await second.verify(token)).toEqual(verdict);
   });
 
-  it('issues a token, and stores a record that does not contain the token', async () => {
+  it('the token authority issues a token, and stores a record that does not contain the token', async () => {
     const { authority: tokens, kv } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: 60_000 });
     expect(record).toEqual({
@@ -65,7 +65,7 @@ describe('the token authority', () => {
     }
   });
 
-  it('refuses a token with the reason expired as soon as the expiry time of the token is reached', async () => {
+  it('the token authority refuses a token with the reason expired as soon as the expiry time of the token is reached', async () => {
     const { authority: tokens, clock } = await authority();
     const { token } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: 1_000 });
     clock.at = new Date('2026-01-01T00:00:00.999Z');
@@ -74,7 +74,7 @@ describe('the token authority', () => {
     expect(await tokens.verify(token)).toEqual(refused('expired'));
   });
 
-  it('refuses a revoked token immediately after the revocation, and after a restart', async () => {
+  it('the token authority refuses a revoked token immediately after the revocation, and after a restart', async () => {
     const { authority: tokens, open } = await authority();
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     expect(await tokens.revoke(record.id)).toBe(true);
@@ -84,7 +84,7 @@ describe('the token authority', () => {
     expect(await tokens.revoke('unknown')).toBe(false);
   });
 
-  it('refuses a revoked token even if the store lost the revocation or cannot store the revocation', async () => {
+  it('the token authority refuses a revoked token even if the store lost the revocation or cannot store the revocation', async () => {
     const { dataDir, kv } = await authority();
     const store = createTokenStore(kv);
     const tokens = await createAuthority(store, dataDir);
@@ -101,7 +101,7 @@ describe('the token authority', () => {
   });
 
   it.each(['the same', 'another'])(
-    'stores a revocation that the disk refused, with the next revocation of %s token',
+    'the token authority stores a revocation that the disk refused, with the next revocation of %s token',
     async (next) => {
       const { authority: tokens, dataDir, open } = await authority();
       const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
@@ -118,7 +118,7 @@ describe('the token authority', () => {
     },
   );
 
-  it('returns a different reason for a missing, a malformed and a wrongly signed token', async () => {
+  it('the token authority returns a different reason for a missing, a malformed and a wrongly signed token', async () => {
     const { authority: tokens } = await authority();
     const other = (await authority()).authority;
     const { token } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
@@ -145,7 +145,7 @@ describe('the token authority', () => {
     });
   });
 
-  it('refuses a token with the algorithm HS256, ES256 or none', async () => {
+  it('the token authority refuses a token with the algorithm HS256, ES256 or none', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { record } = await tokens.issue({ subject: 'ci', role: 'readonly', expiresInMs: null });
     const publicKey = createPublicKey(readFileSync(join(dataDir, 'token.key')));
@@ -170,7 +170,7 @@ describe('the token authority', () => {
     }
   });
 
-  it('refuses a correctly signed token that has no record, no id, or another audience', async () => {
+  it('the token authority refuses a correctly signed token that has no record, no id, or another audience', async () => {
     const { authority: tokens, dataDir } = await authority();
     const { generateKeyPairSync: _, createPrivateKey } = await import('node:crypto');
     const key = createPrivateKey(readFileSync(join(dataDir, 'token.key')));
@@ -184,7 +184,7 @@ describe('the token authority', () => {
     expect(await tokens.verify(await sign('weir-api'))).toEqual(refused('malformed'));
   });
 
-  it('replaces an admin token file that is missing or signed by another key, and refuses the previous admin token', async () => {
+  it('the token authority replaces an admin token file that is missing or signed by another key, and refuses the previous admin token', async () => {
     const { dataDir, open, authority: first } = await authority();
     const before = adminToken(dataDir);
     rmSync(join(dataDir, 'admin.token'));
@@ -197,7 +197,7 @@ describe('the token authority', () => {
     expect((await first.verify(adminToken(dataDir))).kind).toBe('refused');
   });
 
-  it('refuses a revoked admin token after a restart too', async () => {
+  it('the token authority refuses a revoked admin token after a restart', async () => {
     const { dataDir, open, authority: first } = await authority();
     const verdict = await first.verify(adminToken(dataDir));
     if (verdict.kind === 'accepted') await first.revoke(verdict.identity.id);
@@ -205,7 +205,7 @@ describe('the token authority', () => {
     expect(await second.verify(adminToken(dataDir))).toEqual(refused('revoked'));
   });
 
-  it('cannot be created with a signing key that other users can read, or with an invalid signing key', async () => {
+  it('the token authority cannot be created with a signing key that other users can read, or with an invalid signing key', async () => {
     const { dataDir, open } = await authority();
     const key = join(dataDir, 'token.key');
     chmodSync(key, 0o640);

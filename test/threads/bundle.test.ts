@@ -21,17 +21,17 @@ const wrapped = (body: string): string => `(function (exports, require, module, 
 const cache = (): void => void execFileSync(process.execPath, [built('../bin/code-cache.cjs'), file]);
 const exported = (): unknown => ({ answer: 42, of: `file://${file}` });
 
-test('a bundle runs with the code cache of the build', () => {
+test('a JavaScript bundle of the build runs with its V8 code cache', () => {
   cache();
   const script = compile(file);
   expect([script.cachedDataRejected, execute(script, file)]).toEqual([false, exported()]);
 });
 
-test('a bundle runs without a code cache', () => {
+test('a JavaScript bundle of the build runs without a V8 code cache', () => {
   expect(execute(compile(file), file)).toEqual(exported());
 });
 
-test('a bundle is compiled from its source if V8 cannot use the code cache', () => {
+test('a JavaScript bundle is compiled from its source if V8 cannot use the code cache', () => {
   writeFileSync(`${file}.cache`, 'the cache of another version');
   const script = compile(file);
   expect([script.cachedDataRejected, execute(script, file)]).toEqual([true, exported()]);
@@ -45,13 +45,13 @@ test('the build has written a code cache for the command and for each thread', (
   expect(bundles.filter((name) => !existsSync(built(`node/${name}.cache`)))).toEqual([]);
 });
 
-test('each bundle has ASCII characters only', () => {
+test('each JavaScript bundle of the build has ASCII characters only', () => {
   const bundles = readdirSync(built('node')).filter((name) => name.endsWith('.bundle.js'));
   const others = bundles.filter((name) => readFileSync(built(`node/${name}`)).some((byte) => byte > 0x7f));
   expect([bundles.length > 0, others]).toEqual([true, []]);
 });
 
-test('the code cache is of no other bundle: a source of another length is compiled', () => {
+test('a JavaScript bundle is compiled from its source if the code cache belongs to a source of another length', () => {
   cache();
   rmSync(file);
   writeFileSync(file, wrapped('exports.other = true;'));

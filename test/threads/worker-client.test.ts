@@ -19,25 +19,25 @@ beforeEach(() => {
 });
 afterEach(() => thread.end('the test is over'));
 
-test('WorkerClient · resolves each request with the reply to this request, after the thread has handled earlier messages', async () => {
+test('`WorkerClient` resolves each request with the reply to this request, after the thread has handled earlier messages', async () => {
   thread.send({ kind: 'note', text: 'one' });
   const asked = ['a', 'b', 'c'].map((what) => thread.request('echo', [what]));
   expect(await Promise.all(asked)).toEqual(['one a', 'one b', 'one c']);
   expect(heard).toEqual(['said one']);
 });
 
-test('WorkerClient · transfers an ArrayBuffer to the thread and back instead of copying it', async () => {
+test('`WorkerClient` transfers an ArrayBuffer to the thread and back instead of copying it', async () => {
   const bytes = Uint8Array.from([1, 2]);
   expect(await thread.request('double', [bytes], [bytes.buffer])).toEqual(Uint8Array.from([2, 4]));
   expect(bytes.byteLength).toBe(0);
 });
 
-test('WorkerClient · resolves the next request after a request has failed', async () => {
+test('`WorkerClient` resolves the next request after a request has failed', async () => {
   await expect(thread.request('fail', ['no'])).rejects.toThrow(/^no$/);
   expect(await thread.request('echo', ['yes'])).toBe('yes');
 });
 
-test('WorkerClient · rejects a failed request with the error code from the thread, or without a code if the thread sets none', async () => {
+test('`WorkerClient` rejects a failed request with the error code from the thread, or without a code if the thread sets none', async () => {
   const bind = 'listen on 192.0.2.1:53: EADDRNOTAVAIL';
   await expect(thread.request('fail', [bind, 'EADDRNOTAVAIL'])).rejects.toStrictEqual(
     Object.assign(new Error(bind), { code: 'EADDRNOTAVAIL' }),
@@ -45,7 +45,7 @@ test('WorkerClient · rejects a failed request with the error code from the thre
   await expect(thread.request('fail', ['no'])).rejects.not.toHaveProperty('code');
 });
 
-test('WorkerClient · rejects requests that are pending when the thread dies, and all later requests', async () => {
+test('`WorkerClient` rejects requests that are pending when the thread dies, and all later requests', async () => {
   const asked = thread.request('hang', []);
   thread.send({ kind: 'die', text: 'what kills it' });
   await expect(asked).rejects.toThrow(/^the echo died: what kills it$/);
@@ -54,7 +54,7 @@ test('WorkerClient · rejects requests that are pending when the thread dies, an
   await expect(thread.request('echo', ['late'])).rejects.toThrow(/^the echo has ended$/);
 });
 
-test('WorkerClient · does not call `failed` for a thread that `end` has terminated', async () => {
+test('`WorkerClient` does not call `failed` for a thread that `end` has terminated', async () => {
   const asked = thread.request('hang', []);
   const failed = expect(asked).rejects.toThrow(/^that is all$/);
   await thread.end('that is all');
@@ -65,7 +65,7 @@ test('WorkerClient · does not call `failed` for a thread that `end` has termina
 const native = { entry: 'test/threads/native-worker.js', name: 'native' };
 const failOnEnd = { failed: (reason: string) => expect.fail(reason) };
 
-test('WorkerClient · terminates a thread only after the work inside `guarded` in that thread is complete', async () => {
+test('`WorkerClient` terminates a thread only after the work inside `guarded` in that thread is complete', async () => {
   const one = new WorkerClient<NativeAsks>(native, failOnEnd);
   const both = new Int32Array(new SharedArrayBuffer(8));
   const asked = one.request('whole', [both]).catch(() => {});
@@ -76,7 +76,7 @@ test('WorkerClient · terminates a thread only after the work inside `guarded` i
   await asked;
 });
 
-test('WorkerClient · does not abort the process if it ends a thread that loads or calls native code', async () => {
+test('`WorkerClient` does not abort the process if it ends a thread that loads or calls native code', async () => {
   for (let round = 0; round < 60; round++) {
     const threads = [0, 1].map(() => new WorkerClient<NativeAsks>(native, failOnEnd));
     const asked = threads.map((one) => one.request('work', []).catch(() => {}));
