@@ -209,7 +209,8 @@ export class LocalDnsProxy {
 
   /**
    * While queries wait: sends a grant request without grants, and begins to serve the queries if the datapath
-   * thread answers in time. If the thread is still busy with the start, all of them would get SERVFAIL.
+   * thread answers in time. Otherwise all these queries would get SERVFAIL while the thread is still busy
+   * with its start.
    */
   #probe(): void {
     if (this.#begin === null || this.#isProbing) return;

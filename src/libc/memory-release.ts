@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { bindLibrary } from './library.js';
 
-/** Parameter of mallopt(3). */
+/** A parameter of mallopt(3): the size in bytes from which `malloc` maps a block on its own. */
 const M_MMAP_THRESHOLD = -3;
 const MAPPED_BYTES = 128 * 1024;
 

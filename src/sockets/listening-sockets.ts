@@ -17,12 +17,12 @@ export type ListeningSocket = SocketOptions & {
   /** The number of this socket among TCP sockets with the same address and port (SO_REUSEPORT). */
   readonly shared?: number;
 };
-/** The descriptors of listening sockets, by `nameOf`. */
+/** The descriptors of listening sockets, by the name that `nameOf` returns. */
 export type SocketDescriptors = Readonly<Record<string, number>>;
 /** The parts of the node whose listening sockets survive the process. */
 export type ListeningPart = 'api' | 'dns' | 'plane';
 
-/** A keeper of descriptors, which hands them to the next process of the service. */
+/** Stores file descriptors, and hands them to the next process of the service. */
 export type DescriptorStore = {
   store(name: string, fd: number): void;
   remove(name: string): void;

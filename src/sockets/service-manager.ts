@@ -105,7 +105,7 @@ function unixAddress(path: string): Uint8Array {
   return bytes;
 }
 
-/** Returns a struct msghdr. It points to bytes behind it in the same ArrayBuffer. */
+/** Returns a struct msghdr. Its pointers refer to bytes after it in the same ArrayBuffer. */
 function messageOf(text: Uint8Array, fd: number | null): Uint8Array {
   // V8 may move the bytes of a small typed array, but not those of an ArrayBuffer.
   const memory = new ArrayBuffer(HEADER + VECTOR + CONTROL + text.length);

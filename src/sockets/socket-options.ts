@@ -84,7 +84,10 @@ export function setOptions(fd: number, kind: SocketKind, options: SocketOptions)
   }
 }
 
-/** Without CAP_NET_ADMIN, `forced` fails, and net.core.rmem_max or wmem_max limits the buffer. */
+/**
+ * Without CAP_NET_ADMIN, the option `forced` cannot be set. The option `limited` can be set, but
+ * net.core.rmem_max or wmem_max limits the buffer.
+ */
 function setBuffer(fd: number, forced: number, limited: number, bytes: number): void {
   if (libc.setsockopt(fd, SOL_SOCKET, forced, Uint32Array.of(bytes), 4) >= 0) return;
   set(fd, limited, bytes, 'set the buffer size of a socket');

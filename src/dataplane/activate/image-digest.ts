@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto';
 import type { Program } from '#contracts/policy/program.js';
 import { layout } from '#dataplane/image/program-image.js';
 
-/** Returns the digest that `Slots.inForce` returns if this program is in force. */
+/**
+ * Returns the SHA-256 digest of a program's image, as `Slots.inForce` returns it while the program is in
+ * force.
+ */
 export function imageSha256(program: Program): string {
   return sha256(layout(program).words);
 }

@@ -227,7 +227,9 @@ export class Slots {
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);
   }
 
-  /** Whether the datapath decides translated flows by their real ends. */
+  /**
+   * Whether the datapath decides translated flows by their real ends (client before SNAT, server after DNAT).
+   */
   get translates(): boolean {
     return Atomics.load(this.#active.words, ACTIVE.translates) !== 0;
   }

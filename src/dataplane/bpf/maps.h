@@ -263,7 +263,7 @@ struct {
 
 struct sweep_timer {
 	struct bpf_timer timer;
-	__u32 next; /* flow set where the next run starts */
+	__u32 next; /* flow set where the next run of the sweep starts */
 	__u32 flows;
 	__u32 half_open;
 	__u32 reserved;

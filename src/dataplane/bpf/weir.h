@@ -96,7 +96,7 @@ enum priority {
 	PRIORITY_PASSED = 0x77656900,
 	PRIORITY_REDIRECTED = 0x77656910,
 	PRIORITY_PENDING = 0x77656920,    /* left to the forward judge (nat/forward_judge.h) */
-	PRIORITY_TRANSLATED = 0x77656930, /* passed, by the real ends of a flow that the node translates */
+	PRIORITY_TRANSLATED = 0x77656930, /* passed; decided by the addresses before SNAT and after DNAT */
 };
 
 #define PRIORITY_VARIANTS 0x30 /* the bits that differ between the values of this enum */
@@ -472,7 +472,7 @@ enum join_state {
 	JOINED = 3,
 };
 
-/* Results of the BPF program weir_join. */
+/* Results of the BPF program weir_join, which prepares a connection for the splicing offload. */
 enum joined {
 	/* Both TCP connections are at rest (no unread or unacknowledged data). The datapath now drops each of
 	 * their packets.

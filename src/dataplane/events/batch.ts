@@ -84,7 +84,10 @@ export class EventBatch {
     return ipv6Ends(this.#view, this.#at(index));
   }
 
-  /** Returns the destination on the wire of event `index`; null if the node has not translated it. */
+  /**
+   * Returns the destination on the wire (in the header, before DNAT) of event `index`; null if the node has
+   * not translated it.
+   */
   wireDestination(index: number): End | null {
     return this.#wireDestination(this.#at(index));
   }

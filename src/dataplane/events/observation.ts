@@ -31,8 +31,8 @@ type Common = {
    */
   readonly suppressed: number;
   /**
-   * The destination on the wire, if the node has translated it (DNAT); `destination` is then the one after
-   * DNAT. Null in the event of a flow that has ended.
+   * The destination on the wire (in the header), if the node has translated it (DNAT); `destination` is then
+   * the one after DNAT. Null in the event of a flow that has ended.
    */
   readonly wireDestination: End | null;
 };

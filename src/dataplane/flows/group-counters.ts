@@ -40,7 +40,9 @@ export class GroupCounters {
     this.#limit = limit;
   }
 
-  /** Begins to count with the present content of a map `hits`. The rows and their counts stay. */
+  /**
+   * Makes the next `collect` count from the present content of a map `hits`. The rows and their counts stay.
+   */
   follow(hits: Hits): void {
     // Forget the policy in force: its entries are indexes of the map that was followed before.
     this.#inForce = undefined;

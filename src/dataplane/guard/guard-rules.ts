@@ -5,7 +5,10 @@ import { anyBit, hex, priorityClass } from './nft-notation.js';
 /** The settings and modes that determine the rules of the guard. */
 export type GuardState = {
   readonly interfaces: readonly string[];
-  /** Policed interfaces whose name matches none of `interfaces`. The rules test the index, which stays. */
+  /**
+   * Indexes of policed interfaces that were renamed, so that their name matches none of `interfaces`. The
+   * rules test the index, because a change of the name does not change the index.
+   */
   readonly renamed: readonly number[];
   readonly markMask: number;
   /**

@@ -93,8 +93,9 @@ export function layout(program: Program, lines = new Lines()): Image {
 }
 
 /**
- * Adds the trees of sources with an owner, and returns the ref of the tree of bases. A value of that tree is
- * the ref of another tree, whose key is the index of a set of groups, and whose values are rule lists.
+ * Adds the search trees for sources that a Kubernetes object owns, and returns the ref of the tree of bases.
+ * A value of that tree is the ref of another tree, whose key is the index of a set of groups, and whose
+ * values are rule lists.
  */
 function addMembers(lines: Lines, { members }: Program, lists: Uint32Array): number | null {
   if (members === null) return null;

@@ -29,8 +29,8 @@ export function* batchesOf(fd: number, { keySize, valueSize }: MapShape): Genera
     count[0] = size;
     const result = libbpf().bpf_map_lookup_batch(fd, from, next, keys, values, count, null);
     if (result === -ENOSPC) {
-      // The kernel returns a hash bucket only as a whole, and the next bucket has more entries than the
-      // buffer has room for.
+      // Enlarge the buffer: the kernel returns a hash bucket only as a whole, and the next bucket does not
+      // fit.
       size *= 2;
       keys = new Uint8Array(size * keySize);
       values = new Uint8Array(size * valueSize);

@@ -5,9 +5,9 @@ import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
  * test compares the struct sizes and field offsets with the BTF of the BPF object.
  */
 export const MEMBER_LINE = { words: 16, longs: 8 } as const;
-/** Members in one cache line. */
+/** Number of members in one cache line. */
 export const MEMBER_PLACES = 7;
-/** Cache lines that a search reads, from the home line. */
+/** Maximum number of cache lines that a search reads, from the home line on. */
 export const MEMBER_PROBES = 8;
 /**
  * Offsets of the fields of `struct member_line` in a cache line: in 32-bit words, but `members` in 64-bit
@@ -29,7 +29,10 @@ export const CLOSED_SET = CLOSED_MEMBER.number;
 
 /** The number of addresses for which the map `members` has room in any case. */
 const MEMBER_CAPACITY = 1 << 17;
-/** A home line has room for seven addresses. There is one for each four addresses of the capacity. */
+/**
+ * Number of home lines: one for each four addresses of the capacity. A home line is the cache line where the
+ * search for an address begins; it has room for seven addresses.
+ */
 export const MEMBER_HOMES = MEMBER_CAPACITY / 4;
 export const MEMBER_LINES = 1 + MEMBER_HOMES + MEMBER_PROBES - 1;
 /** Number of entries of the map `member_sets`. The entry 0 has no set. */

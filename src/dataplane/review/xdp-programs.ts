@@ -17,7 +17,7 @@ export function xdpWarnings(policed: readonly Interface[], links: readonly Link[
 
 function carriersOf(policed: readonly Interface[], links: readonly Link[]): ReadonlySet<number> {
   const found = new Set(policed.map(({ ifindex }) => ifindex));
-  // A set visits the elements that are added during its loop.
+  // JavaScript also visits elements that are added to a set during the loop over the set.
   for (const each of found) {
     for (const { ifindex, lower, master } of links) {
       if (master === each) found.add(ifindex);

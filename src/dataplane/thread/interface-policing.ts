@@ -89,7 +89,10 @@ export class InterfacePolicing {
     }
   }
 
-  /** Replaces the names of the policed interfaces. The next call of `attach` attaches them. */
+  /**
+   * Replaces the names of the policed interfaces. The next call of `attach` attaches the programs to these
+   * interfaces.
+   */
   name(interfaces: readonly string[]): void {
     this.kernel.hooks.police(interfaces);
     this.kernel.guard.police(interfaces);

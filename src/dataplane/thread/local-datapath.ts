@@ -191,7 +191,7 @@ export class LocalDatapath {
     if (this.#open !== undefined) return this.#policing.police(this.#open, interfaces, renamed);
     const { hooks } = this.#kernel;
     this.#policing.name(interfaces);
-    // `open` reads the record of the policed interfaces, so it must be changed there.
+    // Change the record of the policed interfaces, because the next `open` reads this record.
     hooks.load();
     if (renamed === 'release') hooks.releaseRenamed();
     if (renamed === 'restore') hooks.restoreRenamed();

@@ -117,7 +117,7 @@ export class Translation {
     loaded.slots.setTranslates(true);
   }
 
-  /** Returns whether the forward judge of `loaded` is attached, if it must be. */
+  /** Returns whether the forward judge of `loaded` is attached; true also if it need not be attached. */
   stands({ judgeFd, slots, options }: LoadedObject): boolean {
     if (!slots.translates || options.judges !== true) return true;
     return this.#judge.programs().includes(programId(judgeFd()));

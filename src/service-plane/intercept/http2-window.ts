@@ -36,15 +36,15 @@ export class Http2Window {
   /** `stream`: the stream that is no longer paused. */
   resumed(stream: Http2Stream): void {
     this.#paused--;
-    // Node sends an increase only together with another frame, or when a stream starts to read.
+    // Node sends an increase of the window only together with another frame, or when a stream starts to read.
     if (this.#set() && !stream.destroyed) stream._read(0);
   }
 
   /** Replaces `resumed` for a stream that is closed. */
   closed(): void {
     this.#paused--;
-    // A PING frame makes Node send the increase. If a PING frame has no response yet, Node sends the increase
-    // when the response arrives. More PING frames could exceed a limit of the peer.
+    // A PING frame makes Node send the increase of the window. If a PING frame has no response yet, Node
+    // sends the increase when the response arrives. More PING frames could exceed a limit of the peer.
     if (!this.#set() || this.#isPinging) return;
     this.#isPinging = this.session.ping(() => {
       this.#isPinging = false;

@@ -61,7 +61,7 @@ static __always_inline bool is_stray_reset(struct flow *flow, const struct packe
 	expected = READ_ONCE(flow->tcp_numbers[side & 1]);
 	if (expected == NO_NUMBER || expected == number_of(packet->sequence))
 		return false;
-	/* Another flow may use the cache line by now. Its next packet stores a number. */
+	/* Harmless if another flow uses the cache line by now: its next packet stores a new number. */
 	WRITE_ONCE(flow->tcp_numbers[side & 1], NO_RESET);
 	return true;
 }

@@ -289,8 +289,8 @@ __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *pa
 	return packet->is_translated || !state ? set_translated(skb) : OUTCOME_PASS;
 }
 
-/* Returns whether a forwarded packet was decided by its real ends: by the ingress hook or by the forward
- * judge.
+/* Returns whether a forwarded packet was decided by its real ends (client before SNAT, server after DNAT): by
+ * the ingress hook or by the forward judge.
  */
 static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 {

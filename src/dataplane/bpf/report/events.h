@@ -78,7 +78,9 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	return event;
 }
 
-/* Stores the destination on the wire, as `wire_destination` returns it, in an event. */
+/* Stores in an event the destination on the wire (in the header, before DNAT), as `wire_destination` returns
+ * it.
+ */
 static __always_inline void set_wire_destination(struct event *event, __u64 wire)
 {
 	event->packets[1] = wire >> 16;
@@ -148,7 +150,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_CUT 1
 
 /* Reports that a flow opened or ended, if events of flows are requested (enum events_wanted). `wire`: the
- * destination on the wire of an opened flow, as `wire_destination` returns it.
+ * destination on the wire (in the header, before DNAT) of an opened flow, as `wire_destination` returns it.
  */
 static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 				       __u64 ended_by, __u64 wire)

@@ -95,7 +95,7 @@ __noinline enum outcome deny_to_others(struct __sk_buff *skb)
 	return bpf_redirect(port->bridge, BPF_F_INGRESS);
 }
 
-/* Returns whether the source is the bridge's own address, in host byte order. */
+/* Returns whether `source` (host byte order) is an address of the bridge. */
 static __always_inline bool is_own_address(const struct port *port, __u32 source)
 {
 	bool own = false;
