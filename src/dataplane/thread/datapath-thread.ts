@@ -203,8 +203,8 @@ class DatapathThread implements BegunDatapath {
       entry: 'node/datapath.worker.cjs',
       name: "the datapath's thread",
       workerData,
-      // A small heap suffices, because program images are outside of V8's heap. With V8's default of 48 MiB,
-      // the thread would keep 16 MiB more memory after a policy write.
+      // A small young generation suffices, because program images are outside of V8's heap. With the default
+      // of 48 MiB, V8 keeps 16 MiB of memory after a policy write.
       resourceLimits: { maxYoungGenerationSizeMb: 12 },
     };
     return new WorkerClient(given, {
