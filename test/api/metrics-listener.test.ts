@@ -105,7 +105,7 @@ describe('metrics listener', () => {
     { client: 'the node, by loopback', from: '127.0.0.1', isCounted: false },
     { client: 'the node, by loopback to an IPv6 socket', from: '::ffff:127.0.0.2', isCounted: false },
   ])('with requests of $client', ({ from, isCounted }) => {
-    test(`the metrics listener ${isCounted ? 'limits' : 'does not limit'} the requests of a client in a time window, also those to public paths`, async () => {
+    test(`the metrics listener ${isCounted ? 'limits' : 'does not limit'} the requests from ${from} in a time window, also those to public paths`, async () => {
       const { api } = await rig({ listener: 'metrics', limits: { requestsPerWindow: 3, requestWindowMs: 60_000 } });
       const statuses: number[] = [];
       for (const url of ['/metrics', '/health', '/nope', '/metrics'])

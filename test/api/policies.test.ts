@@ -103,7 +103,7 @@ describe('singletonView', () => {
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
   });
 
-  test('returns a text that the policy reader takes for the policy of the envelope', () => {
+  test('`singletonView` returns a text that `readPolicy` reads as the policy of the envelope', () => {
     const policy = '{"source_groups":[{"id":"g","sources":{"ips":["10.0.0.1"]}}]}';
     const parts = { integrations: undefined, dns: true, servicePlane: true, recordMode: 'audit' } as const;
     const context = { ...parts, parseCertificate: () => undefined, fallback: 'deny' } as const;
@@ -257,7 +257,7 @@ describe('policy write', () => {
     ['POST', '/api/v1/policies', ENVELOPE],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined],
   ])(
-    'a policy write in a dry run of %s %s returns the policy record that the real write would store',
+    'a dry run of the policy write %s %s returns the policy record that the real write would store',
     async (method, path, body) => {
       const { ask } = await answering({
         kind: 'checked',

@@ -257,7 +257,7 @@ describe('completion in other shells', () => {
   });
 
   skipUnless(isInstalled('fish'), 'fish is not installed: npm run setup -- --test').test(
-    'fish offers subcommands, flag values, and values from the node',
+    'fish completion offers subcommands, flag values, and values from the node',
     async () => {
       const folder = temporaryFolder();
       writeFileSync(join(folder, 'weir'), `#!/bin/sh\nprintf '%s|' "$@" >>'${folder}/called'\necho home\n`);

@@ -212,7 +212,7 @@ describe('weir policy apply', () => {
     ]);
   });
 
-  it('`weir policy apply` sends JSON from standard input unchanged; with --name and --mode replaces the name and the mode', async () => {
+  it('`weir policy apply` sends JSON from standard input unchanged, except for the name and mode that --name and --mode give', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...written, warnings: [] }, headers));
     const input = JSON.stringify(envelope, null, 1);
     const words = ['policy', 'apply', '--replace', '-f', '-', '--server', url, '--output', 'json'];

@@ -63,14 +63,14 @@ function catchAll(groups: number, rules: number): Policy {
 }
 
 describe('`compile`', () => {
-  test('returns programs with equal bytes for equal policies', () => {
+  test('`compile` returns programs with equal bytes for equal policies', () => {
     for (let seed = 0; seed < 50; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       expect(compile(structuredClone(given))).toEqual(compile(given));
     }
   });
 
-  test('returns the same program with and without a `CompileMemory` of earlier compilations', () => {
+  test('`compile` returns the same program with and without a `CompileMemory` of earlier compilations', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
@@ -86,7 +86,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('throws CompileTooLarge with table steps above the step limit, with and without a `CompileMemory` of earlier compilations', () => {
+  test('`compile` throws CompileTooLarge with table steps above the step limit, with and without a `CompileMemory` of earlier compilations', () => {
     const given = catchAll(200, 200);
     const limits = { steps: 20_000 };
     const memory = new CompileMemory();
@@ -95,7 +95,7 @@ describe('`compile`', () => {
     expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
   });
 
-  test('gives each verdict word the verdict and the audit bit of the rule or default whose rank the word contains', () => {
+  test('`compile` gives each verdict word the verdict and the audit bit of the rule or default whose rank is in the word', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { portMaps: leaves, sourcePortMaps: slices, lists } = compile(given);
@@ -108,7 +108,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('stores the 2,000 rules of a group once, in one rule block that the lists of two source ranges share', () => {
+  test('`compile` stores the 2,000 rules of a group once, in one rule block that the lists of two source ranges share', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -117,7 +117,7 @@ describe('`compile`', () => {
     expect(program.ruleBlocks.destinations.length).toBe(2);
   });
 
-  test('writes interval maps that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
+  test('`compile` writes interval maps that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
     for (let seed = 0; seed < 100; seed++) {
       const program = compile(generatePolicy(new Random(seed), { groups: 8, rules: 12 }));
       checkMap(program.sources);
@@ -125,14 +125,14 @@ describe('`compile`', () => {
     }
   });
 
-  test('gives each source list at most MAX_RULE_BLOCKS rule blocks, sorted by the ranks of their rules', () => {
+  test('`compile` gives each source list at most MAX_RULE_BLOCKS rule blocks, sorted by the ranks of their rules', () => {
     for (let seed = 0; seed < 100; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 30, rules: 4, hostnames: false });
       checkSegments(compile(given, { copies: 0 }));
     }
   });
 
-  test('stores only port maps and source-port maps that another part of the program refers to', () => {
+  test('`compile` stores only port maps and source-port maps that another part of the program refers to', () => {
     for (let seed = 0; seed < 50; seed++) {
       const {
         ruleBlocks: segments,
@@ -152,7 +152,7 @@ describe('`compile`', () => {
 });
 
 describe('`compile` of a group that many sources share', () => {
-  test('stores 2,000 shared rules once, not once for each of 2,000 sources', () => {
+  test('`compile` stores 2,000 rules that many sources share once, not once for each of 2,000 sources', () => {
     const given = catchAll(2_000, 2_000);
     const program = compile(given);
     expect(program.ruleBlocks.destinations.length).toBe(2_001);
@@ -160,11 +160,11 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 200);
   });
 
-  test('copies the rules of a small shared group into the rule block of each list', () => {
+  test('`compile` copies the rules of a small shared group into the rule block of each list', () => {
     expect(compile(catchAll(10, 10)).lists.ruleBlocks.length).toBe(11);
   });
 
-  test('stores 1,000 adjacent groups in one rule block if each group has one rule and applies to all sources', () => {
+  test('`compile` stores 1,000 adjacent groups in one rule block if each group has one rule and applies to all sources', () => {
     const run = Array.from({ length: 1_000 }, (_, number) =>
       group(['0.0.0.0/0'], [rule({ destinations: [host(number)], protocol: 6 })]),
     );
@@ -181,7 +181,7 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('returns a program that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
+  test('`compile` returns a program that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({
@@ -200,7 +200,7 @@ describe('`compile` of a group that many sources share', () => {
 });
 
 describe('`compile` of a policy that exceeds a limit', () => {
-  test('throws CompileTooLarge with need and limit if the policy has more ranks than allowed', () => {
+  test('`compile` throws CompileTooLarge with need and limit if the policy has more ranks than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -211,7 +211,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect([error.code, error.table, error.need, error.limit]).toEqual(['compile_too_large', 'ranks', 11, 10]);
   });
 
-  test('throws CompileTooLarge if the program needs one interval more than the limit of entries', () => {
+  test('`compile` throws CompileTooLarge if the program needs one interval more than the limit of entries', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -225,7 +225,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect([error.need, error.limit]).toEqual([needed, needed - 1]);
   });
 
-  test('throws CompileTooLarge with table lists if groups with one source alternate with groups for all sources', () => {
+  test('`compile` throws CompileTooLarge with table lists if groups with one source alternate with groups for all sources', () => {
     const groups = Array.from(
       { length: 6_000 },
       (_, number): Group => ({
@@ -237,7 +237,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('throws CompileTooLarge with table `source-port maps` if many ranges of source ports and of destination ports overlap', () => {
+  test('`compile` throws CompileTooLarge with table `source-port maps` if many ranges of source ports and of destination ports overlap', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -249,7 +249,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('source-port maps');
   });
 
-  test('throws CompileTooLarge with table steps if the compilation needs more steps than allowed', () => {
+  test('`compile` throws CompileTooLarge with table steps if the compilation needs more steps than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -261,7 +261,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
 });
 
 describe('`compile` of nested prefixes', () => {
-  test('returns a program that agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
+  test('`compile` returns a program that agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
     const rules = some(66, (number) => {
       const length = number % 33;
       const address = number < 33 ? 0 : length === 0 ? 0 : (0xffff_ffff << (32 - length)) >>> 0;
@@ -271,7 +271,7 @@ describe('`compile` of nested prefixes', () => {
     checkSame(given, compile(given), 5_000);
   });
 
-  test('writes one source interval if two groups contain the same addresses in several overlapping prefixes', () => {
+  test('`compile` writes one source interval if two groups contain the same addresses in several overlapping prefixes', () => {
     const sources = ['10.0.0.0/24', '10.0.0.0/24', '10.0.0.0/25', '10.0.0.128/25'];
     const given = policy([group(sources, [rule({ protocol: 6 })]), group(sources, [rule({ protocol: 17 })])]);
     expect(listing(compile(given)).split('\n').slice(1, 7)).toEqual([

@@ -80,12 +80,12 @@ describe('equivalence of compiled policy and reference evaluator', () => {
     ['large policies', 5, { groups: 100, rules: 100 }],
     ['policies whose shared groups are not copied into each source list', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
-  ])('compiled policy and reference evaluator agree for %s', (name, policies, options, compileOptions = {}) => {
+  ])('the compiled policy and the reference evaluator agree for %s', (name, policies, options, compileOptions = {}) => {
     for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options, compileOptions);
     console.log(`${name}: ${policies} policies × ${PACKETS} packets, seed ${seed}`);
   });
 
-  test('the reference evaluator treats a group with unresolved selectors as two groups: all rules for the static sources, deny rules for all sources', () => {
+  test('the reference evaluator treats a group with unresolved selectors as two groups: all rules for static sources, deny rules for all sources', () => {
     let unresolved = 0;
     for (let number = 0; number < 200; number++) {
       const random = new Random(seed + number * 104_729);

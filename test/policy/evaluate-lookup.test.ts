@@ -18,7 +18,7 @@ function decides(given: Rule): boolean {
 }
 
 describe('`evaluateLookup` (the decision on a DNS query)', () => {
-  test('returns the verdict of the first rule that applies to the source and to the queried name', () => {
+  test('`evaluateLookup` returns for a DNS query the verdict of the first rule that applies to the source and to the queried name', () => {
     const given = policy([
       group(['10.0.0.2'], [rule({ action: 'deny' })]),
       group(
@@ -34,7 +34,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('returns the default action of a group if no rule of the group decides the DNS query', () => {
+  test('`evaluateLookup` returns the default action of a group if no rule of the group decides the DNS query', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: OTHER })], { defaultAction: 'deny', mode: 'audit' })]);
     expect(lookup(given)).toEqual({
       rank: 1,
@@ -44,7 +44,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('returns the default of the policy if no group decides the DNS query', () => {
+  test('`evaluateLookup` returns the default of the policy if no group decides the DNS query', () => {
     expect(lookup(policy([group(['10.0.0.2'], [rule()])]))).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -53,7 +53,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('returns allow, not redirect, for an allow rule with a TLS block', () => {
+  test('`evaluateLookup` returns allow, not redirect, for an allow rule with a TLS block', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
     expect(lookup(given)).toEqual({
       rank: 0,
@@ -63,7 +63,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('returns audit for a deny rule in audit mode', () => {
+  test('`evaluateLookup` returns audit for a deny rule in audit mode', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, action: 'deny', mode: 'audit' })])]);
     expect(lookup(given).verdict).toBe('audit');
   });
@@ -86,7 +86,7 @@ describe('`evaluateLookup` of api.example.com with one allow rule', () => {
     ['for ICMP', rule({ protocol: 1 }), false],
     ['for any protocol, with ICMP types', rule({ icmpTypes: [8] }), false],
     ['for SCTP', rule({ protocol: 132 }), false],
-  ])('returns whether an allow rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
+  ])('`evaluateLookup` returns whether an allow rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides(given)).toBe(wanted);
   });
 });
@@ -104,7 +104,7 @@ describe('`evaluateLookup` of api.example.com with one deny rule', () => {
     ['with source ports', rule({ from: ['1'] }), false],
     ['with ICMP codes', rule({ icmpCodes: [1] }), false],
     ['with a TLS block', rule({ tls: {} }), false],
-  ])('returns whether a deny rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
+  ])('`evaluateLookup` returns whether a deny rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides({ ...given, action: 'deny' })).toBe(wanted);
   });
 });

@@ -42,7 +42,7 @@ function matches(given: Rule, tried: Packet): boolean {
 }
 
 describe('the reference evaluator', () => {
-  test('returns the first rule that matches the packet', () => {
+  test('the reference evaluator returns the first rule that matches the packet', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
     ]);
@@ -54,7 +54,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('skips groups that do not contain the source, and counts the rules and defaults of these groups in the rank', () => {
+  test('the reference evaluator skips groups that do not contain the source, and counts the rules and defaults of these groups in the rank', () => {
     const given = policy([
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -67,7 +67,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('continues with the next group if no rule matches and the group has no default action', () => {
+  test('the reference evaluator continues with the next group if no rule matches and the group has no default action', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })]),
       group(['10.0.0.1', '10.0.0.0/8'], [], {}),
@@ -76,7 +76,7 @@ describe('the reference evaluator', () => {
     expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
   });
 
-  test('returns the default action of a group as decision, even if the group has no rules', () => {
+  test('the reference evaluator returns the default action of a group as decision, even if the group has no rules', () => {
     const given = policy([
       group(['10.0.0.1'], [], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
@@ -89,7 +89,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('returns the default of the policy, in the mode of the default, if no group decides the packet', () => {
+  test('the reference evaluator returns the default of the policy, in the mode of the default, if no group decides the packet', () => {
     expect(decide(policy([group(['10.0.0.2'], [rule()])], { mode: 'audit' }), packet())).toEqual({
       rank: 1,
       place: { kind: 'policy_default' },
@@ -98,7 +98,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  describe('for a group with an unresolved selector', () => {
+  describe('a group with an unresolved selector', () => {
     const deny = rule({ action: 'deny', ports: ['443'] });
     const other = packet({ destinationPort: 80 });
     const elsewhere = packet({ source: '172.16.0.1' });
@@ -174,21 +174,24 @@ describe('the reference evaluator', () => {
         byAll,
         'allow',
       ],
-    ])('%s, like the compiled program', (_, given, tried, place, verdict) => {
-      expect(decide(given, tried)).toMatchObject({ place, verdict });
-      const steps = new StepFinder({ policy: given, program: null, generation: 1, scope: NO_SELECTORS }).stepsOf(
-        tried,
-        noGrants,
-      );
-      expect(steps[0]?.decider).toMatchObject({ kind: place.kind });
-      const sample = sampleOf(given);
-      expect(sample.complete).toBe(true);
-      expect(Array.from(sample.expected)).toEqual(
-        Array.from(sample.expected, (__, at) => wordOf(evaluate(given, packetAt(sample, at)))),
-      );
-    });
+    ])(
+      'for a group with an unresolved selector, the reference evaluator %s, like the compiled program',
+      (_, given, tried, place, verdict) => {
+        expect(decide(given, tried)).toMatchObject({ place, verdict });
+        const steps = new StepFinder({ policy: given, program: null, generation: 1, scope: NO_SELECTORS }).stepsOf(
+          tried,
+          noGrants,
+        );
+        expect(steps[0]?.decider).toMatchObject({ kind: place.kind });
+        const sample = sampleOf(given);
+        expect(sample.complete).toBe(true);
+        expect(Array.from(sample.expected)).toEqual(
+          Array.from(sample.expected, (__, at) => wordOf(evaluate(given, packetAt(sample, at)))),
+        );
+      },
+    );
 
-    test('applies a deny rule to the DNS queries of every source, and an allow rule to no DNS query', () => {
+    test('the reference evaluator applies a deny rule with an unresolved selector to all DNS queries, and an allow rule to none', () => {
       const named = (action: Action) => rule({ action, hostname: API });
       const placeOf = (rules: readonly Rule[]) => {
         const given = pods(rules);
@@ -205,7 +208,7 @@ describe('the reference evaluator', () => {
 });
 
 describe('the mode of a rule or default', () => {
-  test('gives the verdict audit for a deny rule in audit mode', () => {
+  test('a deny rule in audit mode gives the verdict audit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ action: 'deny', mode: 'audit' }), rule()])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -215,7 +218,7 @@ describe('the mode of a rule or default', () => {
     });
   });
 
-  test('leaves the verdict allow for an allow rule in audit mode, and sets the audit bit', () => {
+  test('an allow rule in audit mode gives the verdict allow, and sets the audit bit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -225,16 +228,19 @@ describe('the mode of a rule or default', () => {
     });
   });
 
-  test('gives the verdict audit for the default action deny of a group in audit mode', () => {
+  test('the default action deny of a group in audit mode gives the verdict audit', () => {
     const given = policy([group(['10.0.0.1'], [], { mode: 'audit', defaultAction: 'deny' })]);
     expect(decide(given, packet()).verdict).toBe('audit');
   });
 });
 
 describe('a rule of the reference evaluator', () => {
-  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])('for 0.0.0.0/0 matches destination %s', (destination) => {
-    expect(matches(rule({ to: ['0.0.0.0/0'] }), packet({ destination }))).toBe(true);
-  });
+  test.each(['0.0.0.0', '192.0.2.1', '255.255.255.255'])(
+    'a rule of the reference evaluator for 0.0.0.0/0 matches destination %s',
+    (destination) => {
+      expect(matches(rule({ to: ['0.0.0.0/0'] }), packet({ destination }))).toBe(true);
+    },
+  );
 
   test.each([
     ['192.0.1.255', false],
@@ -245,10 +251,13 @@ describe('a rule of the reference evaluator', () => {
     ['255.255.255.255', true],
     ['0.0.0.0', true],
     ['0.0.0.1', false],
-  ])('with prefixes and addresses matches destination %s (expected: %s)', (destination, wanted) => {
-    const given = rule({ to: ['192.0.2.0/24', '255.255.255.255', '0.0.0.0'] });
-    expect(matches(given, packet({ destination }))).toBe(wanted);
-  });
+  ])(
+    'a rule of the reference evaluator with prefixes and addresses matches destination %s (expected: %s)',
+    (destination, wanted) => {
+      const given = rule({ to: ['192.0.2.0/24', '255.255.255.255', '0.0.0.0'] });
+      expect(matches(given, packet({ destination }))).toBe(wanted);
+    },
+  );
 
   test.each([
     ['10.0.0.255', false],
@@ -256,23 +265,32 @@ describe('a rule of the reference evaluator', () => {
     ['10.0.1.255', true],
     ['10.0.2.0', false],
     ['255.255.255.255', true],
-  ])('applies to source %s if the prefixes of its group contain the source (expected: %s)', (source, wanted) => {
-    const given = policy([group(['10.0.1.0/24', '255.255.255.255'], [rule()])]);
-    expect(decide(given, packet({ source })).place.kind === 'rule').toBe(wanted);
-  });
+  ])(
+    'a rule of the reference evaluator applies to source %s if the prefixes of its group contain the source (expected: %s)',
+    (source, wanted) => {
+      const given = policy([group(['10.0.1.0/24', '255.255.255.255'], [rule()])]);
+      expect(decide(given, packet({ source })).place.kind === 'rule').toBe(wanted);
+    },
+  );
 
-  test.each([6, 17, 33, 132, 136])('with ports matches protocol %i, which has ports', (protocol) => {
-    expect(matches(rule({ ports: ['443'] }), packet({ protocol }))).toBe(true);
-    expect(matches(rule({ from: ['40000'] }), packet({ protocol }))).toBe(true);
-  });
+  test.each([6, 17, 33, 132, 136])(
+    'a rule of the reference evaluator with ports matches protocol %i, which has ports',
+    (protocol) => {
+      expect(matches(rule({ ports: ['443'] }), packet({ protocol }))).toBe(true);
+      expect(matches(rule({ from: ['40000'] }), packet({ protocol }))).toBe(true);
+    },
+  );
 
-  test.each([0, 1, 2, 47, 50, 255])('with ports does not match protocol %i, which has no ports', (protocol) => {
-    const bare = packet({ protocol, sourcePort: 0, destinationPort: 0 });
-    expect(matches(rule({ ports: ['0-65535'] }), bare)).toBe(false);
-    expect(matches(rule({ from: ['0-65535'] }), bare)).toBe(false);
-    expect(matches(rule({ protocol, ports: ['0'] }), bare)).toBe(false);
-    expect(matches(rule({ protocol }), bare)).toBe(true);
-  });
+  test.each([0, 1, 2, 47, 50, 255])(
+    'a rule of the reference evaluator with ports does not match protocol %i, which has no ports',
+    (protocol) => {
+      const bare = packet({ protocol, sourcePort: 0, destinationPort: 0 });
+      expect(matches(rule({ ports: ['0-65535'] }), bare)).toBe(false);
+      expect(matches(rule({ from: ['0-65535'] }), bare)).toBe(false);
+      expect(matches(rule({ protocol, ports: ['0'] }), bare)).toBe(false);
+      expect(matches(rule({ protocol }), bare)).toBe(true);
+    },
+  );
 
   test.each([
     [0, true],
@@ -283,20 +301,23 @@ describe('a rule of the reference evaluator', () => {
     [91, false],
     [65_534, false],
     [65_535, true],
-  ])('with port ranges matches source port or destination port %i (expected: %s)', (port, wanted) => {
-    const ports = ['0', '80-90', '65535'];
-    expect(matches(rule({ ports }), packet({ destinationPort: port }))).toBe(wanted);
-    expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);
-  });
+  ])(
+    'a rule of the reference evaluator with port ranges matches source port or destination port %i (expected: %s)',
+    (port, wanted) => {
+      const ports = ['0', '80-90', '65535'];
+      expect(matches(rule({ ports }), packet({ destinationPort: port }))).toBe(wanted);
+      expect(matches(rule({ from: ports }), packet({ sourcePort: port }))).toBe(wanted);
+    },
+  );
 
-  test('with source ports and destination ports matches only if both ports of the packet match', () => {
+  test('a rule of the reference evaluator with source ports and destination ports matches only if both ports of the packet match', () => {
     const given = rule({ from: ['1000'], ports: ['443'] });
     expect(matches(given, packet({ sourcePort: 1000 }))).toBe(true);
     expect(matches(given, packet({ sourcePort: 1001 }))).toBe(false);
     expect(matches(given, packet({ sourcePort: 1000, destinationPort: 444 }))).toBe(false);
   });
 
-  test('with ICMP types and ICMP codes matches any combination of a listed type and a listed code', () => {
+  test('a rule of the reference evaluator with ICMP types and ICMP codes matches any combination of a listed type and a listed code', () => {
     const given = rule({ protocol: 1, icmpTypes: [3, 11], icmpCodes: [0, 4] });
     expect(matches(given, icmp(11, 4))).toBe(true);
     expect(matches(given, icmp(3, 1))).toBe(false);
@@ -305,18 +326,18 @@ describe('a rule of the reference evaluator', () => {
     expect(matches(rule({ icmpTypes: [8] }), icmp(8, 255))).toBe(true);
   });
 
-  test('with ICMP types does not match UDP', () => {
+  test('a rule of the reference evaluator with ICMP types does not match UDP', () => {
     expect(matches(rule({ icmpTypes: [0], icmpCodes: [0] }), packet({ protocol: 17, destinationPort: 0 }))).toBe(false);
   });
 
-  test('without matchers matches every protocol from 0 to 255', () => {
+  test('a rule of the reference evaluator without matchers matches every protocol from 0 to 255', () => {
     for (let protocol = 0; protocol < 256; protocol++) {
       expect(matches(rule(), packet({ protocol, sourcePort: 0, destinationPort: 0 }))).toBe(true);
     }
     expect(matches(rule(), icmp(255, 255))).toBe(true);
   });
 
-  test('with a TLS block redirects TCP packets and matches no UDP packet', () => {
+  test('a rule of the reference evaluator with a TLS block redirects TCP packets and matches no UDP packet', () => {
     const given = policy([group(['10.0.0.1'], [rule({ tls: {}, action: 'deny', mode: 'audit' })])]);
     expect(decide(given, packet())).toEqual({
       rank: 0,
@@ -327,7 +348,7 @@ describe('a rule of the reference evaluator', () => {
     expect(decide(given, packet({ protocol: 17 })).place).toEqual({ kind: 'policy_default' });
   });
 
-  test('with a hostname matches an address that is granted for the hostname, if the other matchers of the rule match too', () => {
+  test('a rule of the reference evaluator with a hostname matches an address granted for the hostname, if its other matchers match too', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, ports: ['443'], to: ['192.0.2.0/24'] })])]);
     const grants: Grants = { has: (pattern, address) => pattern.text === API.text && address % 256 === 1 };
     const placeOf = (tried: Packet) => evaluate(given, tried, grants).place.kind;

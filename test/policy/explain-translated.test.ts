@@ -33,7 +33,7 @@ describe('explain, on a node that translates addresses', () => {
   test.each([
     ['an address of the node', PUBLIC, false],
     ['a service address', SERVICE, true],
-  ])('decides %s by the real server alone', (_, to, isService) => {
+  ])('`explain` decides %s by the real server alone if the node translates the address', (_, to, isService) => {
     expect(explained(to, isService, SERVER, SERVER)).toEqual({
       decision: 'allow',
       reason: `rule web of source group group is the first that matches: allowed; conntrack translates ${to}:80 to ${SERVER}:8080, which the policy sees`,
@@ -42,7 +42,7 @@ describe('explain, on a node that translates addresses', () => {
     expect(explained(to, isService, SERVER, to)).toMatchObject({ decision: 'deny', unknown: [] });
   });
 
-  test('requires that the policy allows both destinations, for an address beyond the node', () => {
+  test('`explain` requires that the policy allows both destinations if the node translates an address beyond the node', () => {
     expect(explained(SERVICE, false, SERVER, SERVICE, SERVER)).toMatchObject({ decision: 'allow', unknown: [] });
     expect(explained(SERVICE, false, SERVER, SERVICE)).toMatchObject({
       decision: 'deny',
@@ -54,7 +54,7 @@ describe('explain, on a node that translates addresses', () => {
     });
   });
 
-  test('names the owner of the server, and has it as owner of the destination', () => {
+  test('`explain` names the owner of the server to which an address is translated, and returns it as owner of the destination', () => {
     const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'api' } as const;
     const node = nodeWith(true, SERVER);
     const explained = explain(allowing(SERVER), {
@@ -67,7 +67,7 @@ describe('explain, on a node that translates addresses', () => {
     expect(explained.reason).toContain(`translates ${SERVICE}:80 to ${SERVER}:8080 (pod shop/api of prod), which`);
   });
 
-  test('lists the translation as unknown if conntrack has no connection for an address of the node or a service', () => {
+  test('`explain` lists the translation as unknown if conntrack has no connection for an address of the node or a service', () => {
     expect(explained(PUBLIC, false, null)).toMatchObject({
       decision: 'allow',
       reason: expect.stringContaining('ask with the address of the server'),
@@ -77,7 +77,7 @@ describe('explain, on a node that translates addresses', () => {
     expect(explained(SERVER, false, null)).toMatchObject({ decision: 'deny', unknown: [] });
   });
 
-  test('does not mention a destination that conntrack does not translate', () => {
+  test('`explain` does not mention conntrack for a destination that is not translated', () => {
     const node = nodeWith(false, PUBLIC);
     const packet = packetTo(PUBLIC, 8_080);
     const { reason, unknown } = explain(allowing(), { packet, node, real: { packet, node } });

@@ -20,7 +20,7 @@ const OTHER: HostnamePattern = { kind: 'exact', labels: ['other', 'example'], te
 const UNOWNED = { owners: { source: null, destination: null }, selected_by: null };
 
 describe('`explain`', () => {
-  test('adds "source port 0 was assumed" to the reason only if another source port can change the decision', () => {
+  test('`explain` adds "source port 0 was assumed" to the reason only if another source port can change the decision', () => {
     const reasonOf = (...rules: ReturnType<typeof rule>[]) =>
       explain(policy([group(['10.0.0.0/8'], rules)]), { packet: packet({ sourcePort: 0 }), sourcePortAssumed: true })
         .reason;
@@ -33,7 +33,7 @@ describe('`explain`', () => {
     );
   });
 
-  test('returns, for each group and rule up to the deciding rule, why the group or rule matched or did not match', () => {
+  test('`explain` returns, for each group and rule up to the deciding rule, why the group or rule matched or did not match', () => {
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
       group([], [rule({ id: 'any' }), rule({ id: 'ssh', action: 'deny', ports: ['22'] })], {
@@ -92,7 +92,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('returns the reasons of rules with ICMP types, codes, ports and TLS for an ICMP packet, and ends at the default action of the group', () => {
+  test('`explain` returns the reasons of rules with ICMP types, codes, ports and TLS for an ICMP packet, and ends at the default action', () => {
     const given = policy([
       group(
         ['10.0.0.0/8'],
@@ -131,7 +131,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('treats the destination as granted for the hostname that the question names', () => {
+  test('`explain` treats the destination as granted for the hostname that the question names', () => {
     const given = policy([group(['10.0.0.1'], [rule({ id: 'api', hostname: API })], { id: 'office' })]);
     expect(explain(given, { packet: packet(), hostname: 'api.example.com' }).rule).toBe('api');
     expect(explain(given, { packet: packet(), hostname: 'other.example' }).walk).toEqual([
@@ -251,22 +251,25 @@ describe('`explain`', () => {
       'office/tls',
       [],
     ],
-  ])('returns decision, deciding rule and unknown facts for %s', (_, given, question, node, verdict, by, unknown) => {
-    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
-    const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
-    expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
-    const { decision, effective_action: effective } = explained;
-    expect([decision, effective]).toEqual(
-      verdict === 'audit' ? ['deny', 'allow'] : verdict === 'allow' ? ['allow', 'allow'] : ['deny', 'deny'],
-    );
-  });
+  ])(
+    '`explain` returns decision, deciding rule and unknown facts for %s',
+    (_, given, question, node, verdict, by, unknown) => {
+      const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
+      const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
+      expect([`${explained.source_group}/${explained.rule}`, explained.unknown]).toEqual([by, unknown]);
+      const { decision, effective_action: effective } = explained;
+      expect([decision, effective]).toEqual(
+        verdict === 'audit' ? ['deny', 'allow'] : verdict === 'allow' ? ['allow', 'allow'] : ['deny', 'deny'],
+      );
+    },
+  );
 
   test.each([
     ['/v2', 'its matcher request.path does not match the request', null],
     ['/v1/../v2', 'its matcher request.path does not match the normalised form of the path', 'normalised form decides'],
     ['/v1/..%2fv2', 'its matcher request.path does not match the decoded form of the path', 'decoded form decides'],
     ['/v1/%00', 'its matcher request.path does not match: servers read the path in different ways', 'is reliable'],
-  ])('names the HTTP matcher that does not match, and the form of the path %s', (path, sentence, special) => {
+  ])('`explain` names the HTTP matcher that does not match, and the form of the path %s', (path, sentence, special) => {
     const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls: HTTP })], { id: 'office' })]);
     const { walk, reason } = explain(all, { packet: packet(), connection: get(path), node: NODE });
     expect(JSON.stringify(walk)).toContain(sentence);
@@ -278,14 +281,19 @@ describe('`explain`', () => {
     [{ tls: { hello: 'not_tls' } }, { sni: ['a.test'] }, 'the client does not send TLS'],
     [{ tls: { hello: 'not_tls' } }, HTTP, 'the client does not send TLS'],
     [{ tls: { server_cn: 'a', trusted: false } }, { server_cn: 'a' }, 'the certificate of the server is not trusted'],
-  ])('says in the reason and at the allow rule why TLS matchers cannot be decided for %j', (question, tls, cause) => {
-    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls })], { id: 'office' })]);
-    const { walk, reason } = explain(all, { packet: packet(), connection: question, node: NODE });
-    expect(walk[0]?.why).toBe(`its TLS matchers cannot be decided, and an allow then does not match: ${cause}`);
-    expect(reason).toContain(`${cause}: an allow rule then does not match, and a deny rule does`);
-    const deny = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls, action: 'deny' })])]);
-    expect(explain(deny, { packet: packet(), connection: question, node: NODE }).reason).toContain(`denied; ${cause}`);
-  });
+  ])(
+    '`explain` says in the reason and at the allow rule why TLS matchers cannot be decided for %j',
+    (question, tls, cause) => {
+      const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls })], { id: 'office' })]);
+      const { walk, reason } = explain(all, { packet: packet(), connection: question, node: NODE });
+      expect(walk[0]?.why).toBe(`its TLS matchers cannot be decided, and an allow then does not match: ${cause}`);
+      expect(reason).toContain(`${cause}: an allow rule then does not match, and a deny rule does`);
+      const deny = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls, action: 'deny' })])]);
+      expect(explain(deny, { packet: packet(), connection: question, node: NODE }).reason).toContain(
+        `denied; ${cause}`,
+      );
+    },
+  );
 
   const lan = { policed: ['lan0', 'wan0'], by: { interface: 'lan0' } } as const;
   const strict = { reversePath: 'strict', arrival: lan } as const;
@@ -421,20 +429,30 @@ describe('`explain`', () => {
       [],
       /its next packet is classified again$/,
     ],
-  ])('returns decision and reason for %s', (_, changed, ingress, node, decision, effective, unknown, reason) => {
-    const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
-    const explained = explain(policy([]), given);
-    expect(explained.reason).toMatch(reason);
-    expect([explained.decision, explained.effective_action, explained.unknown]).toEqual([decision, effective, unknown]);
-  });
+  ])(
+    '`explain` returns decision and reason for %s',
+    (_, changed, ingress, node, decision, effective, unknown, reason) => {
+      const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
+      const explained = explain(policy([]), given);
+      expect(explained.reason).toMatch(reason);
+      expect([explained.decision, explained.effective_action, explained.unknown]).toEqual([
+        decision,
+        effective,
+        unknown,
+      ]);
+    },
+  );
 
-  test.each(['127.0.0.1', '127.255.255.255'])('returns deny from and to the loopback address %s', (loopback) => {
-    const all = policy([group(['0.0.0.0/0'], [rule()])]);
-    expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
-    expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
-  });
+  test.each(['127.0.0.1', '127.255.255.255'])(
+    '`explain` returns deny from and to the loopback address %s',
+    (loopback) => {
+      const all = policy([group(['0.0.0.0/0'], [rule()])]);
+      expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
+      expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
+    },
+  );
 
-  test('returns for a DNS query the reason why each rule does not decide the query', () => {
+  test('`explain` returns for a DNS query the reason why each rule does not decide the query', () => {
     const given = policy(
       [
         group(
@@ -473,7 +491,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('names the owners of the addresses, and the selector of the group that selects the source', () => {
+  test('`explain` names the owners of the addresses, and the selector of the group that selects the source', () => {
     const [web, batch] = [selector('web'), selector('batch')];
     const given = policy([
       group(['172.16.0.0/12'], [rule()], { id: 'elsewhere' }),
@@ -523,7 +541,7 @@ describe('`explain`', () => {
     ).toBeNull();
   });
 
-  test('returns 1,000 steps of an evaluation of 5,001 steps, with the last step at the end, and the number of omitted steps', () => {
+  test('`explain` returns 1,000 steps of an evaluation of 5,001 steps, with the last step at the end, and the number of omitted steps', () => {
     const rules = Array.from({ length: 5_000 }, (_, number) => rule({ id: `rule-${number}`, protocol: 17 }));
     const explained = explain(policy([group(['10.0.0.1'], rules)]), { packet: packet() });
     expect(explained.walk.length).toBe(1_000);
@@ -536,7 +554,7 @@ describe('`explain`', () => {
     });
   });
 
-  test('returns the same decision and the same last step as the reference evaluator for random packets and DNS queries', () => {
+  test('`explain` returns the same decision and the same last step as the reference evaluator for random packets and DNS queries', () => {
     const seed = seedOf(4242);
     for (let number = 0; number < 100; number++) {
       const random = new Random(seed + number);

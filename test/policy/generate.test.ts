@@ -6,7 +6,7 @@ import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 
 describe('the generator of random policies', () => {
-  test('returns equal policies and packets for equal seeds', () => {
+  test('the generator of random policies returns equal policies and packets for equal seeds', () => {
     const make = () => {
       const random = new Random(7);
       const made = generatePolicy(random);
@@ -16,7 +16,7 @@ describe('the generator of random policies', () => {
     expect(make()).toEqual(make());
   });
 
-  test('produces every possible combination of verdict, audit bit, and kind of decider (rule, group default, policy default)', () => {
+  test('the generator of random policies produces every possible combination of verdict, audit bit, and kind of decider (rule, group default, policy default)', () => {
     const seen = new Set<string>();
     for (let seed = 0; seed < 100; seed++) {
       const random = new Random(seed);
@@ -47,7 +47,7 @@ describe('the generator of random policies', () => {
 });
 
 describe('`shrink`', () => {
-  test('removes groups, sources, rules and matchers while `fails` stays true without them', () => {
+  test('`shrink` removes groups, sources, rules and matchers as long as `fails` stays true without them', () => {
     const needed = rule({ id: 'needed', protocol: 6, ports: ['443'] });
     const bulky = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 })], { defaultAction: undefined }),

@@ -78,54 +78,61 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
     ['singleton', undefined],
     ['envelope', undefined],
     ['envelope', '  '],
-  ])('give the same result as a write of the whole policy: %s form, JSON indented by %j', (form, space) => {
-    for (let round = 0; round < 25; round++) {
-      const random = new Random(seed + round * 7919);
-      let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
-      let text: Buffer = Buffer.from(JSON.stringify(document, null, space));
-      let parsed: ParsedPolicy = read(text.toString(), form).parsed;
-      const memory = new CompileMemory();
-      const containingGroups = new ContainingGroups();
-      for (let step = 0; step < 25; step++) {
-        const groups = document.source_groups ?? [];
-        const id = `g${random.below(8)}`;
-        const index = groups.findIndex((group) => group.id === id);
-        const group = random.chance(0.3) ? null : randomGroup(random, id, form);
-        const write =
-          group === null
-            ? deleteGroup(parsed, id, { ...context, containingGroups })
-            : putGroup(parsed, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), {
-                ...context,
-                containingGroups,
-              });
-        if (group === null && index === -1) {
-          expect(write).toBeNull();
-          continue;
-        }
-        if (write?.ok !== true) throw new Error(JSON.stringify(write));
-        document = {
-          ...document,
-          source_groups:
-            group === null ? groups.toSpliced(index, 1) : index === -1 ? [...groups, group] : groups.with(index, group),
-        };
-        text = applied(text, write.edit);
-        parsed = write.parsed;
-        expect(JSON.parse(text.toString())).toEqual(document);
-        if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
+  ])(
+    '`putGroup` and `deleteGroup` give the same result as a write of the whole policy: %s form, JSON indented by %j',
+    (form, space) => {
+      for (let round = 0; round < 25; round++) {
+        const random = new Random(seed + round * 7919);
+        let document: PolicyConfig = random.chance(0.5) ? {} : { default_policy: 'allow', source_groups: [] };
+        let text: Buffer = Buffer.from(JSON.stringify(document, null, space));
+        let parsed: ParsedPolicy = read(text.toString(), form).parsed;
+        const memory = new CompileMemory();
+        const containingGroups = new ContainingGroups();
+        for (let step = 0; step < 25; step++) {
+          const groups = document.source_groups ?? [];
+          const id = `g${random.below(8)}`;
+          const index = groups.findIndex((group) => group.id === id);
+          const group = random.chance(0.3) ? null : randomGroup(random, id, form);
+          const write =
+            group === null
+              ? deleteGroup(parsed, id, { ...context, containingGroups })
+              : putGroup(parsed, id, Buffer.from(` ${JSON.stringify(group, null, space)}\n`), {
+                  ...context,
+                  containingGroups,
+                });
+          if (group === null && index === -1) {
+            expect(write).toBeNull();
+            continue;
+          }
+          if (write?.ok !== true) throw new Error(JSON.stringify(write));
+          document = {
+            ...document,
+            source_groups:
+              group === null
+                ? groups.toSpliced(index, 1)
+                : index === -1
+                  ? [...groups, group]
+                  : groups.with(index, group),
+          };
+          text = applied(text, write.edit);
+          parsed = write.parsed;
+          expect(JSON.parse(text.toString())).toEqual(document);
+          if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
 
-        const whole = read(text.toString(), form);
-        expect(comparable(parsed)).toEqual(comparable(whole.parsed));
-        expect(write.policy).toEqual(whole.policy);
-        expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
-        const place = group === null ? undefined : index === -1 ? groups.length : index;
-        const base = form === 'envelope' ? '/policy' : '';
-        expect(inPolicy(write.warnings, place)).toEqual(
-          whole.warnings.map(({ pointer, code }) => `${code} ${pointer.slice(base.length)}`).sort(),
-        );
+          const whole = read(text.toString(), form);
+          expect(comparable(parsed)).toEqual(comparable(whole.parsed));
+          expect(write.policy).toEqual(whole.policy);
+          expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
+          const place = group === null ? undefined : index === -1 ? groups.length : index;
+          const base = form === 'envelope' ? '/policy' : '';
+          expect(inPolicy(write.warnings, place)).toEqual(
+            whole.warnings.map(({ pointer, code }) => `${code} ${pointer.slice(base.length)}`).sort(),
+          );
+        }
       }
-    }
-    console.log(`group writes: 25 policies × 25 writes, ${form}, seed ${seed}`);
-  });
+      console.log(`group writes: 25 policies × 25 writes, ${form}, seed ${seed}`);
+    },
+  );
 });
 
 const lan = { id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules: [{ id: 'r', action: 'allow', match: {} }] };
@@ -136,7 +143,7 @@ const problemLines = (write: { ok: boolean; problems?: readonly Problem[] }): st
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
 describe('`putGroup` and `deleteGroup`', () => {
-  test('putGroup inserts the id from the URL path if the body has no id', () => {
+  test('`putGroup` inserts the id from the URL path if the body has no id', () => {
     const { id: _, ...nameless } = wan;
     const write = putGroup(heldOf(lan), 'wän "1"', bytes(nameless), context);
     if (!write.ok) throw new Error('refused');
@@ -159,22 +166,22 @@ describe('`putGroup` and `deleteGroup`', () => {
       { ...wan, sources: { kubernetes: [{ integration: 'test', node_selector: {} }] } },
       ['unknown_integration /sources/kubernetes/0/integration'],
     ],
-  ])('putGroup rejects %s', (_, body, problems) => {
+  ])('`putGroup` rejects %s', (_, body, problems) => {
     const write = putGroup(heldOf(lan), 'wan', bytes(body), context);
     expect([write.ok, problemLines(write as never)]).toEqual([false, problems]);
   });
 
-  test('putGroup requires a mode in the group if the policy is in the singleton form', () => {
+  test('`putGroup` requires a mode in the group if the policy is in the singleton form', () => {
     const { parsed } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(problemLines(putGroup(parsed, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
-  test('putGroup rejects a body that is not JSON', () => {
+  test('`putGroup` rejects a body that is not JSON', () => {
     const write = putGroup(heldOf(lan), 'wan', Buffer.from('{"id": "wan",}'), context);
     expect(write).toMatchObject({ ok: false, code: 'invalid_body' });
   });
 
-  test('putGroup and deleteGroup reject a write if another group of the policy names an integration that no longer exists', () => {
+  test('`putGroup` and `deleteGroup` reject a write if another group of the policy names an integration that no longer exists', () => {
     const parsed = heldOf(lan, kube);
     const gone = { ...context, integrations: new Set<string>() };
     const problem = ['unknown_integration /policy/source_groups/1/sources/kubernetes/0/integration'];
@@ -183,7 +190,7 @@ describe('`putGroup` and `deleteGroup`', () => {
     expect(deleteGroup(parsed, 'kube', gone)?.ok).toBe(true);
   });
 
-  test('putGroup rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
+  test('`putGroup` rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
     const rules = Array.from({ length: 99_999 }, (_, index) => ({ ...lan.rules[0], id: `r${index}` }));
     const parsed = heldOf({ ...lan, rules });
     const two = { ...wan, rules: [lan.rules[0], { ...lan.rules[0], id: 's' }] };
@@ -194,7 +201,7 @@ describe('`putGroup` and `deleteGroup`', () => {
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);
   });
 
-  test('putGroup lists warnings about the written group first, and then warnings about other groups with pointers from the root of the policy record', () => {
+  test('`putGroup` lists first the warnings about the written group, and then those about other groups with pointers from the root', () => {
     const open = { ...lan, default_action: 'allow', sources: { cidrs: ['0.0.0.0/0'] }, rules: [] };
     const write = putGroup(heldOf(lan, wan), 'lan', bytes({ ...open, sources: { cidrs: ['1.0.0.0/0'] } }), context);
     if (!write.ok) throw new Error('refused');

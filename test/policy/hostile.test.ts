@@ -139,11 +139,11 @@ const unexpectedValues = fc.constantFrom(
 );
 
 describe('`readPolicy` of a malicious body', () => {
-  it('accepts the policy from which the malicious bodies are derived', () => {
+  it('`readPolicy` accepts the policy from which the malicious bodies of this test are derived', () => {
     expect(readPolicy(JSON.stringify(complete), context)).toMatchObject({ ok: true });
   });
 
-  it('returns only documented problem and warning codes, and does not change Object.prototype, if one value of the policy is replaced', () => {
+  it('`readPolicy` returns only documented problem and warning codes, and does not change Object.prototype, if one value of the policy is replaced', () => {
     fc.assert(
       fc.property(fc.constantFrom(...places), fc.oneof(unexpectedValues, fc.json({ maxDepth: 3 })), (place, text) => {
         const read = readPolicy(textWith(place, text), context);
@@ -156,7 +156,7 @@ describe('`readPolicy` of a malicious body', () => {
     );
   });
 
-  it('rejects random JSON values, and accepts the empty object', () => {
+  it('`readPolicy` rejects random JSON values, and accepts the empty object', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 4 }), (text) => {
         const value: unknown = JSON.parse(text);
@@ -168,7 +168,7 @@ describe('`readPolicy` of a malicious body', () => {
     );
   });
 
-  it('rejects an unknown field in each object of the policy, with a pointer to the field', () => {
+  it('`readPolicy` rejects an unknown field in each object of the policy, with a pointer to the field', () => {
     const objects = places.filter((place) => {
       let value: unknown = complete;
       for (const step of place) value = (value as Record<string | number, unknown>)[step];
@@ -194,7 +194,7 @@ describe('`readPolicy` of a malicious body', () => {
     }
   });
 
-  it('rejects a policy text that is cut off at any position', () => {
+  it('`readPolicy` rejects a policy text that is cut off at any position', () => {
     const text = JSON.stringify(complete);
     for (let length = 0; length < text.length; length++) {
       expect(readPolicy(text.slice(0, length), context)).toMatchObject({ ok: false, code: 'invalid_body' });

@@ -56,13 +56,13 @@ describe('`parseHostname` and `matchesHostname`', () => {
     ['^$', 'example.com', false],
     ['(?i)^X', 'x.test', true],
     ['^.+\\.example\\.com$', 'example.com', false],
-  ])('the pattern %s matches the name %j (expected: %s)', (pattern, name, matches) => {
+  ])('the hostname pattern %s matches the name %j (expected: %s)', (pattern, name, matches) => {
     const parsed = patternOf(pattern);
     expect(matchesHostname(parsed, name)).toBe(matches);
     if (parsed.kind !== 'regex') expect(hostnameListTest(['other.test', '*.other.test', pattern])(name)).toBe(matches);
   });
 
-  it('a list compares entries that are no pattern as text', () => {
+  it('the entries of a hostname list that are not patterns are compared as text', () => {
     const test = hostnameListTest(['Second Name', 'f*.example.com', '*.\u00fc.example']);
     const names = [
       'Second Name',

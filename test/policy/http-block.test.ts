@@ -126,9 +126,12 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 ];
 
 describe('the HTTP block of a rule', () => {
-  it.each(pathsOfContract())('D24 of the contract: %j, path %j, allow %s, deny %s', (path, sent, allow, deny) => {
-    expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
-  });
+  it.each(pathsOfContract())(
+    'the HTTP block of a rule gives the results in D24 of the contract: %j, path %j, allow %s, deny %s',
+    (path, sent, allow, deny) => {
+      expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
+    },
+  );
 
   it.each([
     [{ path: { exact: ['/b'] } }, { path: '/a' }, 'allow', { matcher: 'path', view: 'raw' }],
@@ -143,21 +146,33 @@ describe('the HTTP block of a rule', () => {
     [{ query: { keys_present: ['b'] } }, {}, 'deny', { matcher: 'query', view: null }],
     [{ headers: { require_present: ['b'] } }, {}, 'deny', { matcher: 'headers', view: null }],
     [{ methods: ['GET'] }, {}, 'deny', null],
-  ] as const)('%j decides about the request %j of an %s rule by %j', (config, differs, action, decisive) => {
-    expect(decidingMatcher(config as HttpRequestMatchConfig, { ...facts, ...differs }, action)).toEqual(decisive);
-  });
+  ] as const)(
+    'the HTTP block %j decides about the request %j of an %s rule by %j',
+    (config, differs, action, decisive) => {
+      expect(decidingMatcher(config as HttpRequestMatchConfig, { ...facts, ...differs }, action)).toEqual(decisive);
+    },
+  );
 
-  it.each(PATHS)('path matcher %j on path %j: allow rule matches %s, deny rule %s', (path, sent, allow, deny) => {
-    expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
-  });
+  it.each(PATHS)(
+    'the path matcher %j for the path %j makes an allow rule match %s, and a deny rule %s',
+    (path, sent, allow, deny) => {
+      expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
+    },
+  );
 
-  it.each(queries)('query matcher %j on query %j: allow rule matches %s, deny rule %s', (query, sent, allow, deny) => {
-    expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
-  });
+  it.each(queries)(
+    'the query matcher %j for the query %j makes an allow rule match %s, and a deny rule %s',
+    (query, sent, allow, deny) => {
+      expect(decisionsFor({ query }, { query: sent })).toEqual(decisions(allow, deny));
+    },
+  );
 
-  it.each(headers)('header matcher %j on %j: allow rule matches %s, deny rule %s', (config, sent, allow, deny) => {
-    expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
-  });
+  it.each(headers)(
+    'the header matcher %j for the headers %j makes an allow rule match %s, and a deny rule %s',
+    (config, sent, allow, deny) => {
+      expect(decisionsFor({ headers: config }, { headers: sent })).toEqual(decisions(allow, deny));
+    },
+  );
 
   it.each<[HttpRequestMatchConfig | undefined, Partial<RequestFacts>, boolean]>([
     [undefined, {}, true],
@@ -180,11 +195,11 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] }, methods: ['PUT'], path: { exact: ['/'] } }, {}, false],
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
     [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
-  ])('request matcher %j matches request %j (expected: %s)', (config, differs, matches) => {
+  ])('the request matcher %j matches the request %j (expected: %s)', (config, differs, matches) => {
     expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 
-  it('if a path, query value or header is too long for a regular expression, an allow rule does not match and a deny rule matches', () => {
+  it('an allow rule does not match, and a deny rule matches, if a path, query value or header is too long for a regular expression', () => {
     const long = {
       path: `/${'a'.repeat(8_192)}`,
       query: `a=${'a'.repeat(8_193)}`,
@@ -200,12 +215,12 @@ describe('the HTTP block of a rule', () => {
     expect(configs.map((config) => matchRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
-  it('compares a path with 200,000 configured paths', () => {
+  it('the HTTP block of a rule compares a path with 200,000 configured paths', () => {
     const exact = Array.from({ length: 200_000 }, (_, index) => `/${index}`);
     expect(decisionsFor({ path: { exact } }, { path: '/199999' })).toEqual(decisions(true, true));
   });
 
-  it('finds a query key among ten thousand query keys', () => {
+  it('the HTTP block of a rule finds a query key among ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
     expect(decisionsFor({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
   });
@@ -223,7 +238,7 @@ describe('the HTTP block of a rule', () => {
     expect(violatedMatcher({ headers: config }, { headers: sent })).toBe(pointer);
   });
 
-  it('reports no violated matcher if the block has no response matchers', () => {
+  it('an HTTP block without response matchers reports no violated matcher', () => {
     expect([violatedMatcher(undefined, { headers: [] }), violatedMatcher({}, { headers: [] })]).toEqual([null, null]);
   });
 });
@@ -290,7 +305,7 @@ const request: fc.Arbitrary<RequestFacts> = fc.record({
 });
 
 describe('`matchRequest`', () => {
-  it('returns the same result as the reference implementation for random requests', () => {
+  it('`matchRequest` returns the same result as the reference implementation for random requests', () => {
     fc.assert(
       fc.property(
         config,
@@ -309,7 +324,7 @@ describe('`matchRequest`', () => {
     );
   });
 
-  it('matches for a deny rule every request that the same HTTP block matches for an allow rule', () => {
+  it('`matchRequest` matches for a deny rule every request that the same HTTP block matches for an allow rule', () => {
     fc.assert(
       fc.property(
         config,

@@ -16,7 +16,7 @@ function spanText(text: string, key: string): string | undefined {
 }
 
 describe('`parseStrictJson`', () => {
-  it('accepts generated JSON with blanks around the text, and returns the result of JSON.parse', () => {
+  it('`parseStrictJson` accepts generated JSON with blanks around the text, and returns the result of JSON.parse', () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 5 }), fc.constantFrom('', ' ', '\r\n\t'), (text, space) => {
         const spaced = space + text + space;
@@ -26,7 +26,7 @@ describe('`parseStrictJson`', () => {
     );
   });
 
-  it('accepts a mutated JSON text only if JSON.parse accepts the text too, and returns the result of JSON.parse', () => {
+  it('`parseStrictJson` accepts a mutated JSON text only if JSON.parse accepts it, and returns the result of JSON.parse', () => {
     const alphabet = fc.constantFrom(...'{}[]":,\\u0dtruefalsn-.eE+19 \n\u00e9'.split(''));
     fc.assert(
       fc.property(
@@ -51,7 +51,7 @@ describe('`parseStrictJson`', () => {
     );
   });
 
-  it('rejects a duplicate key in any spelling, and reports the pointer and position of the key', () => {
+  it('`parseStrictJson` rejects a duplicate key in any spelling, and reports the pointer and position of the key', () => {
     expect(problemsOf('{"a": 1,\n "b": [{}, {"x/y": 1, "z": {}, "x\\u002fy": 2}],\n "a": 2}')).toEqual([
       {
         pointer: '/b/1/x~1y',
@@ -66,18 +66,18 @@ describe('`parseStrictJson`', () => {
     ]);
   });
 
-  it('reports only the duplicate key of an object with 5,001 keys', () => {
+  it('`parseStrictJson` reports only the duplicate key of an object with 5,001 keys', () => {
     const keys = Array.from({ length: 5000 }, (_, index) => `"k${index}": 0`);
     const [problem, ...rest] = problemsOf(`{${keys.join(',')}, "k4321": 1}`) as { pointer: string }[];
     expect([problem?.pointer, rest]).toEqual(['/k4321', []]);
     expect(problemsOf(`{${keys.join(',')}}`)).toEqual([]);
   });
 
-  it('accepts equal keys in different objects', () => {
+  it('`parseStrictJson` accepts equal keys in different objects', () => {
     expect(problemsOf('{"a": {"a": {"a": [{"a": 1}, {"a": 1}]}}, "b": {"a": 1}}')).toEqual([]);
   });
 
-  it('accepts 32 levels of nesting and rejects 33 levels', () => {
+  it('`parseStrictJson` accepts 32 levels of nesting and rejects 33 levels', () => {
     expect(problemsOf('['.repeat(32) + ']'.repeat(32))).toEqual([]);
     expect(problemsOf(`{"a":${'['.repeat(32)}${']'.repeat(32)}}`)).toEqual([
       {
@@ -88,7 +88,7 @@ describe('`parseStrictJson`', () => {
     ]);
   });
 
-  it('rejects 500,000 open brackets as too deep, without a stack overflow', () => {
+  it('`parseStrictJson` rejects 500,000 open brackets as too deep, without a stack overflow', () => {
     expect(problemsOf('['.repeat(500_000))).toMatchObject([{ code: 'too_deep' }]);
   });
 
@@ -106,22 +106,25 @@ describe('`parseStrictJson`', () => {
     ['["é\\ud800"]', 1, 4, 'a pair of surrogates', 'another character follows'],
     ['"abc', 1, 5, 'the closing quote of a string', 'the body ends'],
     ['\ufeff{}', 1, 1, 'a value', 'another character follows'],
-  ])('reports for %j the line and column where the text stops being JSON', (text, line, column, needs, found) => {
-    expect(problemsOf(text)).toEqual([
-      {
-        pointer: '',
-        code: 'invalid_json',
-        message: `The body is not JSON: at line ${line}, column ${column} ${needs} is expected, but ${found}.`,
-      },
-    ]);
-  });
+  ])(
+    '`parseStrictJson` reports for %j the line and column where the text stops being JSON',
+    (text, line, column, needs, found) => {
+      expect(problemsOf(text)).toEqual([
+        {
+          pointer: '',
+          code: 'invalid_json',
+          message: `The body is not JSON: at line ${line}, column ${column} ${needs} is expected, but ${found}.`,
+        },
+      ]);
+    },
+  );
 
-  it('rejects a control character inside a string', () => {
+  it('`parseStrictJson` rejects a control character inside a string', () => {
     expect(problemsOf('"a\nb"')).toMatchObject([{ code: 'invalid_json' }]);
   });
 
   it.each([[[0x22, 0xff, 0x22]], [[0x22, 0xc0, 0xaf, 0x22]], [[0x22, 0xed, 0xa0, 0x80, 0x22]]])(
-    'rejects bytes that are not UTF-8: %j',
+    '`parseStrictJson` rejects bytes that are not UTF-8: %j',
     (bytes) => {
       expect(problemsOf(Uint8Array.from(bytes))).toEqual([
         { pointer: '', code: 'invalid_utf8', message: 'The body is not valid UTF-8.' },
@@ -129,13 +132,13 @@ describe('`parseStrictJson`', () => {
     },
   );
 
-  it('returns the key __proto__ as an ordinary own property', () => {
+  it('`parseStrictJson` returns the key __proto__ as an ordinary own property', () => {
     const parsed = parseStrictJson('{"__proto__": {"polluted": true}}');
     expect(parsed.ok && Object.keys(parsed.value as object)).toEqual(['__proto__']);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
-  it('returns the positions of the members of the outermost object', () => {
+  it('`parseStrictJson` returns the positions of the members of the outermost object', () => {
     const text = ' { "mode" : "audit" , "pol\\u0069cy" : {"mode": [1, {"policy": 2}]} , "n":-1.5e3}';
     expect(['mode', 'policy', 'n', 'absent'].map((key) => spanText(text, key))).toEqual([
       '"audit"',

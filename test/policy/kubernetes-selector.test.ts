@@ -123,7 +123,7 @@ describe('validation of a Kubernetes selector', () => {
       { node_selector: {} },
       ['unknown_field ~/node_selector/service_account: There is no field "service_account" here.'],
     ],
-  ])('refuses %s', (_, wrong, right, expected) => {
+  ])('the validation of a Kubernetes selector refuses %s', (_, wrong, right, expected) => {
     expect(problemsOf(wrong)).toEqual(expected);
     expect(problemsOf(right)).toEqual([]);
   });
@@ -135,7 +135,7 @@ describe('warnings about a Kubernetes selector', () => {
     return { key: 'app', operator, values } satisfies LabelExpressionConfig;
   };
 
-  test('tell that it selects everything', () => {
+  test('a Kubernetes selector that selects everything causes a warning', () => {
     const all = 'selector_matches_all ~/pod_selector';
     expect(warningsOf({ pod_selector: {} })).toEqual([all]);
     const empty = { match_labels: {}, match_expressions: [], namespace_selector: { match_labels: {} } };
@@ -153,7 +153,7 @@ describe('warnings about a Kubernetes selector', () => {
       expect(warningsOf({ pod_selector: limited })).toEqual([]);
   });
 
-  test('tell that a group that allows selects pods of any namespace by labels', () => {
+  test('a selector of pods by labels in any namespace causes a warning if its group allows packets', () => {
     const any = 'selector_any_namespace ~/pod_selector';
     const allow = { rules: [{ id: 'r', action: 'allow', match: {} }] };
     const labels = { match_labels: { a: 'b' } };
@@ -167,7 +167,7 @@ describe('warnings about a Kubernetes selector', () => {
     expect(warningsOf({ node_selector: labels }, allow)).toEqual([]);
   });
 
-  test('tell the addresses that objects of other integrations have too', () => {
+  test('a selector causes a warning about addresses that objects of other integrations have too', () => {
     const document = documentOf({ integration: 'prod', ...web }) as Parameters<typeof partsOf>[0];
     const { groups } = partsOf(document, {
       form: 'singleton',
@@ -185,7 +185,7 @@ describe('warnings about a Kubernetes selector', () => {
     expect(sharedBy('test', 'third')).toEqual([]);
   });
 
-  test('tell that it was never resolved, or that it selects no address now', () => {
+  test('a selector causes a warning if it was never resolved, or if it selects no address', () => {
     const key = '{"integration":"prod","pod_selector":{"match_labels":{"app":"web"}}}';
     const warned = (resolved: readonly string[], keys: readonly string[], source: object = web) => {
       const document = documentOf({ integration: 'prod', ...source }) as Parameters<typeof partsOf>[0];
@@ -223,7 +223,7 @@ describe('warnings about a Kubernetes selector', () => {
     ['lists with a common value', { match_expressions: [expression('In', 'a', 'b'), expression('In', 'b')] }, false],
     ['NotIn and DoesNotExist', { match_expressions: [expression('NotIn', 'a'), expression('DoesNotExist')] }, false],
     ['other keys', { ...labels, match_expressions: [{ key: 'b', operator: 'DoesNotExist' }] }, false],
-  ])('tell whether its conditions exclude each other: %s', (_, selector, contradicts) => {
+  ])('a selector causes a warning if its conditions exclude each other: %s', (_, selector, contradicts) => {
     const expected = (at: string) => (contradicts ? [`selector_contradicts ~${at}`] : []);
     expect(warningsOf({ pod_selector: selector })).toEqual(expected('/pod_selector'));
     expect(warningsOf({ node_selector: selector })).toEqual(expected('/node_selector'));

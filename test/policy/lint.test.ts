@@ -36,7 +36,7 @@ function ruleLines(rules: readonly RuleConfig[], context: LintContext = running)
 }
 
 describe('`lint`', () => {
-  it('returns no warning for a policy without mistakes', () => {
+  it('`lint` returns no warning for a policy without mistakes', () => {
     const rules = [
       rule('allow', { dst_cidrs: ['192.0.2.0/24'], proto: 'tcp', dst_ports: [443] }),
       rule('allow', {
@@ -51,7 +51,7 @@ describe('`lint`', () => {
     expect(ruleLines(rules)).toEqual([]);
   });
 
-  it('warns about host bits in source prefixes and in destination prefixes', () => {
+  it('`lint` warns about host bits in source prefixes and in destination prefixes', () => {
     expect(
       lines({ source_groups: [group('10.0.0.1/8', [rule('deny', { dst_cidrs: ['192.0.2.0/24', '192.0.2.1/24'] })])] }),
     ).toEqual(['host_bits /source_groups/0/sources/cidrs/0', 'host_bits /source_groups/0/rules/0/match/dst_cidrs/1']);
@@ -84,21 +84,24 @@ describe('`lint`', () => {
     [{ dns_hostname: 'a.test' }, { dns_hostname: 'b.test' }, false],
     [{ proto: 'tcp' }, { dns_hostname: 'a.test', proto: 'tcp' }, true],
     [{ dst_cidrs: ['192.0.2.0/24'] }, { dns_hostname: 'a.test', dst_ips: ['192.0.2.1'] }, false],
-  ])('allow rules %j and %j: reports the second rule as shadowed (expected: %s)', (first, second, shadowed) => {
-    const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
-      line.startsWith('shadowed'),
-    );
-    expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
-  });
+  ])(
+    '`lint` reports for the allow rules %j and %j the second rule as shadowed (expected: %s)',
+    (first, second, shadowed) => {
+      const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
+        line.startsWith('shadowed'),
+      );
+      expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
+    },
+  );
 
-  it('does not report a rule as shadowed by an earlier rule for the same packets if only the later rule decides DNS queries', () => {
+  it('`lint` does not report a rule as shadowed by an earlier rule for the same packets if only the later rule decides DNS queries', () => {
     const web = { proto: 'tcp', dst_ports: [443] };
     expect(ruleLines([rule('deny', web), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual([]);
     expect(ruleLines([rule('deny', web), rule('allow', web)])).toEqual([]);
     expect(ruleLines([rule('deny', {}), rule('allow', { ...web, dns_hostname: 'a.test' })])).toEqual(['shadowed /1']);
   });
 
-  it('reports no rule or group as shadowed or unreachable if a packet reaches the rule or group', () => {
+  it('`lint` reports no rule or group as shadowed or unreachable if a packet reaches the rule or group', () => {
     const cidr = fc.constantFrom('0.0.0.0/0', '0.0.0.0/1', '64.0.0.0/2', '128.0.0.0/1', '192.0.0.0/2');
     const ports = fc.array(fc.constantFrom<string | number>(1, 2, '1-2', '0-65535'), { maxLength: 2 });
     const bytes = fc.array(fc.integer({ min: 0, max: 2 }), { maxLength: 2 });
@@ -160,7 +163,7 @@ describe('`lint`', () => {
     );
   });
 
-  it('reports a rule as shadowed if an earlier group contains all sources of the rule and has an equal rule', () => {
+  it('`lint` reports a rule as shadowed if an earlier group contains all sources of the rule and has an equal rule', () => {
     const web = rule('allow', { proto: 'tcp', dst_ports: [443] });
     const wide = group('10.0.0.0/8', [web]);
     expect(lines({ source_groups: [wide, group('10.1.0.0/16', [web])] })).toEqual([
@@ -174,7 +177,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: [wide, group('x', [web], dynamic)] })).toEqual([]);
   });
 
-  it('reports a group as unreachable if earlier groups together decide all packets from the sources of the group', () => {
+  it('`lint` reports a group as unreachable if earlier groups together decide all packets from the sources of the group', () => {
     const closed = { default_action: 'deny' };
     const groups = [
       group('10.0.0.0/9', [], closed),
@@ -185,7 +188,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: [groups[0] as SourceGroupConfig, group('10.0.0.0/8', [])] })).toEqual([]);
   });
 
-  it('warns about a deny rule in audit mode before an enforced deny if a selector of the first group may match sources of the second group', () => {
+  it('`lint` warns about an audit deny before an enforced deny if a selector of the first group may match sources of the second', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const groups = [
       group('x', [rule('deny', {}, { mode: 'audit' })], dynamic),
@@ -194,7 +197,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: groups })).toEqual(['audit_before_deny /source_groups/0/rules/0']);
   });
 
-  it('reports a group with selectors as unreachable only if an earlier group decides packets from every source', () => {
+  it('`lint` reports a group with selectors as unreachable only if an earlier group decides packets from every source', () => {
     const dynamic = { sources: { kubernetes: [{ integration: 'p', pod_selector: { namespace: 'shop' } }] } };
     const behind = (cidr: string) =>
       lines({ source_groups: [group(cidr, [], { default_action: 'deny' }), group('x', [], dynamic)] });
@@ -226,7 +229,7 @@ describe('`lint`', () => {
         'unanchored_regex /0/match/tls/http/request/headers/regex/x~1y',
       ],
     ],
-  ])('returns the warnings of one rule with the match %j', (match, expected) => {
+  ])('`lint` returns the warnings of one rule with the match %j', (match, expected) => {
     expect(ruleLines([rule('allow', match)])).toEqual(expected);
   });
 
@@ -247,7 +250,7 @@ describe('`lint`', () => {
       ['tls/http/request/methods'],
     ],
     [{}, []],
-  ])('warns about the empty lists of the match %j that could restrict it: %j', (match, fields) => {
+  ])('`lint` warns for the match %j that these empty lists match everything: %j', (match, fields) => {
     for (const action of ['allow', 'deny']) {
       const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('empty_list'));
       expect(found).toEqual(fields.map((field) => `empty_list_matches_all /0/match/${field}`));
@@ -264,12 +267,12 @@ describe('`lint`', () => {
     ['allow', { dns_hostname: '*', dst_ports: [443] }, false],
     ['allow', { dst_ips: ['192.0.2.7'], dst_ports: [443] }, false],
     ['deny', { dns_hostname: 'a.test', dst_ports: [443] }, false],
-  ])('warns about the %s by name on port 443 without tls.sni in %j: %s', (action, match, isFound) => {
+  ])('`lint` warns about the %s rule by name on port 443 without tls.sni in %j: %s', (action, match, isFound) => {
     const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('name_without_sni'));
     expect(found).toEqual(isFound ? ['name_without_sni /0/match/dns_hostname'] : []);
   });
 
-  describe('about QUIC, which a deny rule with TLS matchers does not cover,', () => {
+  describe('QUIC beside a deny rule with TLS matchers', () => {
     const video = rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['video.test'] } });
     const quic = rule('deny', { proto: 'udp', dst_ports: [443] });
     const policy = (rules: readonly RuleConfig[], more: Partial<PolicyConfig> = {}): PolicyConfig => ({
@@ -280,7 +283,7 @@ describe('`lint`', () => {
     const found = (document: PolicyConfig) => warningsOf(document).filter(({ code }) => code === 'quic_not_covered');
     const exempt = group('10.0.0.0/16', [rule('allow', {})]);
 
-    it('warns if the default or another rule allows UDP to port 443, and names a packet that passes', () => {
+    it('`lint` warns that QUIC passes a deny rule with TLS matchers if UDP to port 443 is allowed, and names a packet that passes', () => {
       expect(found(policy([video]))).toEqual([
         {
           pointer: '/source_groups/0/rules/0/match/tls',
@@ -306,22 +309,22 @@ describe('`lint`', () => {
         'a later group denies QUIC',
         policy([], { source_groups: [group('10.0.0.0/8', [video]), group('0.0.0.0/0', [quic])] }),
       ],
-    ])('does not warn if %s', (_, document) => {
+    ])('`lint` does not warn about QUIC beside a deny rule with TLS matchers if %s', (_, document) => {
       expect(found(document)).toEqual([]);
     });
   });
 
-  it('warns that a deny rule with a hostname is best effort', () => {
+  it('`lint` warns that a deny rule with a hostname is best effort', () => {
     expect(ruleLines([rule('deny', { dns_hostname: 'a.test' })])).toEqual(['deny_by_name /0/match/dns_hostname']);
   });
 
-  it('warns about a hostname rule if DNS is off, and about a TLS rule if the service plane is off', () => {
+  it('`lint` warns about a hostname rule if DNS is off, and about a TLS rule if the service plane is off', () => {
     const rules = [rule('allow', { dns_hostname: 'a.test' }), rule('allow', { dst_ports: [443], tls: {} })];
     expect(ruleLines(rules, { ...running, dns: false })).toEqual(['dns_off /0/match/dns_hostname']);
     expect(ruleLines(rules, { ...running, servicePlane: false })).toEqual(['service_plane_off /1/match/tls']);
   });
 
-  it('warns about a TLS rule that matches only connections of the node itself, if the node polices its own connections', () => {
+  it('`lint` warns about a TLS rule that matches only connections of the node itself, if the node polices its own connections', () => {
     const own = { ...running, ownAddresses: new Set([0x0a00_0001, 0xc000_0201]) };
     const inspected: RuleMatchConfig = { dst_ports: [443], tls: { sni: ['a.test'] } };
     const said = 'node_uninspected /source_groups/0/rules/0/match/tls';
@@ -377,12 +380,12 @@ describe('`lint`', () => {
       { default_action: 'deny' },
       [],
     ],
-  ])('warns if an enforced deny follows an audit deny of the same packet: %s', (_, rules, more, expected) => {
+  ])('`lint` warns if an enforced deny follows an audit deny of the same packet: %s', (_, rules, more, expected) => {
     const found = lines({ source_groups: [group('10.0.0.0/8', rules, more)] });
     expect(found.map((line) => line.replace('/source_groups/0/rules', ''))).toEqual(expected);
   });
 
-  it('warns about a deny in audit mode before an enforced deny in a later group only if both groups have common sources', () => {
+  it('`lint` warns about a deny in audit mode before an enforced deny in a later group only if both groups have common sources', () => {
     const first = group('10.0.0.0/8', [rule('deny', { dst_ports: [80] }, { mode: 'audit' })]);
     const second = (cidr: string) => group(cidr, [rule('deny', { dst_ports: ['1-99'] })]);
     expect(lines({ source_groups: [first, second('10.1.0.0/16')] })).toEqual([
@@ -391,7 +394,7 @@ describe('`lint`', () => {
     expect(lines({ source_groups: [first, second('11.1.0.0/16')] })).toEqual([]);
   });
 
-  it('returns 100 warnings of each code, and one more warning with the number of omitted warnings', () => {
+  it('`lint` returns 100 warnings of each code, and one more warning with the number of omitted warnings', () => {
     const rules = Array.from({ length: MAX_WARNINGS_OF_A_CODE + 5 }, () =>
       rule('deny', { dst_cidrs: ['10.0.0.1/8'], dst_ports: [80] }),
     );
@@ -461,7 +464,7 @@ describe('`lint` of a hostname that no DNS name can match', () => {
     ['^\\.example\\.com$', 'no name begins with a dot'],
     [`^${'a'.repeat(64)}\\.com$`, 'a label has at most 63 characters'],
     [`^${'abcdefg\\.'.repeat(32)}com$`, 'a name has at most 253 characters'],
-  ])('warns about the hostname %j, and gives the reason: %s', (dns_hostname, fault) => {
+  ])('`lint` warns about the hostname %j, and gives the reason: %s', (dns_hostname, fault) => {
     const document = {
       source_groups: [group('10.0.0.0/8', [rule('allow', { dns_hostname, tls: { sni: dns_hostname } })])],
     };
@@ -490,7 +493,7 @@ describe('`lint` of a hostname that no DNS name can match', () => {
     '^a.\\.b$',
     `^${'a'.repeat(63)}\\.${'b'.repeat(63)}$`,
     `${'a'.repeat(40)}.${'b'.repeat(40)}$`,
-  ])('returns no hostname_never_matches warning for %j', (dns_hostname) => {
+  ])('`lint` returns no hostname_never_matches warning for %j', (dns_hostname) => {
     expect(ruleLines([rule('allow', { dns_hostname })]).filter((line) => line.startsWith('hostname_never'))).toEqual(
       [],
     );
@@ -519,11 +522,14 @@ describe('`lint` of an allow rule with a TLS block before a wider allow', () => 
     [[http, https], '/source_groups/0/rules/1'],
     [[sni, rule('deny', { proto: 'udp' }), all], '/source_groups/0/rules/2'],
     [[sni, rule('allow', { proto: 'tcp', dst_ports: ['1-1000'] })], '/source_groups/0/rules/1'],
-  ])('warns about the TLS rule, and names the wider allow rule, for %j', (rules, by) => {
-    expect(widened(rules)).toEqual([at(by)]);
-  });
+  ])(
+    '`lint` warns about an allow rule with a TLS block before a wider allow, and names the wider allow rule, for %j',
+    (rules, by) => {
+      expect(widened(rules)).toEqual([at(by)]);
+    },
+  );
 
-  it('warns about the TLS rule if the default action of the group is allow', () => {
+  it('`lint` warns about an allow rule with a TLS block if the default action of the group is allow', () => {
     expect(widened([sni], { default_action: 'allow' })).toEqual([at('the default of /source_groups/0')]);
     expect(widened([sni], { default_action: 'deny' })).toEqual([]);
   });
@@ -538,7 +544,7 @@ describe('`lint` of an allow rule with a TLS block before a wider allow', () => 
     [[rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
     [[rule('allow', { proto: 'tcp', dst_ports: [443], tls: { server_cn: ['b.test'] } }), https]],
     [[sni, { ...sni, id: 's' }]],
-  ])('returns no inspection_widened warning for %j', (rules) => {
+  ])('`lint` returns no inspection_widened warning for %j', (rules) => {
     expect(widened(rules)).toEqual([]);
   });
 });
@@ -573,9 +579,12 @@ describe('`lint` of a group in audit mode without a default action', () => {
       { default_policy: 'deny', source_groups: [audited(), last] },
       'default_policy',
     ],
-  ])('warns that packets that match no rule of the group reach an enforced deny: %s', (_, document, to) => {
-    expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
-  });
+  ])(
+    '`lint` warns that packets that match no rule of a group in audit mode reach an enforced deny: %s',
+    (_, document, to) => {
+      expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
+    },
+  );
 
   it.each<[string, PolicyConfig]>([
     ['a group with a default action', { default_policy: 'deny', source_groups: [audited({ default_action: 'deny' })] }],
@@ -593,7 +602,7 @@ describe('`lint` of a group in audit mode without a default action', () => {
       'a later group in audit mode',
       { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
     ],
-  ])('returns no audit_falls_through warning for %s', (_, document) => {
+  ])('`lint` returns no audit_falls_through warning for %s', (_, document) => {
     expect(found(document)).toEqual([]);
   });
 });

@@ -117,7 +117,7 @@ function indexOf(given: Policy): LookupIndex {
 }
 
 describe('`LookupIndex`', () => {
-  test('returns the verdict word of the reference evaluator, for a first query and for a repeated query', () => {
+  test('`LookupIndex` returns the verdict word of the reference evaluator, for a first query and for a repeated query', () => {
     fc.assert(
       fc.property(policies, fc.array(fc.tuple(sources, names), { minLength: 1, maxLength: 12 }), (given, asked) => {
         const index = indexOf(given);
@@ -129,7 +129,7 @@ describe('`LookupIndex`', () => {
     );
   });
 
-  test('returns the numbers of the patterns that match a name, in ascending order', () => {
+  test('`LookupIndex` returns the numbers of the patterns that match a name, in ascending order', () => {
     fc.assert(
       fc.property(policies, fc.array(names, { minLength: 1, maxLength: 12 }), (given, asked) => {
         const program = compile(given);
@@ -147,7 +147,7 @@ describe('`LookupIndex`', () => {
     );
   });
 
-  test('throws a RangeError for a key that is not a DNS name in wire format', () => {
+  test('`LookupIndex` throws a RangeError for a key that is not a DNS name in wire format', () => {
     const index = indexOf(policy([group(['0.0.0.0/0'], [rule({ hostname: pattern('a.test') })])]));
     for (const key of ['', 'a.test', '\x01a', '\x05a\0', '\x01a\0\0', `${'\x01a'.repeat(128)}\0`]) {
       expect(() => index.decide(0, key)).toThrow(RangeError);
@@ -155,7 +155,7 @@ describe('`LookupIndex`', () => {
     }
   });
 
-  test('reads lookup tables that `compile` writes equal with and without a `CompileMemory` of earlier compilations', () => {
+  test('`LookupIndex` reads lookup tables that `compile` writes equal with and without a `CompileMemory` of earlier compilations', () => {
     fc.assert(
       fc.property(fc.array(policies, { minLength: 2, maxLength: 5 }), fc.nat(), (given, salt) => {
         const memory = new CompileMemory();
@@ -241,7 +241,7 @@ describe('a DNS query for api.example.com from 10.0.0.1', () => {
       'allow group',
     ],
     ['is not redirected by a TLS rule', [group(anyone, [rule({ id: 'a', hostname: api, tls: {} })])], 'allow group/a'],
-  ])('%s, according to `LookupIndex`', (_statement, all, wanted) => {
+  ])('a DNS query for api.example.com from 10.0.0.1 %s, according to `LookupIndex`', (_statement, all, wanted) => {
     const { lookups, ruleNames } = compile(policy(all));
     const found = new LookupIndex(lookups).decide(address('10.0.0.1'), wireNameOf('api.example.com'));
     expect(decisionText(found, deciderAt(ruleNames, rankOf(found)))).toBe(wanted);
@@ -310,14 +310,17 @@ describe('the number of array elements that `LookupIndex` reads for one DNS quer
     ['exact names', '', ''],
     ['names below suffix patterns', '*.', 'www.'],
     ['names that match no rule', '', 'un'],
-  ])('grows by less than 50 % from 10 to 20,000 rules for DNS queries of %s', (_what, kind, prefix) => {
-    const [few, many] = [10, 20_000].map((count) =>
-      readsOf(policy([group(anyone, hosts(count, kind))]), asked(count, prefix)),
-    );
-    expect(many).toBeLessThan(1.5 * (few ?? 0));
-  });
+  ])(
+    'the number of array elements that `LookupIndex` reads grows by less than 50 % from 10 to 20,000 rules for DNS queries of %s',
+    (_what, kind, prefix) => {
+      const [few, many] = [10, 20_000].map((count) =>
+        readsOf(policy([group(anyone, hosts(count, kind))]), asked(count, prefix)),
+      );
+      expect(many).toBeLessThan(1.5 * (few ?? 0));
+    },
+  );
 
-  test('grows by less than 60 from 5 to 5,000 groups', () => {
+  test('the number of array elements that `LookupIndex` reads for one DNS query grows by less than 60 from 5 to 5,000 groups', () => {
     const own = (count: number) =>
       policy([
         ...hosts(count, '').map((one, number) => group([number % 2 === 0 ? '10.0.0.1' : '10.0.0.2'], [one])),

@@ -30,11 +30,11 @@ const plain = {
 };
 
 describe('`normalise` of a policy document', () => {
-  it('sets the default of each field that a rule omits', () => {
+  it('`normalise` sets the default of each field that a rule omits', () => {
     expect(ruleOf({})).toEqual(plain);
   });
 
-  it('converts addresses, ports and protocol names into numbers', () => {
+  it('`normalise` converts addresses, ports and protocol names into numbers', () => {
     const match: RuleMatchConfig = {
       dst_cidrs: ['192.0.2.9/24', '198.51.100.1'],
       dst_ips: ['255.255.255.255'],
@@ -70,11 +70,14 @@ describe('`normalise` of a policy document', () => {
     [{ proto: 'any' }, 'any', [], []],
     [{ proto: 'any', icmp_types: [8], icmp_codes: [0, 1] }, 'any', [8], [0, 1]],
     [{ proto: 47 }, 47, [], []],
-  ])('adds common ICMP types to %j only for proto icmp without types and codes', (match, protocol, types, codes) => {
-    expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
-  });
+  ])(
+    '`normalise` adds common ICMP types to %j only for proto icmp without types and codes',
+    (match, protocol, types, codes) => {
+      expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
+    },
+  );
 
-  it('sorts groups and rules by priority, uses the index as the default priority, and keeps the order of equal priorities', () => {
+  it('`normalise` sorts groups and rules by priority, uses the index as the default priority, and keeps the order of equal priorities', () => {
     const rules = ([['a', 2], ['b'], ['c'], ['d', 0], ['e', 1]] as const).map(([id, priority]) => ({
       id,
       action: 'allow',
@@ -104,7 +107,7 @@ describe('`normalise` of a policy document', () => {
     ]);
   });
 
-  it('takes a missing mode of a rule from the group, and a missing mode of a group or of the policy default from the envelope or the record', () => {
+  it('`normalise` takes a missing mode of a rule from the group, and a missing mode of a group or default from the envelope or record', () => {
     const document = (mode?: 'audit'): PolicyConfig => ({
       default_policy: 'Allow',
       source_groups: [
@@ -147,12 +150,12 @@ describe('`normalise` of a policy document', () => {
     });
   });
 
-  it('sets the default mode and the default tls13_uninspectable of a TLS block', () => {
+  it('`normalise` sets the default mode and the default tls13_uninspectable of a TLS block', () => {
     expect(tlsOf({})).toEqual({ mode: 'metadata', tls13_uninspectable: 'deny' });
     expect(tlsOf({ tls13_uninspectable: 'ALLOW' })).toEqual({ mode: 'metadata', tls13_uninspectable: 'allow' });
   });
 
-  it('changes hostnames, header names and fingerprints to lower case, and methods to upper case', () => {
+  it('`normalise` changes hostnames, header names and fingerprints to lower case, and methods to upper case', () => {
     const digest = Array(32).fill('AB').join(':');
     expect(
       tlsOf({

@@ -9,7 +9,7 @@ function definitions(schema: z.ZodType): Record<string, JsonSchema> {
 }
 
 describe('the policy schemas', () => {
-  it('give every component of the generated JSON Schema a name', () => {
+  it('the policy schemas give every component of the generated JSON Schema a name', () => {
     const matchers = [
       'Action',
       'HeaderMatch',
@@ -37,13 +37,13 @@ describe('the policy schemas', () => {
     );
   });
 
-  it('have a description and examples for every component', () => {
+  it('the policy schemas have a description and examples for every component', () => {
     for (const [name, definition] of Object.entries({ ...definitions(policySchema), ...definitions(envelopeSchema) })) {
       expect([name, typeof definition.description, Array.isArray(definition.examples)]).toEqual([name, 'string', true]);
     }
   });
 
-  it('accept the examples that the schemas contain', () => {
+  it('the policy schemas accept the examples that the schemas contain', () => {
     for (const schema of [policySchema, envelopeSchema, storedPolicySchema]) {
       for (const example of (schema.meta()?.examples ?? []) as unknown[]) {
         expect(schema.safeParse(example)).toMatchObject({ success: true });
@@ -51,7 +51,7 @@ describe('the policy schemas', () => {
     }
   });
 
-  it('contain the minimum and maximum of every numeric field', () => {
+  it('the policy schemas contain the minimum and maximum of every numeric field', () => {
     const all = definitions(policySchema);
     const bounds = (schema: JsonSchema | undefined) => [schema?.minimum, schema?.maximum];
     const branch = (name: string, type: string) =>
@@ -65,7 +65,7 @@ describe('the policy schemas', () => {
     }).toEqual({ priority: [0, 4294967295], port: [0, 65535], protocol: [0, 255], types: [0, 255], codes: [0, 255] });
   });
 
-  it('reject unknown fields in every object that has fixed fields', () => {
+  it('the policy schemas reject unknown fields in every object that has fixed fields', () => {
     const open: string[] = [];
     const visit = (node: unknown, at: string): void => {
       if (typeof node !== 'object' || node === null) return;

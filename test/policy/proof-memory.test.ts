@@ -54,7 +54,7 @@ function large(port: string, each = 10): Policy {
   ]);
 }
 
-test('`sampleOf` returns the same sample with and without packets kept from the previous policy if one group of a policy with 502 groups changes', () => {
+test('`sampleOf` returns the same sample with and without kept packets if one group of a policy with 502 groups changes', () => {
   const before = large('80');
   const [, ...others] = before.groups;
   const after = { ...before, groups: [...large('81').groups.slice(0, 1), ...others] };
@@ -67,7 +67,7 @@ test('`sampleOf` returns the same sample with and without packets kept from the 
   expect(second.packets).not.toEqual(first.packets);
 });
 
-test('`sampleOf` returns the same sample with and without packets kept from the previous policy if a group before a group of 5,000 rules changes', () => {
+test('`sampleOf` returns the same sample with and without kept packets if a group before a group of 5,000 rules changes', () => {
   const whole = Array.from({ length: 5_000 }, (_, number) =>
     rule({ id: `r${number}`, to: [`192.${number % 7}.${number >> 8}.${number & 255}`], ports: [String(number)] }),
   );

@@ -13,7 +13,7 @@ const context: ReadContext = {
 const envelope: ReadContext = { ...context, form: 'envelope' };
 
 describe('`readPolicy`', () => {
-  it('reads a body in the singleton form, and takes the mode of the policy from the stored record', () => {
+  it('`readPolicy` reads a body in the singleton form, and takes the mode of the policy from the stored record', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,
@@ -28,7 +28,7 @@ describe('`readPolicy`', () => {
     });
   });
 
-  it('reads name, mode and policy text from an envelope, and returns warnings with pointers into the body', () => {
+  it('`readPolicy` reads name, mode and policy text from an envelope, and returns warnings with pointers into the body', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
@@ -63,7 +63,7 @@ describe('`readPolicy`', () => {
     });
   });
 
-  it('returns the name null if an envelope has no name', () => {
+  it('`readPolicy` returns the name null if an envelope has no name', () => {
     expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
       name: null,
       parsed: { parts: { mode: 'disabled' } },
@@ -100,7 +100,7 @@ describe('`readPolicy`', () => {
       'invalid_policy',
       ['unknown_field /__proto__', 'unknown_field /constructor'],
     ],
-  ])('rejects %j with the codes and pointers of all problems', (body, where, code, expected) => {
+  ])('`readPolicy` rejects %j with the codes and pointers of all problems', (body, where, code, expected) => {
     const read = readPolicy(body, where);
     expect(read.ok).toBe(false);
     if (read.ok) return;

@@ -94,26 +94,29 @@ describe('`validatePolicy` with the size limits of compiled regular expressions'
   ];
   const http = (request: unknown) => ({ tls: { mode: 'intercept', http: { request } } });
 
-  it.each(EVERYWHERE)('rejects a regular expression above the instruction limit in the field %s', (pointer, match) => {
-    const problems = (source: string) =>
-      validatePolicy(
-        {
-          source_groups: [
-            {
-              id: 'g',
-              mode: 'enforce',
-              sources: { ips: ['10.0.0.1'] },
-              rules: [{ id: 'r', action: 'allow', match: match(source) }],
-            },
-          ],
-        },
-        { form: 'singleton', integrations: undefined, parseCertificate: () => undefined },
-      ).map(({ pointer: at, code }) => [at, code]);
-    expect(problems('^(x{990})$')).toEqual([]);
-    expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
-  });
+  it.each(EVERYWHERE)(
+    '`validatePolicy` rejects a regular expression above the instruction limit in the field %s',
+    (pointer, match) => {
+      const problems = (source: string) =>
+        validatePolicy(
+          {
+            source_groups: [
+              {
+                id: 'g',
+                mode: 'enforce',
+                sources: { ips: ['10.0.0.1'] },
+                rules: [{ id: 'r', action: 'allow', match: match(source) }],
+              },
+            ],
+          },
+          { form: 'singleton', integrations: undefined, parseCertificate: () => undefined },
+        ).map(({ pointer: at, code }) => [at, code]);
+      expect(problems('^(x{990})$')).toEqual([]);
+      expect(problems('^(x{1000})$')).toEqual([[`/source_groups/0/rules/0/match/${pointer}`, 'regex_too_large']]);
+    },
+  );
 
-  it('rejects a policy whose regular expressions together exceed the limit, and compiles no more regular expressions', () => {
+  it('`validatePolicy` rejects a policy whose regular expressions together exceed the limit, and compiles no more of them', () => {
     const large = (count: number, each: string) => Array.from({ length: count }, (_, at) => `^${at}${each}$`);
     expect(fault(large(100, '(x{980})'))).toEqual([]);
     expect(fault(large(110, '(x{980})'))).toEqual(['too_many /source_groups']);
@@ -124,7 +127,7 @@ describe('`validatePolicy` with the size limits of compiled regular expressions'
     expect(clock.ms()).toBeLessThan(10_000);
   });
 
-  it('accepts a regular expression above the limit if the policy is read from the store', () => {
+  it('`validatePolicy` accepts a regular expression above the limit if the policy is read from the store', () => {
     const stored = {
       form: 'singleton',
       integrations: undefined,
@@ -145,7 +148,7 @@ describe('`validatePolicy` with the size limits of compiled regular expressions'
   });
 
   it.each(evilPatterns())(
-    'allows %j only if a search of 64 KiB of text takes at most 50 ms of processor time',
+    '`validatePolicy` allows %j only if a search of 64 KiB of text takes at most 50 ms of processor time',
     (source, text) => {
       const compiled = compileRegex(source);
       if (!compiled.ok || compiled.instructions > LIMITS.regexInstructions) return;

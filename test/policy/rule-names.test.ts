@@ -25,7 +25,7 @@ function identities({ identities: words }: RuleNames): string[] {
 const verdictsOf = ({ verdicts }: RuleNames) => Array.from(verdicts, verdictOf);
 
 describe('rule names', () => {
-  test('give the rule or default at each rank', () => {
+  test('the rule names of a policy contain the rule or default for each rank', () => {
     const ruleNames = ruleNamesOf(sample);
     expect([0, 1, 2, 3, 4].map((rank) => deciderAt(ruleNames, rank))).toEqual([
       { kind: 'rule', group: 'lan', rule: 'web' },
@@ -36,7 +36,7 @@ describe('rule names', () => {
     ]);
   });
 
-  test('give for each rank of the compiled program the rule or default that has the rank in the policy', () => {
+  test('the rule names of a policy contain for each rank of the compiled program the rule or default with the same rank in the policy', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);
@@ -52,7 +52,7 @@ describe('rule names', () => {
     }
   });
 
-  test('give the verdict of each rule and default by its action and mode, also after a change of one group or of the default', () => {
+  test('the rule names of a policy contain the verdict of each rule and default, also after a change of one group or of the default', () => {
     const names = (given: Policy) => verdictsOf(ruleNamesOf(given));
     const audited = { mode: 'audit' } as const;
     const given = policy([
@@ -73,7 +73,7 @@ describe('rule names', () => {
     }
   });
 
-  test('have the same hit identities in every release, because a new process finds the hit counters in the kernel by identity', () => {
+  test('rule names have the same hit identities in every release, because a new process finds kernel counters by these identities', () => {
     expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',
@@ -84,7 +84,7 @@ describe('rule names', () => {
     expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
-  test('keep the hit identities if groups and rules move and the revision of the policy record changes', () => {
+  test('rule names keep the hit identities if groups and rules move and the revision of the policy record changes', () => {
     const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');
@@ -93,7 +93,7 @@ describe('rule names', () => {
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
-  test('have distinct hit identities for distinct names, for names with equal concatenation, and for the same names in another policy record', () => {
+  test('rule names have distinct hit identities for distinct names, for equal concatenations, and for equal names in other policy records', () => {
     const pairs = [
       ['a', 'bc'],
       ['ab', 'c'],
@@ -111,7 +111,7 @@ describe('rule names', () => {
     expect(new Set(all).size).toBe(all.length);
   });
 
-  test('have 100,001 distinct hit identities for 100,000 rules, and no identity whose low 32 bits are 0', () => {
+  test('rule names have 100,001 distinct hit identities for 100,000 rules, and no identity whose low 32 bits are 0', () => {
     const rules = Array.from({ length: 1_000 }, (_, number) => rule({ id: `rule-${number}` }));
     const groups = Array.from({ length: 100 }, (_, number) => group([], [...rules], { id: `group-${number}` }));
     const ruleNames = ruleNamesOfRecord(ruleNamesOf(policy(groups)), RECORD);

@@ -9,7 +9,7 @@ function resolution(given: Partial<SelectorResolution> = {}): SelectorResolution
   return { resolved: new Set(['web', 'db']), closed: [A], networks: new Map([['db', [A]]]), ...given };
 }
 
-test('selector resolutions with equal content are the same', () => {
+test('`isSameResolution` treats selector resolutions with equal content as equal', () => {
   const other = resolution({ resolved: new Set(['db', 'web']), networks: new Map([['db', [{ ...A }]]]) });
   expect(isSameResolution(resolution(), other)).toBe(true);
 });
@@ -23,7 +23,10 @@ test.each([
   ['more networks of a selector', { networks: new Map([['db', [A, B]]]) }],
   ['networks of another selector', { networks: new Map([['web', [A]]]) }],
   ['an empty list of networks', { networks: new Map([['web', []]]) }],
-] satisfies [string, Partial<SelectorResolution>][])('a selector resolution with %s is another one', (_, given) => {
-  expect(isSameResolution(resolution(), resolution(given))).toBe(false);
-  expect(isSameResolution(resolution(given), resolution())).toBe(false);
-});
+] satisfies [string, Partial<SelectorResolution>][])(
+  'a selector resolution with %s is not equal to the original',
+  (_, given) => {
+    expect(isSameResolution(resolution(), resolution(given))).toBe(false);
+    expect(isSameResolution(resolution(given), resolution())).toBe(false);
+  },
+);

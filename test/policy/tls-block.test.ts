@@ -75,9 +75,12 @@ describe('`matchTlsBlock` with a ClientHello', () => {
     [{ sni: { exact: [], regex: 'com$' } }, hello, unasked, 'yes'],
     [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
   ];
-  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s', (tls, helloFacts, certificate, match) => {
-    expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
-  });
+  it.each(rows)(
+    '`matchTlsBlock` for the block %j, ClientHello %j and certificate %j returns %s',
+    (tls, helloFacts, certificate, match) => {
+      expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
+    },
+  );
 });
 
 describe('`matchTlsBlock` if the service plane has read the server certificate', () => {
@@ -128,9 +131,12 @@ describe('`matchTlsBlock` if the service plane has read the server certificate',
     ],
     [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
   ];
-  it.each(rows)('block %j, certificate %j: gives %s', (tls, certificate, match) => {
-    expect(matchBlock(tls, hello, certificate)).toBe(match);
-  });
+  it.each(rows)(
+    '`matchTlsBlock` for the block %j and the certificate %j that the service plane has read returns %s',
+    (tls, certificate, match) => {
+      expect(matchBlock(tls, hello, certificate)).toBe(match);
+    },
+  );
 });
 
 describe('`matchTlsBlock` if the service plane has not read a server certificate', () => {
@@ -161,13 +167,16 @@ describe('`matchTlsBlock` if the service plane has not read a server certificate
     [one, nameless, seen, 'no_server_name'],
     [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
   ];
-  it.each(rows)('block %j, ClientHello %j, certificate %j: gives %s', (tls, helloFacts, certificate, match) => {
-    expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
-  });
+  it.each(rows)(
+    '`matchTlsBlock` for the block %j, ClientHello %j and certificate %j, if no certificate was read, returns %s',
+    (tls, helloFacts, certificate, match) => {
+      expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
+    },
+  );
 });
 
 describe('`matchTlsBlock`', () => {
-  it('verifies the certificate chain only if the result depends on the chain, and uses the trust anchors of the block', () => {
+  it('`matchTlsBlock` verifies the certificate chain only if the result depends on the chain, and uses the trust anchors of the block', () => {
     const asked: (readonly string[] | null)[] = [];
     const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
     matchBlock({ server_san: ['no.example.com'] }, hello, certificate);
@@ -178,7 +187,7 @@ describe('`matchTlsBlock`', () => {
     expect(asked).toEqual([null, ['mine']]);
   });
 
-  it('throws for a regular expression that does not compile', () => {
+  it('`matchTlsBlock` throws for a regular expression that does not compile', () => {
     expect(() => matchTlsBlock({ sni: '(' }, { hello, certificate: unasked })).toThrow('does not compile');
   });
 });

@@ -39,17 +39,20 @@ const intercept = (request: unknown) => ({ tls: { mode: 'intercept', http: { req
 
 describe('`validatePolicy` of ids', () => {
   const PRINTABLE = 'An id has printable characters only.';
-  it.each(['a\nb', '\u001b[31mred', 'a\u0000', 'a\u202eb', 'a\u2028b', '\u007f'])('refuses %j in both places', (id) => {
-    const rules = [{ id, action: 'allow', match: {} }];
-    const document = { source_groups: [{ id, mode: 'enforce', sources: { ips: ['10.0.0.1'] }, rules }] };
-    expect(lines(problemsOf(document))).toEqual([
-      `invalid_id /source_groups/0/id: ${PRINTABLE}`,
-      `invalid_id ${RULE}/id: ${PRINTABLE}`,
-    ]);
-    expect(validatePolicy(document, { ...context, isStored: true })).toEqual([]);
-  });
+  it.each(['a\nb', '\u001b[31mred', 'a\u0000', 'a\u202eb', 'a\u2028b', '\u007f'])(
+    '`validatePolicy` refuses %j as id of a group and as id of a rule',
+    (id) => {
+      const rules = [{ id, action: 'allow', match: {} }];
+      const document = { source_groups: [{ id, mode: 'enforce', sources: { ips: ['10.0.0.1'] }, rules }] };
+      expect(lines(problemsOf(document))).toEqual([
+        `invalid_id /source_groups/0/id: ${PRINTABLE}`,
+        `invalid_id ${RULE}/id: ${PRINTABLE}`,
+      ]);
+      expect(validatePolicy(document, { ...context, isStored: true })).toEqual([]);
+    },
+  );
 
-  it('accepts printable characters of any script, and blanks', () => {
+  it('`validatePolicy` accepts ids with printable characters of any script, and blanks', () => {
     expect(problemsOf(policyOf([{ id: 'B\u00fcro 1/\u65e5\u672c', action: 'allow', match: {} }]))).toEqual([]);
   });
 });
@@ -97,7 +100,7 @@ describe('`validatePolicy` of a name that can never match', () => {
     ({ dns_hostname: '~/dns_hostname', host: '~/tls/http/request/host/exact/0' })[field] ?? `~/tls/${field}/0`;
 
   it.each(forms.flatMap(([text, fields, fault]) => fields.map((field) => [field, text, fault] as const)))(
-    'refuses in %s the name %j: %s',
+    '`validatePolicy` refuses in %s the name %j: %s',
     (field, text, fault) => {
       expect(matchProblems(matchOf(field, text))).toEqual([
         `invalid_hostname ${placeOf(field)}: No name matches ${JSON.stringify(text)}: ${fault}.`,
@@ -121,18 +124,18 @@ describe('`validatePolicy` of a name that can never match', () => {
       'a-.test',
       'localhost',
     ].flatMap((text) => [...LOOKUP, ...LISTS, 'server_cn'].map((field) => [field, text] as const)),
-  ])('accepts in %s the name %j', (field, text) => {
+  ])('`validatePolicy` accepts in %s the name %j', (field, text) => {
     expect(matchProblems(matchOf(field, text))).toEqual([]);
   });
 
-  it('refuses a name with a star, or a name that can never match, where a regular expression is expected', () => {
+  it('`validatePolicy` refuses a name with a star, or one that can never match, where a regular expression is expected', () => {
     expect(matchProblems({ tls: { sni: '*.example.com', server_san: { regex: 'example.com:443' } } })).toEqual([
       'invalid_regex ~/tls/sni: A string is a regular expression, and this is none; write a list for names: ["*.example.com"].',
       'invalid_hostname ~/tls/server_san/regex: No name matches "example.com:443": no name has the character ":"; write "example.com".',
     ]);
   });
 
-  it('accepts in a stored policy what an older version accepted', () => {
+  it('`validatePolicy` accepts in a stored policy a name that an older version accepted', () => {
     const stored = { ...context, isStored: true };
     for (const [text, fields] of forms.slice(2)) {
       for (const field of fields) {
@@ -602,7 +605,7 @@ describe('`validatePolicy` of a match', () => {
       intercept({ headers: { exact: { a: ['b'] } } }),
       ['invalid_type ~/tls/http/request/headers/exact/a: Must be an array, not a string.'],
     ],
-  ])('rejects %s, and accepts the corrected match', (_, refused, accepted, expected) => {
+  ])('`validatePolicy` rejects %s, and accepts the corrected match', (_, refused, accepted, expected) => {
     expect(matchProblems(refused)).toEqual(expected);
     expect(matchProblems(accepted)).toEqual([]);
   });
@@ -779,12 +782,12 @@ describe('`validatePolicy` of a document', () => {
     ],
     ['an empty rule id', rule({ id: '' }), rule({ id: ' ' }), [`empty_id ${RULE}/id: An id is not empty.`]],
     ['a rule that is null', policyOf([null]), policyOf([]), [`invalid_type ${RULE}: Must be an object, not null.`]],
-  ])('rejects %s, and accepts the corrected document', (_, refused, accepted, expected) => {
+  ])('`validatePolicy` rejects %s, and accepts the corrected document', (_, refused, accepted, expected) => {
     expect(lines(problemsOf(refused))).toEqual(expected);
     expect(lines(problemsOf(accepted))).toEqual([]);
   });
 
-  it('rejects duplicate rule ids within a group and duplicate group ids, and accepts equal rule ids in different groups', () => {
+  it('`validatePolicy` rejects duplicate rule ids within a group and duplicate group ids, and accepts equal rule ids in different groups', () => {
     const group = (id: string, ...rules: string[]) => ({
       id,
       mode: 'audit',
@@ -805,7 +808,7 @@ describe('`validatePolicy` of a document', () => {
     ]);
   });
 
-  it('rejects the key __proto__ in every object with free keys', () => {
+  it('`validatePolicy` rejects the key __proto__ in every object with free keys', () => {
     const maps = JSON.stringify(
       intercept({ query: { key_values_exact: 0, key_values_regex: 0 }, headers: { exact: 0, regex: 0 } }),
     );
@@ -828,7 +831,7 @@ describe('`validatePolicy` of a document', () => {
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
-  it('rejects more than 100,000 rules and more than 100,000 groups', () => {
+  it('`validatePolicy` rejects more than 100,000 rules and more than 100,000 groups', () => {
     const rules = (count: number) =>
       Array.from({ length: count }, (_, id) => ({ id: `${id}`, action: 'deny', match: {} }));
     const [half, group] = [rules(50_000), { mode: 'enforce', sources: { ips: ['10.0.0.1'] } }];
@@ -859,7 +862,7 @@ describe('`validatePolicy` of a document', () => {
 });
 
 describe('`validatePolicy` of a document with several problems', () => {
-  it('returns the problems of wrong types and of wrong values together', () => {
+  it('`validatePolicy` returns the problems of wrong types and of wrong values together', () => {
     const document = {
       default_policy: 5,
       source_groups: [
@@ -894,7 +897,7 @@ describe('`validatePolicy` of a document with several problems', () => {
     ]);
   });
 
-  it('returns at most 1,000 problems, and one more problem with the number of omitted problems', () => {
+  it('`validatePolicy` returns at most 1,000 problems, and one more problem with the number of omitted problems', () => {
     const problems = problemsOf({
       source_groups: [{ id: 'g', mode: 'audit', sources: { ips: Array(MAX_PROBLEMS + 7).fill('x') } }],
     });
@@ -908,16 +911,16 @@ describe('`validateEnvelope`', () => {
   const check = (envelope: unknown) =>
     lines(validateEnvelope(structuredClone(envelope), { ...context, form: 'envelope' }));
 
-  it('accepts an envelope with a mode, a name, and groups without a mode', () => {
+  it('`validateEnvelope` accepts an envelope with a mode, a name, and groups without a mode', () => {
     expect(check({ mode: 'disabled', name: '  Büro 1 ', policy: { source_groups: [group] } })).toEqual([]);
     expect(check({ mode: 'audit', policy: {} })).toEqual([]);
   });
 
-  it('rejects an envelope without the fields mode and policy', () => {
+  it('`validateEnvelope` rejects an envelope without the fields mode and policy', () => {
     expect(check({})).toEqual(['required /mode: This field is required.', 'required /policy: This field is required.']);
   });
 
-  it('reports one problem for all fields that only a stored record has', () => {
+  it('`validateEnvelope` reports one problem for all fields that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
       'unknown_field /id: Only responses contain id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
@@ -925,22 +928,25 @@ describe('`validateEnvelope`', () => {
     ]);
   });
 
-  it('rejects an envelope with an unknown mode', () => {
+  it('`validateEnvelope` rejects an envelope with an unknown mode', () => {
     expect(check({ mode: 'on', policy: {} })).toEqual([
       'invalid_value /mode: Must be "disabled" or "audit" or "enforce".',
     ]);
   });
 
-  it('rejects an envelope whose groups have a mode, and returns pointers into the body', () => {
+  it('`validateEnvelope` rejects an envelope whose groups have a mode, and returns pointers into the body', () => {
     expect(check({ mode: 'enforce', policy: { source_groups: [{ ...group, mode: 'audit' }, group] } })).toEqual([
       'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope applies.',
       'duplicate_id /policy/source_groups/1/id: Another source group has this id: /policy/source_groups/0.',
     ]);
   });
 
-  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])('rejects an envelope with the name %j', (name) => {
-    expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
-      'invalid_name /name: A name has 1 to 253 printable characters; white space around it is removed.',
-    ]);
-  });
+  it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])(
+    '`validateEnvelope` rejects an envelope with the name %j',
+    (name) => {
+      expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
+        'invalid_name /name: A name has 1 to 253 printable characters; white space around it is removed.',
+      ]);
+    },
+  );
 });

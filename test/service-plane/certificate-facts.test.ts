@@ -38,7 +38,7 @@ const isTrusted = (chain: readonly Issued[], anchors: readonly Issued[] = [root]
   seen(chain).isTrusted(anchorsOf(anchors));
 
 describe('readCertificateFacts', () => {
-  it('returns the subject, common names, DNS names and SHA-256 fingerprint of a leaf certificate', () => {
+  it('`readCertificateFacts` returns the subject, common names, DNS names and SHA-256 fingerprint of a leaf certificate', () => {
     const names = [
       named('WWW.Example.com'),
       'DNS:*.example.com',
@@ -57,14 +57,14 @@ describe('readCertificateFacts', () => {
     });
   });
 
-  it('accepts a leaf certificate whose subject has no common name or is empty', () => {
+  it('`readCertificateFacts` accepts a leaf certificate whose subject has no common name or is empty', () => {
     const { subject, commonNames, dnsNames } = seen([issue({ subject: '/O=Example' })]);
     expect({ subject, commonNames, dnsNames }).toEqual({ subject: 'O=Example', commonNames: [], dnsNames: [] });
     const empty = seen([issue({ subject: '/', by: root, extensions: ['subjectAltName=critical,DNS:a.test'] })]);
     expect([empty.subject, empty.commonNames, empty.dnsNames]).toEqual(['', [], ['a.test']]);
   });
 
-  it('returns all DNS names of a leaf certificate with 1,000 names', () => {
+  it('`readCertificateFacts` returns all DNS names of a leaf certificate with 1,000 names', () => {
     const names = Array.from({ length: 1_000 }, (_, index) => `n${index}.example.com`);
     const one = issue({
       subject: '/CN=many',
@@ -84,12 +84,12 @@ describe('readCertificateFacts', () => {
     '/1.2.3.4.5=unknown/CN=x',
     '/organizationIdentifier=VATDE-1/postalCode=80331/dnQualifier=q/initials=I/generationQualifier=Jr./pseudonym=P/name=N/description=D',
   ];
-  it.each(subjects)('formats the subject %s exactly as OpenSSL does', (subject) => {
+  it.each(subjects)('`readCertificateFacts` formats the subject %s exactly as OpenSSL does', (subject) => {
     const one = issue({ subject, more: ['-nameopt', 'utf8'] });
     expect(seen([one]).subject).toBe(issuer.subjectOf(one));
   });
 
-  it('returns unreadable for a NUL byte in a common name or DNS name', () => {
+  it('`readCertificateFacts` returns unreadable for a NUL byte in a common name or DNS name', () => {
     const one = issue({ subject: '/CN=good.testXevil', extensions: [named('good.testYevil')] });
     const patched = (from: string): CertificateFacts => {
       const der = Buffer.from(one.der);
@@ -101,7 +101,7 @@ describe('readCertificateFacts', () => {
     expect(patched('good.testY')).toEqual({ kind: 'unreadable' });
   });
 
-  it('returns unreadable without certificates, for more than 10 certificates or 100 KiB, and for a malformed leaf certificate', () => {
+  it('`readCertificateFacts` returns unreadable without certificates, for more than 10 certificates or 100 KiB, and for a malformed leaf certificate', () => {
     const unreadable = { kind: 'unreadable' };
     expect(readCertificateFacts([], UNTRUSTING)).toEqual(unreadable);
     expect(readCertificateFacts([Buffer.from('garbage')], UNTRUSTING)).toEqual(unreadable);
@@ -187,22 +187,25 @@ describe('a certificate chain', () => {
     ['has a critical list of policies', true, [by(root, { extensions: ['certificatePolicies=critical,1.2.3.4'] })]],
   ];
   const cases = rows.map(([says, trusted, chain, anchors = [root]]) => ({ says, trusted, chain, anchors }));
-  it.each(cases)('that $says: isTrusted returns $trusted, as OpenSSL does', ({ trusted, chain, anchors }) => {
-    expect(isTrusted(chain, anchors)).toBe(trusted);
-    expect(issuer.verifies(anchors, chain)).toBe(trusted);
-  });
+  it.each(cases)(
+    'the function `isTrusted` for a certificate chain that $says returns $trusted, as OpenSSL does',
+    ({ trusted, chain, anchors }) => {
+      expect(isTrusted(chain, anchors)).toBe(trusted);
+      expect(issuer.verifies(anchors, chain)).toBe(trusted);
+    },
+  );
 
-  it('with a name constraints extension is not trusted', () => {
+  it('a certificate chain with a name constraints extension is not trusted', () => {
     const inside = by(constrained, { extensions: [named('a.example.com')] });
     expect(isTrusted([inside, constrained])).toBe(false);
   });
 
-  it('is trusted during its validity period, and not before or after', () => {
+  it('a certificate chain is trusted during its validity period, and not before or after', () => {
     const at = (nowMs: number): boolean => seen([leaf, middle], { nowMs: () => nowMs }).isTrusted([root.pem]);
     expect([-1, 0.5, 29, 31].map((days) => at(Date.now() + days * DAY_MS))).toEqual([false, true, true, false]);
   });
 
-  it('is checked against the clock at each call of isTrusted: it becomes untrusted when a certificate expires', () => {
+  it('a certificate chain is checked against the clock at each call of `isTrusted`, and is untrusted when a certificate has expired', () => {
     let nowMs = Date.now();
     const facts = seen([leaf, middle], { nowMs: () => nowMs });
     expect(facts.isTrusted([root.pem])).toBe(true);
@@ -210,19 +213,19 @@ describe('a certificate chain', () => {
     expect(facts.isTrusted([root.pem])).toBe(false);
   });
 
-  it('is checked against the root certificates of the system if isTrusted gets no anchors', () => {
+  it('a certificate chain is checked against the root certificates of the system if `isTrusted` gets no anchors', () => {
     const roots = (): TrustAnchors => new TrustAnchors([root.pem]);
     expect(seen([leaf, middle], { roots }).isTrusted(null)).toBe(true);
     expect(seen([leaf, middle]).isTrusted(null)).toBe(false);
   });
 
-  it('with an invalid signature on the leaf certificate is not trusted', () => {
+  it('a certificate chain with an invalid signature on the leaf certificate is not trusted', () => {
     const der = Buffer.from(leaf.der);
     der.writeUInt8(der.readUInt8(der.length - 1) ^ 1, der.length - 1);
     expect(isTrusted([{ ...leaf, der }, middle])).toBe(false);
   });
 
-  it('of ten certificates with one name and one key is rejected within one second', () => {
+  it('a certificate chain of ten certificates with one name and one key is rejected within one second', () => {
     const ring = Array.from({ length: 10 }, () => authority({ subject: '/CN=Ring', withKeyOf: root }));
     const clock = new ProgressClock();
     expect(isTrusted(ring, [other])).toBe(false);
@@ -231,7 +234,7 @@ describe('a certificate chain', () => {
 });
 
 describe('trust anchors', () => {
-  it('can be read from every root certificate that Node contains', () => {
+  it('every root certificate that Node contains can be read as a trust anchor', () => {
     const anchors = new TrustAnchors(rootCertificates);
     expect(anchors.isEmpty).toBe(false);
     const unreadable = rootCertificates.filter((pem) => new TrustAnchors([pem]).isEmpty);

@@ -48,7 +48,7 @@ function granting(): MessagePort {
   return port1;
 }
 
-test('a decision by a hostname waits for the grants, and a decision without a hostname does not', async () => {
+test('the decision on a connection waits for the grants if a rule has a hostname, and does not wait otherwise', async () => {
   const waiting = evaluator();
   waiting.awaitGrants(60_000);
   const named = waiting.stepsOf(flowTo(443));
@@ -58,7 +58,7 @@ test('a decision by a hostname waits for the grants, and a decision without a ho
   expect([await named, addressed].map((steps) => steps?.length)).toEqual([2, 2]);
 });
 
-test('without the datapath in time, no rule decides a connection that a rule by hostname can match', async () => {
+test('no rule decides a connection that a rule by hostname can match if the datapath does not respond in time', async () => {
   const waiting = evaluator();
   waiting.awaitGrants(20);
   expect(await waiting.stepsOf(flowTo(443))).toBeNull();

@@ -45,7 +45,7 @@ const whole = ({ default: byDefault, groups }: Policy) => ({
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
 
-test('readPolicy returns the policy that PolicyWriter has written, with the groups in the order of their priorities', () => {
+test('`readPolicy` returns the policy that `PolicyWriter` has written, with the groups in the order of their priorities', () => {
   const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
   const groups = [
     group('later', { priority: 9, default_action: 'allow' }),
@@ -57,7 +57,7 @@ test('readPolicy returns the policy that PolicyWriter has written, with the grou
   expect(whole(there)).toEqual(whole(policy));
 });
 
-test('readPolicy reuses the rules that were parsed for the previous policy if the text of their group is unchanged', () => {
+test('`readPolicy` reuses the rules that were parsed for the previous policy if the text of their group is unchanged', () => {
   const { there: before } = through([group('a'), group('b'), group('c')]);
   const kept = [rulesOf(before, 'a'), rulesOf(before, 'b')];
   const changed = group('b', { rules: [rule('third')] });
@@ -69,14 +69,14 @@ test('readPolicy reuses the rules that were parsed for the previous policy if th
   );
 });
 
-test('readPolicy parses a group again if its text is unchanged but the mode of the policy differs', () => {
+test('`readPolicy` parses a group again if its text is unchanged but the mode of the policy differs', () => {
   const { there: before } = through([group('a')]);
   expect(rulesOf(before, 'a')?.map(({ mode }) => mode)).toEqual(['enforce', 'enforce']);
   const { there } = through([group('a')], before, 'audit');
   expect(rulesOf(there, 'a')?.map(({ mode }) => mode)).toEqual(['audit', 'audit']);
 });
 
-test('PolicyWriter copies changed texts only, and copies all texts into one chunk when there would be more than 16 chunks', () => {
+test('`PolicyWriter` copies changed texts only, and copies all texts into one chunk when there would be more than 16 chunks', () => {
   const { policy } = through(Array.from({ length: 40 }, (_, index) => group(`g${index}`)));
   const textOf = (index: number, said: string) =>
     Buffer.from(JSON.stringify(group(`g${index}`, { rules: [rule(said)] })));

@@ -6,7 +6,7 @@ const untimed = ({ atMs: _, ...seen }: ReturnType<typeof seenConnection>) => see
 const allowed = untimed(seenConnection({ verdict: 'allow' }));
 const denied = untimed(seenConnection());
 
-test('SeenConnectionRecorder always records denied connections, and allowed connections only if allowedWanted is true', () => {
+test('`SeenConnectionRecorder` always records denied connections, and allowed connections only if `allowedWanted` is true', () => {
   const seen = new SeenConnectionRecorder();
   seen.add(allowed, 1);
   seen.add(denied, 2);
@@ -17,7 +17,7 @@ test('SeenConnectionRecorder always records denied connections, and allowed conn
   expect(seen.drain()).toEqual({ connections: [], lost: 0, lostDenied: 0 });
 });
 
-test('SeenConnectionRecorder records 8,192 denied connections despite many allowed connections, and counts the others as lost', () => {
+test('`SeenConnectionRecorder` records 8,192 denied connections despite many allowed connections, and counts the others as lost', () => {
   const seen = new SeenConnectionRecorder();
   seen.allowedWanted = true;
   for (let count = 0; count < 10_000; count++) seen.add(allowed, 1);
@@ -29,7 +29,7 @@ test('SeenConnectionRecorder records 8,192 denied connections despite many allow
   expect(seen.drain()).toMatchObject({ connections: [{ verdict: 'deny' }], lost: 0, lostDenied: 0 });
 });
 
-test('SeenConnectionRecorder shortens a path to 512 characters', () => {
+test('`SeenConnectionRecorder` shortens a path to 512 characters', () => {
   const seen = new SeenConnectionRecorder();
   seen.add(untimed(request(`/${'a'.repeat(9_000)}`)), 1);
   seen.add(untimed(request(`/${'a'.repeat(511)}`)), 1);

@@ -36,7 +36,7 @@ beforeEach(async () => {
 });
 afterEach(() => plane.close());
 
-test('after a service-plane thread ends with an error, pending calls reject, watchers get `worker_died`, and `open` starts all threads again', async () => {
+test('pending calls reject, watchers get `worker_died`, and `open` starts all threads again after a service-plane thread ends with an error', async () => {
   await plane.open();
   plane.use(DEADLY);
   await expect(plane.stats()).rejects.toThrow('a thread of the service plane died');
@@ -46,7 +46,7 @@ test('after a service-plane thread ends with an error, pending calls reject, wat
   expect(await plane.stats()).toMatchObject({ connections: 0, upstreamCaFault: null });
 });
 
-test('`open` takes the threads of `begin`, and starts others if one of them has died', async () => {
+test('`open` takes the service-plane threads that `begin` started, and starts new threads if one of them has died', async () => {
   let started = 0;
   const count = (): void => void started++;
   process.on('worker', count);
@@ -67,7 +67,7 @@ test('`open` takes the threads of `begin`, and starts others if one of them has 
   expect(started).toBe(12);
 });
 
-test('an upstream_ca file without a certificate is reported once for all threads, also to a later watcher; the repair of the file is reported once', async () => {
+test('an upstream_ca file without a certificate, and its repair, are each reported once for all threads, also to a later watcher', async () => {
   await plane.open();
   writeFileSync(upstreamCa, 'nothing');
   const fault = `read ${upstreamCa}: the file contains no readable PEM certificate`;
@@ -89,7 +89,7 @@ test('the service plane does not open if the upstream_ca file contains no certif
   expect(await plane.stats()).toMatchObject({ connections: 0 });
 });
 
-test('`change` gives all threads new settings, also at the next `open`; with an unreadable upstream_ca it changes nothing', async () => {
+test('`change` gives all service-plane threads new settings, also at the next `open`, and changes nothing if upstream_ca is unreadable', async () => {
   await plane.open();
   const settings = { upstreamCa, deniedHttp: 'reset', maxConnections: 32, maxConnectionsPerSource: 32 } as const;
   const other = join(temporaryFolder(), 'other.pem');
@@ -106,7 +106,7 @@ test('`change` gives all threads new settings, also at the next `open`; with an 
   expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });
 });
 
-test('a policy of `accept` decides nothing unless connections wait, and never replaces a policy of `use`', async () => {
+test('a policy of `accept` is used only while connections wait, and never replaces a policy of `use`', async () => {
   plane.accept(DEADLY);
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0 });

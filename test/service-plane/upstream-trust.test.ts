@@ -49,7 +49,7 @@ function trustIn(pem: string): UpstreamTrust {
 }
 
 describe('createUpstreamTrust', () => {
-  it('accepts a certificate chain that leads to a trusted root, in any order after the leaf certificate', async () => {
+  it('`createUpstreamTrust` accepts a certificate chain that leads to a trusted root, in any order after the leaf certificate', async () => {
     const trust = trustIn(certificates.rootPem);
     expect(await verified(trust, certificates.good)).toBe('trusted');
     expect(await verified(trust, certificates.reversedChain)).toBe('trusted');
@@ -70,9 +70,12 @@ describe('createUpstreamTrust', () => {
     ['issuer that is no CA', 'wrong_purpose'],
     ['path too long', 'path_too_long'],
     ['name not permitted', 'name_not_permitted'],
-  ])('rejects a server certificate with the fault %s for the reason %s', async (fault, reason) => {
-    expect(await verified(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
-  });
+  ])(
+    '`createUpstreamTrust` rejects a server certificate with the fault %s for the reason %s',
+    async (fault, reason) => {
+      expect(await verified(trustIn(certificates.rootPem), certificates.broken[fault])).toBe(reason);
+    },
+  );
 });
 
 it("a server certificate must be valid for the server's address if the client sends no server name", async () => {
@@ -82,7 +85,7 @@ it("a server certificate must be valid for the server's address if the client se
 });
 
 describe('the upstream_ca file', () => {
-  it('is checked for a change at most once a second, and read again only after a change', async () => {
+  it('the upstream_ca file is checked for a change at most once a second, and read again only after a change', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.intermediatePem);
@@ -100,7 +103,7 @@ describe('the upstream_ca file', () => {
     expect(context()).toBe(second);
   });
 
-  it('has the certificates against which rules verify the chain of a server, also after a change', () => {
+  it('the upstream_ca file contains the certificates against which rules verify the chain of a server, also after a change', () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, `a comment\n${rootCertificates[0]}\n${certificates.rootPem}`);
@@ -116,7 +119,7 @@ describe('the upstream_ca file', () => {
     expect(isTrusted()).toBe(false);
   });
 
-  it('is reported as faulty while it is missing or contains no certificate, and its earlier certificates stay in use', async () => {
+  it('the upstream_ca file is reported as faulty while it is missing or contains no certificate, and its earlier certificates stay in use', async () => {
     const source = join(temporaryFolder(), 'roots.pem');
     const clock = { ms: 0 };
     writeFileSync(source, certificates.rootPem);
@@ -137,14 +140,14 @@ describe('the upstream_ca file', () => {
   });
 
   it.each(['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'])(
-    'makes createUpstreamTrust throw if it contains no certificate, because Node would otherwise use its built-in root certificates',
+    '`createUpstreamTrust` throws if the upstream_ca file has no certificate, because Node would then use its built-in root certificates',
     (content) => {
       expect(() => trustIn(content)).toThrow('the file contains no readable PEM certificate');
     },
   );
 });
 
-it('with upstream_ca `system`, createUpstreamTrust reports no fault, whether or not the system has a CA file', () => {
+it('`createUpstreamTrust` with upstream_ca `system` reports no fault, whether or not the system has a CA file', () => {
   for (const systemFile of ['/etc/ssl/certs/ca-certificates.crt', join(temporaryFolder(), 'none')]) {
     const trust = createUpstreamTrust({ source: 'system', systemFile });
     const { servername } = trust.connection('a.test', SERVER_ADDRESS);

@@ -169,7 +169,7 @@ function tryRow(row: Row, opened: () => Office): void {
       }
     });
 
-    const title = `%s gets ${listed(gets)}${not.length === 0 ? '' : `, and not ${not.join(', ')}, which are findings`}`;
+    const title = `%s gets ${listed(gets)}${not.length === 0 ? '' : `, and is denied ${not.join(', ')}, with a finding for each`}`;
     test.each([...by])(title, async (name) => {
       const { node, station } = opened();
       const since = await timeOf(node);
@@ -207,7 +207,11 @@ function tryRow(row: Row, opened: () => Office): void {
         expect.soft(`${url}: ${action}`).toBe(`${url}: ${gets.includes(url) ? 'allow' : 'deny'}`);
       }
     };
-    if (urls.length > 0) test('`weir policy explain` says the same', explains);
+    if (urls.length > 0)
+      test(
+        '`weir policy explain` returns allow for each request that the clients got, and deny for each other request',
+        explains,
+      );
   });
 }
 

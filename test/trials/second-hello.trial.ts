@@ -138,7 +138,7 @@ describe('a second ClientHello', () => {
   );
 });
 
-test('TLS early data passes the node: the server accepts early data, and rejects it after HelloRetryRequest', async () => {
+test('TLS early data passes the node, and the server accepts early data, but rejects early data after HelloRetryRequest', async () => {
   const { server, client } = rig.topology;
   const { folder } = rig.node;
   const shown = ['-cert', `${folder}/trial.pem`, '-cert_chain', `${folder}/trial.pem`, '-key', `${folder}/trial.key`];

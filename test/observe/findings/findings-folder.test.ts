@@ -103,7 +103,7 @@ describe('the database folder of the findings', () => {
     expect(readdirSync(root).length).toBe(2);
   });
 
-  it('the database folder of the findings is renamed if a merge finds damage in the database, and a new folder stores the findings of the merge', async () => {
+  it('the database folder of the findings is renamed if a merge finds damage, and a new folder stores the findings of the merge', async () => {
     const root = temporaryFolder();
     const folder = join(root, 'findings');
     const first = opened(folder, { maxEntries: 10_000 });

@@ -345,7 +345,7 @@ describe('a policy with an intercept rule', () => {
   const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
   const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
 
-  test('a policy with an intercept rule can be written, activated and tried in a dry run while the node has no intercept CA, with the warning no_intercept_ca', async () => {
+  test('a policy with an intercept rule can be written, activated and tried, with the warning no_intercept_ca, while the node has no intercept CA', async () => {
     const { system } = await startSystem({ servicePlane: plane });
     const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
@@ -748,7 +748,7 @@ describe('a write of one source group', () => {
     expect(await system.policies.readGroup(id, 'lan')).toBeNull();
   });
 
-  test('a write of one source group loads the policy from the store if the policy thread has no copy in memory, for example after a restart', async () => {
+  test('a write of one source group loads the policy from the store if the policy thread has no copy, for example after a restart', async () => {
     const { store, system, first } = await withPolicy();
     const { id } = first.stored.record;
     await system.policies.write(write(envelope('second', { name: 'other' })));
@@ -811,7 +811,7 @@ describe('a write of one source group', () => {
     expect(written(await system.policies.write(groupRemoval(id, 'lan', { ifMatch: `"${id}.2"` }))).generation).toBe(3);
   });
 
-  test('a write of one source group leaves no change in the memory of the policy thread if staging fails or if the write is a dry run', async () => {
+  test('a write of one source group changes nothing in the policy thread if staging fails or if the write is a dry run', async () => {
     const running = await withPolicy();
     const { id } = running.first.stored.record;
     running.datapath.on.stage = () => {

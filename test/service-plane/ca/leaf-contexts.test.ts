@@ -47,7 +47,7 @@ async function visited(
 }
 
 describe('LeafContexts', () => {
-  it('creates a TLS context once for each server name, and removes the least recently used context above `capacity`', () => {
+  it('`LeafContexts` creates a TLS context once for each server name, and removes the least recently used context above `capacity`', () => {
     const made = contexts({ capacity: 2 });
     const first = made.of('a.test');
     expect([made.of('a.test') === first, made.of('b.test') === first]).toEqual([true, false]);
@@ -56,7 +56,7 @@ describe('LeafContexts', () => {
     expect([made.size, made.of('a.test') === first]).toEqual([2, true]);
   });
 
-  it("creates a new TLS context for a name after half of the leaf certificate's lifetime", () => {
+  it("`LeafContexts` creates a new TLS context for a name after half of the leaf certificate's lifetime", () => {
     const clock = { ms: Date.now() };
     const made = contexts({ now: () => new Date(clock.ms) });
     const first = made.of('a.test');
@@ -66,7 +66,7 @@ describe('LeafContexts', () => {
     expect(made.of('a.test')).not.toBe(first);
   });
 
-  it('returns no TLS context without a CA, before the validity of the CA, and after the validity of the CA', () => {
+  it('`LeafContexts` returns no TLS context without a CA, before the validity of the CA, and after the validity of the CA', () => {
     const clock = { at: ca.notBefore };
     const made = contexts({ now: () => clock.at });
     expect(made.of('a.test')).not.toBeNull();
@@ -79,7 +79,7 @@ describe('LeafContexts', () => {
     expect(made.of('a.test')).toBeNull();
   });
 
-  it("signs new leaf certificates with a new CA, while existing connections stay open with the old CA's certificate", async () => {
+  it('`LeafContexts` signs new leaf certificates with a new CA, and existing connections keep the certificate of the old CA', async () => {
     const made = contexts();
     const options = { servername: 'a.test', ca: ca.certPem };
     const { client, server, close } = await handshake(present(made.of('a.test')), options);
@@ -91,7 +91,7 @@ describe('LeafContexts', () => {
     close();
   });
 
-  it('creates a TLS context that sends the leaf certificate of a root CA without the root certificate', async () => {
+  it('`LeafContexts` creates a TLS context that sends the leaf certificate of a root CA without the root certificate', async () => {
     const made = contexts();
     const { client, close } = await handshake(present(made.of('a.test')), { servername: 'a.test', ca: ca.certPem });
     const leaf = client.getPeerX509Certificate();
@@ -104,14 +104,14 @@ describe('LeafContexts', () => {
 describe.each([undefined, 'TLSv1.2'] as const)('a TLS session (maxVersion %s)', (maxVersion) => {
   const version = maxVersion === undefined ? {} : { maxVersion };
 
-  it('is resumed by another LeafContexts object with the same ticket keys', async () => {
+  it('a TLS session is resumed by another `LeafContexts` object with the same ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const { session } = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', version);
     const again = await visited(contexts({ ticketKeys }).of('a.test'), 'a.test', { session, ...version });
     expect([again.isReused, again.protocol]).toEqual([true, maxVersion ?? 'TLSv1.3']);
   });
 
-  it('is not resumed for another host name, after a change of the CA, or by a LeafContexts object with other ticket keys', async () => {
+  it('a TLS session is not resumed for another host name, after a change of the CA, or by an object with other ticket keys', async () => {
     const ticketKeys = randomBytes(48);
     const made = contexts({ ticketKeys });
     const { session } = await visited(made.of('a.test'), 'a.test', version);
@@ -123,7 +123,7 @@ describe.each([undefined, 'TLSv1.2'] as const)('a TLS session (maxVersion %s)', 
   });
 });
 
-it('LeafContexts sends a new session ticket whenever a client uses a TLS 1.3 ticket, and later accepts the new ticket', async () => {
+it('`LeafContexts` sends a new session ticket whenever a client uses a TLS 1.3 ticket, and later accepts the new ticket', async () => {
   const made = contexts();
   let session: Buffer = (await visited(made.of('a.test'), 'a.test')).session;
   for (const again of [1, 2, 3]) {
@@ -145,7 +145,7 @@ it.each([
   ['TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256', 'TLS_AES_128_GCM_SHA256'],
   ['TLS_AES_256_GCM_SHA384', 'TLS_AES_256_GCM_SHA384'],
   ['TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256', 'TLS_CHACHA20_POLY1305_SHA256'],
-])('for a client that offers the ciphers %s, a TLS context of LeafContexts selects %s', async (ciphers, chosen) => {
+])('for a client that offers the ciphers %s, a TLS context of `LeafContexts` selects %s', async (ciphers, chosen) => {
   const { client, close } = await handshake(present(contexts().of('a.test')), {
     ...{ servername: 'a.test', ca: ca.certPem, ciphers },
   });

@@ -43,27 +43,30 @@ describe('a leaf certificate', () => {
     ['a_b.example', 'a_b.example', []],
     ['192.0.2.7', '192.0.2.7', ['-verify_ip', '192.0.2.7']],
     [LONG, null, ['-verify_hostname', LONG]],
-  ])('for %s passes openssl verify, and contains the name as subjectAltName', (name, commonName, options) => {
-    const { certPem } = createLeafMint(ca, leafKey)(name, new Date());
-    expect(verified(ca, certPem, ...options)).toBe('leaf.pem: OK\n');
-    const subject = commonName === null ? 'subject=' : `subject=CN = ${commonName}`;
-    expect(textOf(certPem, '-subject').trim()).toBe(subject);
-    const kind = name === '192.0.2.7' ? 'IP Address' : 'DNS';
-    const critical = commonName === null ? 'critical' : '';
-    expect(textOf(certPem, '-ext', 'subjectAltName,basicConstraints,keyUsage,extendedKeyUsage').split('\n')).toEqual([
-      'X509v3 Basic Constraints: critical',
-      '    CA:FALSE',
-      'X509v3 Key Usage: critical',
-      '    Digital Signature',
-      'X509v3 Extended Key Usage: ',
-      '    TLS Web Server Authentication',
-      `X509v3 Subject Alternative Name: ${critical}`,
-      `    ${kind}:${name}`,
-      '',
-    ]);
-  });
+  ])(
+    'a leaf certificate for %s passes openssl verify, and contains the name as subjectAltName',
+    (name, commonName, options) => {
+      const { certPem } = createLeafMint(ca, leafKey)(name, new Date());
+      expect(verified(ca, certPem, ...options)).toBe('leaf.pem: OK\n');
+      const subject = commonName === null ? 'subject=' : `subject=CN = ${commonName}`;
+      expect(textOf(certPem, '-subject').trim()).toBe(subject);
+      const kind = name === '192.0.2.7' ? 'IP Address' : 'DNS';
+      const critical = commonName === null ? 'critical' : '';
+      expect(textOf(certPem, '-ext', 'subjectAltName,basicConstraints,keyUsage,extendedKeyUsage').split('\n')).toEqual([
+        'X509v3 Basic Constraints: critical',
+        '    CA:FALSE',
+        'X509v3 Key Usage: critical',
+        '    Digital Signature',
+        'X509v3 Extended Key Usage: ',
+        '    TLS Web Server Authentication',
+        `X509v3 Subject Alternative Name: ${critical}`,
+        `    ${kind}:${name}`,
+        '',
+      ]);
+    },
+  );
 
-  it('is valid only for the host name for which createLeafMint has created it', () => {
+  it('a leaf certificate is valid only for the host name for which `createLeafMint` has created the certificate', () => {
     const leaf = new X509Certificate(createLeafMint(ca, leafKey)('example.com', new Date()).certPem);
     expect(['example.com', 'www.example.com', 'xexample.com'].map((name) => leaf.checkHost(name))).toEqual([
       'example.com',
@@ -72,7 +75,7 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('is valid from one hour before its creation for seven days, but not outside the validity of its CA', () => {
+  it('a leaf certificate is valid from one hour before its creation for seven days, but not outside the validity of its CA', () => {
     const mint = createLeafMint(ca, leafKey);
     const begin = ca.notBefore.getTime();
     const end = ca.notAfter.getTime();
@@ -89,13 +92,13 @@ describe('a leaf certificate', () => {
     ]);
   });
 
-  it('that expires after the year 2049 contains the right dates', () => {
+  it('a leaf certificate that expires after the year 2049 contains the right dates', () => {
     const late = generateCa({ commonName: 'late', days: 3650 }, new Date('2049-12-30T00:00:00Z'));
     const { certPem } = createLeafMint(late, leafKey)('a.test', new Date('2049-12-31T00:00:00Z'));
     expect(textOf(certPem, '-dates')).toBe('notBefore=Dec 30 23:00:00 2049 GMT\nnotAfter=Jan  7 00:00:00 2050 GMT\n');
   });
 
-  it('has a random, positive serial number of 16 bytes', () => {
+  it('a leaf certificate has a random, positive serial number of 16 bytes', () => {
     const mint = createLeafMint(ca, leafKey);
     const serials = new Set(
       Array.from({ length: 200 }, () => new X509Certificate(mint('a.test', new Date()).certPem).serialNumber),
@@ -108,17 +111,20 @@ describe('a leaf certificate', () => {
     ['P-256', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256'], 'ecdsa-with-SHA256'],
     ['P-384', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-384'], 'ecdsa-with-SHA384'],
     ['P-521', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-521'], 'ecdsa-with-SHA512'],
-  ])('signed by a CA that has a key of type %s passes openssl verify', (_key, algorithm, signature) => {
-    const foreign = foreignCa(algorithm);
-    const { certPem } = createLeafMint(foreign, leafKey)('a.test', new Date());
-    expect(verified(foreign, certPem)).toBe('leaf.pem: OK\n');
-    expect(textOf(certPem, '-text')).toContain(`Signature Algorithm: ${signature}\n`);
-    expect(textOf(certPem, '-issuer')).toBe(textOf(foreign.certPem, '-subject').replace('subject=', 'issuer='));
-  });
+  ])(
+    'a leaf certificate signed by a CA that has a key of type %s passes openssl verify',
+    (_key, algorithm, signature) => {
+      const foreign = foreignCa(algorithm);
+      const { certPem } = createLeafMint(foreign, leafKey)('a.test', new Date());
+      expect(verified(foreign, certPem)).toBe('leaf.pem: OK\n');
+      expect(textOf(certPem, '-text')).toContain(`Signature Algorithm: ${signature}\n`);
+      expect(textOf(certPem, '-issuer')).toBe(textOf(foreign.certPem, '-subject').replace('subject=', 'issuer='));
+    },
+  );
 });
 
 describe('a CA certificate from generateCa', () => {
-  it('is a self-signed root certificate that may sign leaf certificates, but no CA certificates', () => {
+  it('a CA certificate from `generateCa` is a self-signed root certificate that may sign leaf certificates, but no CA certificates', () => {
     const now = new Date('2026-03-01T12:00:00Z');
     const ca = generateCa({ commonName: 'Weir intercept CA node-a', days: 30 }, now);
     expect({ ...ca, key: ca.key.asymmetricKeyDetails, certPem: '', fingerprint: ca.fingerprint.length }).toEqual({

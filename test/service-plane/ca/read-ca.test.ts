@@ -49,7 +49,7 @@ const pemOf = ({ privateKey }: { readonly privateKey: KeyObject }): string =>
   privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
 
 describe('readCa accepts a CA', () => {
-  it('that generateCa has created, and returns its fields unchanged', async () => {
+  it('`readCa` accepts a CA that `generateCa` has created, and returns its fields unchanged', async () => {
     const reading = await readCa(own.cert, own.key);
     expect(reading.kind === 'ca' && { ...reading.ca, key: reading.ca.key.equals(generated.key) }).toEqual({
       ...generated,
@@ -61,23 +61,23 @@ describe('readCa accepts a CA', () => {
     ['RSA 2048', ['rsa:2048']],
     ['P-384', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-384']],
     ['P-521', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-521']],
-  ])('with a key of type %s', async (_name, key) => {
+  ])('`readCa` accepts a CA with a key of type %s', async (_name, key) => {
     expect(await read(root({ key }))).toEqual({ subject: 'CN=root', warnings: [] });
   });
 
-  it('whose key is in the old PEM format of openssl ecparam', async () => {
+  it('`readCa` accepts a CA whose key is in the old PEM format of `openssl ecparam`', async () => {
     const key = `-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n${generated.key.export({ type: 'sec1', format: 'pem' }) as string}`;
     expect(await read({ cert: own.cert, key })).toEqual({ subject: 'CN=generated', warnings: [] });
   });
 
-  it('that is not valid yet, and returns the warning ca_not_valid_yet', async () => {
+  it('`readCa` accepts a CA that is not valid yet, and returns the warning ca_not_valid_yet', async () => {
     expect(await read(own, new Date(generated.notBefore.getTime() - 1))).toEqual({
       subject: 'CN=generated',
       warnings: ['ca_not_valid_yet'],
     });
   });
 
-  it('whose name constraints permit only some DNS names, and returns the warning ca_bound_to_names', async () => {
+  it('`readCa` accepts a CA whose name constraints permit only some DNS names, and returns the warning ca_bound_to_names', async () => {
     const extensions = [...SIGNS, 'nameConstraints=critical,permitted;DNS:corp.test'];
     expect(await read(root({ extensions }))).toEqual({
       subject: 'CN=root',
@@ -139,11 +139,14 @@ describe('readCa rejects a CA', () => {
       { cert: own.cert, key: pemOf(generateKeyPairSync('ec', { namedCurve: 'secp256k1' })) },
       [key('Must be on P-256, P-384 or P-521; this key is on secp256k1.')],
     ],
-  ])('%s, and returns each fault with its position in the request', async (_name, pair, faults) => {
-    expect(await read(pair)).toEqual(faults);
-  });
+  ])(
+    '`readCa` rejects a CA %s, and returns each fault with its position in the request',
+    async (_name, pair, faults) => {
+      expect(await read(pair)).toEqual(faults);
+    },
+  );
 
-  it('that has expired', async () => {
+  it('`readCa` rejects a CA that has expired', async () => {
     expect(await read(own, generated.notAfter)).toEqual([cert(`Has expired on ${generated.notAfter.toISOString()}.`)]);
   });
 
@@ -154,7 +157,7 @@ describe('readCa rejects a CA', () => {
       [...SIGNS, 'extendedKeyUsage=clientAuth'],
       'The CA may not sign server certificates: its extended key usage, or a certificate of its chain, forbids this.',
     ],
-  ])('with the extensions %j', async (extensions, message) => {
+  ])('`readCa` rejects a CA with the extensions %j', async (extensions, message) => {
     expect(await read(root({ extensions }))).toEqual([cert(message)]);
   });
 });
@@ -165,13 +168,13 @@ describe('readCa and the issuer certificates of a CA', () => {
     certificates = makeCertificates();
   });
 
-  it('returns the CA certificate in certPem and the issuer certificates of the CA in chainPem', async () => {
+  it('`readCa` returns the CA certificate in `certPem` and the issuer certificates of the CA in `chainPem`', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem } = certificates;
     const reading = await readCa(intermediatePem + rootPem, intermediateKeyPem);
     expect(reading.kind === 'ca' && [reading.ca.certPem, reading.ca.chainPem]).toEqual([intermediatePem, rootPem]);
   });
 
-  it('accepts an intermediate CA without its issuer certificates', async () => {
+  it('`readCa` accepts an intermediate CA without its issuer certificates', async () => {
     const { intermediatePem, intermediateKeyPem } = certificates;
     expect(await read({ cert: intermediatePem, key: intermediateKeyPem })).toEqual({
       subject: 'CN=between',
@@ -179,7 +182,7 @@ describe('readCa and the issuer certificates of a CA', () => {
     });
   });
 
-  it('rejects a certificate that is not the issuer of the CA, and an issuer whose path length permits no CA below it', async () => {
+  it('`readCa` rejects a certificate that is not the issuer of the CA, and an issuer whose path length permits no CA below it', async () => {
     const { rootPem, intermediatePem, intermediateKeyPem, beyondPem } = certificates;
     expect(await read({ cert: intermediatePem + own.cert, key: intermediateKeyPem })).toEqual([
       { pointer: '/cert_pem', message: 'Must begin with the CA; each certificate must be followed by its issuer.' },

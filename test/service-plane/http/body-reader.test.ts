@@ -134,31 +134,43 @@ describe('BodyReader', () => {
     ['x-user', 'X_User'],
     ['x_user', 'X-User'],
     ['x-a_b', 'X_A-B'],
-  ])('rejects after the header field %s the trailer %s, which differs only in `_` and `-`', (named, trailer) => {
-    for (const pieces of cutsOf(bytesOf(`0\r\n${trailer}: b\r\n\r\n`))) {
-      const reader = new BodyReader('chunked', [[named, 'a', named]]);
-      for (const piece of pieces) if (reader.fault === null) reader.push(piece);
-      expect([reader.isComplete, reader.fault]).toEqual([false, 'ambiguous_names']);
-    }
-  });
+  ])(
+    '`BodyReader` rejects after the header field %s the trailer %s, which differs only in `_` and `-`',
+    (named, trailer) => {
+      for (const pieces of cutsOf(bytesOf(`0\r\n${trailer}: b\r\n\r\n`))) {
+        const reader = new BodyReader('chunked', [[named, 'a', named]]);
+        for (const piece of pieces) if (reader.fault === null) reader.push(piece);
+        expect([reader.isComplete, reader.fault]).toEqual([false, 'ambiguous_names']);
+      }
+    },
+  );
 
-  it.each(['X-User', 'x_other'])('accepts the trailer %s, although the request has the field x-user', (trailer) => {
-    const reader = new BodyReader('chunked', [['x-user', 'a', 'X-User']]);
-    reader.push(bytesOf(`0\r\n${trailer}: b\r\n\r\n`));
-    expect([reader.isComplete, reader.fault]).toEqual([true, null]);
-  });
+  it.each(['X-User', 'x_other'])(
+    '`BodyReader` accepts the trailer %s, although the request has the field x-user',
+    (trailer) => {
+      const reader = new BodyReader('chunked', [['x-user', 'a', 'X-User']]);
+      reader.push(bytesOf(`0\r\n${trailer}: b\r\n\r\n`));
+      expect([reader.isComplete, reader.fault]).toEqual([true, null]);
+    },
+  );
 
-  it.each(bodies)('reads a body with framing %j from %j, for every split of the bytes', (framing, text, expected) => {
-    for (const pieces of cutsOf(bytesOf(text))) expect(readBody(framing, pieces)).toEqual(expected);
-  });
+  it.each(bodies)(
+    '`BodyReader` reads a body with framing %j from %j, for every split of the bytes',
+    (framing, text, expected) => {
+      for (const pieces of cutsOf(bytesOf(text))) expect(readBody(framing, pieces)).toEqual(expected);
+    },
+  );
 
-  it.each(refused)('rejects the chunked body %j with the fault %s, for every split of the bytes', (text, fault) => {
-    for (const pieces of cutsOf(bytesOf(text))) {
-      expect({ ...readBody('chunked', pieces), data: '' }).toEqual({ ...whole, data: '', isComplete: false, fault });
-    }
-  });
+  it.each(refused)(
+    '`BodyReader` rejects the chunked body %j with the fault %s, for every split of the bytes',
+    (text, fault) => {
+      for (const pieces of cutsOf(bytesOf(text))) {
+        expect({ ...readBody('chunked', pieces), data: '' }).toEqual({ ...whole, data: '', isComplete: false, fault });
+      }
+    },
+  );
 
-  it('accepts up to 16 KiB of chunk extensions and 8 KiB of trailers, and rejects more', () => {
+  it('`BodyReader` accepts up to 16 KiB of chunk extensions and 8 KiB of trailers, and rejects more', () => {
     const extended = (length: number): string =>
       `1;${'a'.repeat(10_000)}\r\nx\r\n0;${'a'.repeat(length - 10_000)}\r\n\r\n`;
     const trailed = (length: number): string => `0\r\nX: ${'a'.repeat(length - 7)}\r\n\r\n`;
@@ -174,7 +186,7 @@ describe('BodyReader', () => {
     expect([trailed(8_191), trailed(8_192), trailed(8_193)].map(outcome)).toEqual([true, true, 'head_too_long']);
   });
 
-  it('push() returns body data as views of the pushed chunk, without a copy', () => {
+  it('`BodyReader.push` returns body data as views of the pushed chunk, without a copy', () => {
     const piece = bytesOf('hello');
     expect(new BodyReader(9).push(piece)[0]).toBe(piece);
     const [slice] = new BodyReader('chunked').push(bytesOf('5\r\nhello\r\n'));
@@ -183,7 +195,7 @@ describe('BodyReader', () => {
     expect(new BodyReader('chunked').push(chunk)[0]?.buffer).toBe(chunk.buffer);
   });
 
-  it('finish() returns true for a complete body and for a body that ends with the connection, and false for an incomplete body', () => {
+  it('`BodyReader.finish` returns true for a complete body and for a body that ends with the connection, and false for an incomplete body', () => {
     const finish = (framing: Framing, text: string): boolean => {
       const reader = new BodyReader(framing);
       reader.push(bytesOf(text));
@@ -197,7 +209,7 @@ describe('BodyReader', () => {
     ]);
   });
 
-  it('reads the data and trailers that chunked() and lastChunk() have written', () => {
+  it('`BodyReader` reads the data and trailers that `chunked` and `lastChunk` have written', () => {
     const slices = fc.array(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 4 }), { maxLength: 6 });
     fc.assert(
       fc.property(slices, fc.array(fc.nat(400), { maxLength: 6 }), (chunks, cuts) => {

@@ -15,9 +15,12 @@ describe('hostFault for a connection with server name a.test and port 8443', () 
     ['x.a.test', 'host_is_not_sni'],
     ['a.test.evil', 'host_is_not_sni'],
     ['[::1]', 'host_is_not_sni'],
-  ])('for the Host value %s, hostFault returns %s', (text, fault) => {
-    const authority = readAuthority(text);
-    if (typeof authority === 'string') throw new Error(authority);
-    expect(hostFault(authority, connection)).toBe(fault);
-  });
+  ])(
+    'for the Host value %s on a connection with server name a.test and port 8443, `hostFault` returns %s',
+    (text, fault) => {
+      const authority = readAuthority(text);
+      if (typeof authority === 'string') throw new Error(authority);
+      expect(hostFault(authority, connection)).toBe(fault);
+    },
+  );
 });

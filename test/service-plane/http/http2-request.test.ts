@@ -137,11 +137,11 @@ const refused: readonly (readonly [lines: Lines, fault: HttpFault])[] = [
 ];
 
 describe('readHttp2Request', () => {
-  it.each(accepted)('accepts the header block %j', (lines, differs) => {
+  it.each(accepted)('`readHttp2Request` accepts the header block %j', (lines, differs) => {
     expect(read(...lines)).toEqual({ ...plain, ...differs });
   });
 
-  it.each(refused)('rejects the header block %j with the fault %s', (lines, fault) => {
+  it.each(refused)('`readHttp2Request` rejects the header block %j with the fault %s', (lines, fault) => {
     expect(read(...lines)).toEqual({ fault });
   });
 });

@@ -106,36 +106,36 @@ const accepted: readonly (readonly [text: string, differs: Partial<RequestHead>]
 ];
 
 describe('RequestHeadReader', () => {
-  it.each(accepted)('accepts the request head %j', (text, differs) => {
+  it.each(accepted)('`RequestHeadReader` accepts the request head %j', (text, differs) => {
     const bytes = bytesOf(text);
     expect(readRequest(bytes)).toEqual({ result: { ...plain, ...differs }, end: bytes.length });
   });
 
-  it.each(accepted)('accepts the request head %j for every split of the bytes', (text, differs) => {
+  it.each(accepted)('`RequestHeadReader` accepts the request head %j for every split of the bytes', (text, differs) => {
     const bytes = bytesOf(`${text}GET`);
     const expected = { result: { ...plain, ...differs }, end: bytes.length - 3 };
     for (const pieces of cutsOf(bytes)) expect(readRequest(...pieces)).toEqual(expected);
   });
 
   it.each(SMUGGLING.map(([text, fault]) => [fault, text.slice(0, 120), text] as const))(
-    'returns the fault %s for the request head %j',
+    '`RequestHeadReader` returns the fault %s for the request head %j',
     (fault, _, text) => {
       expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
     },
   );
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000))(
-    'rejects %j with one fault for every split of the bytes into two chunks and into single bytes',
+    '`RequestHeadReader` rejects %j with one fault for every split of the bytes into two chunks and into single bytes',
     (text, fault) => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readRequest(...pieces)).toEqual({ result: { fault }, end: 0 });
     },
   );
 
-  it('maps each fault to the HTTP status 400, 417, 421, 431, 501 or 505', () => {
+  it('`RequestHeadReader` maps each fault to the HTTP status 400, 417, 421, 431, 501 or 505', () => {
     expect(new Set(Object.values(FAULT_STATUS))).toEqual(new Set([400, 417, 421, 431, 501, 505]));
   });
 
-  it('returns a fault as soon as it has read the byte that causes the fault', () => {
+  it('`RequestHeadReader` returns a fault as soon as it has read the byte that causes the fault', () => {
     const faults: [string, HttpFault][] = [
       ['GET / HTTP/1.1\n', 'bare_lf'],
       ['GET / HTTP/1.1\r\nA b', 'space_before_colon'],
@@ -144,7 +144,7 @@ describe('RequestHeadReader', () => {
     for (const [text, fault] of faults) expect(readRequest(bytesOf(text))).toEqual({ result: { fault }, end: 0 });
   });
 
-  it('accepts a request head of up to 64 KiB and 256 fields, and rejects a larger head', () => {
+  it('`RequestHeadReader` accepts a request head of up to 64 KiB and 256 fields, and rejects a larger head', () => {
     const head = (length: number): Buffer => {
       const start = `GET / HTTP/1.1\r\n${HOST}X: `;
       return bytesOf(`${start}${'a'.repeat(length - start.length - 4)}\r\n\r\n`);
@@ -159,7 +159,7 @@ describe('RequestHeadReader', () => {
     expect(readRequest(fields(257)).result).toEqual({ fault: 'too_many_fields' });
   });
 
-  it('reads three request heads from one chunk, although the third head continues in the next chunk', () => {
+  it('`RequestHeadReader` reads three request heads from one chunk, although the third head continues in the next chunk', () => {
     const reader = new RequestHeadReader();
     const bytes = bytesOf(`GET /1 HTTP/1.1\r\n${HOST}\r\nGET /2 HTTP/1.1\r\n${HOST}\r\nGET /3`);
     const paths: unknown[] = [];
@@ -173,7 +173,7 @@ describe('RequestHeadReader', () => {
     expect(reader.isInside).toBe(false);
   });
 
-  it('returns its first fault again for a valid request head that follows', () => {
+  it('`RequestHeadReader` returns its first fault again for a valid request head that follows', () => {
     const reader = new RequestHeadReader();
     const refused = reader.push(bytesOf('\n'));
     expect([refused, reader.push(bytesOf(`GET / HTTP/1.1\r\n${HOST}\r\n`))]).toEqual([refused, { fault: 'bare_lf' }]);

@@ -113,14 +113,17 @@ const refused: readonly (readonly [asked: RequestOfResponse, text: string, fault
 ];
 
 describe('ResponseHeadReader', () => {
-  it.each(accepted)('accepts, after request %j, the response head %j for every split', (asked, text, differs) => {
-    const bytes = bytesOf(`${text}HTTP`);
-    const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };
-    for (const pieces of cutsOf(bytes)) expect(readResponse(asked, ...pieces)).toEqual(expected);
-  });
+  it.each(accepted)(
+    '`ResponseHeadReader` accepts, after request %j, the response head %j for every split',
+    (asked, text, differs) => {
+      const bytes = bytesOf(`${text}HTTP`);
+      const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };
+      for (const pieces of cutsOf(bytes)) expect(readResponse(asked, ...pieces)).toEqual(expected);
+    },
+  );
 
   it.each(refused.map(([asked, text, fault]) => [fault, asked, text.slice(0, 100), text] as const))(
-    'rejects with the fault %s, after the request %j, the response head %j, however the bytes are split into chunks',
+    '`ResponseHeadReader` rejects with the fault %s, after the request %j, the response head %j, however the bytes are split into chunks',
     (fault, asked, _, text) => {
       const bytes = bytesOf(text);
       const splits =

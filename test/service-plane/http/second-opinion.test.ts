@@ -9,28 +9,31 @@ import { SMUGGLING } from './smuggling.js';
 const HOST = 'Host: a.test\r\n';
 
 describe("comparison of the service plane's HTTP parser with Node's parser", () => {
-  it.each(MESSAGES)('both parsers read equal requests from %j and from the forwarded bytes', (text) => {
-    const bytes = bytesOf(text);
-    const conversation = converse([bytes]);
-    expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
-    expect(conversation.exchanges.length).toBeGreaterThan(0);
-    expect(differenceFromNode(bytes, conversation)).toBeNull();
-  });
+  it.each(MESSAGES)(
+    'the HTTP parsers of the service plane and of Node read equal requests from %j and from the forwarded bytes',
+    (text) => {
+      const bytes = bytesOf(text);
+      const conversation = converse([bytes]);
+      expect([conversation.fault, conversation.exchanges.every(({ isComplete }) => isComplete)]).toEqual([null, true]);
+      expect(conversation.exchanges.length).toBeGreaterThan(0);
+      expect(differenceFromNode(bytes, conversation)).toBeNull();
+    },
+  );
 
-  it.each(MESSAGES)('the service plane reads equal requests from every split of %j', (text) => {
+  it.each(MESSAGES)('the HTTP parser of the service plane reads equal requests from every split of %j', (text) => {
     const bytes = bytesOf(text);
     const whole = converse([bytes]);
     for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
   });
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))(
-    'the service plane reads no request from the invalid bytes %j',
+    'the HTTP parser of the service plane reads no request from the invalid bytes %j',
     (text) => {
       expect(converse([bytesOf(`${text}GET /2 HTTP/1.1\r\n${HOST}\r\n`)]).exchanges).toEqual([]);
     },
   );
 
-  it('differenceFromNode reports a different target, method, header or body', () => {
+  it('`differenceFromNode` reports a different target, method, header or body', () => {
     const bytes = bytesOf(`POST / HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`);
     const { exchanges } = converse([bytes]);
     const [exchange] = exchanges;

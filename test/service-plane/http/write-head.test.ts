@@ -94,7 +94,7 @@ const response: fc.Arbitrary<ResponseHead> = fc
   }));
 
 describe('a written HTTP head', () => {
-  it('begins with Host, keeps the order and case of the other fields, and contains no hop-by-hop fields of the sender', () => {
+  it('a written HTTP head begins with Host, keeps the order and case of the other fields, and contains no hop-by-hop fields of the sender', () => {
     const head = lines(
       'POST https://a.test/x?y=z HTTP/1.1',
       'X-One: 1',
@@ -118,13 +118,13 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('contains the TE option `trailers`, and no other TE option', () => {
+  it('a written HTTP head contains the TE option `trailers`, and no other TE option', () => {
     const head = lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers, deflate', 'Connection: TE');
     expect(written(head)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: TE'));
     expect(written(head, true)).toBe(lines('GET / HTTP/1.1', 'Host: a.test', 'TE: trailers', 'Connection: close, TE'));
   });
 
-  it('contains the upgrade fields of a WebSocket request or response', () => {
+  it('a written HTTP head contains the upgrade fields of a WebSocket request or response', () => {
     const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
     const head = lines(
       'GET / HTTP/1.1',
@@ -149,7 +149,7 @@ describe('a written HTTP head', () => {
     ).toBe(lines('HTTP/1.1 101 Go', 'Sec-WebSocket-Accept: x', 'Upgrade: websocket', 'Connection: Upgrade'));
   });
 
-  it('contains framing fields for the forwarded body in place of the received framing fields', () => {
+  it('a written HTTP head contains framing fields for the forwarded body in place of the received framing fields', () => {
     const inChunks = lines('HTTP/1.1 200 OK', 'Transfer-Encoding: chunked', 'A: b');
     expect(answered(inChunks)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Transfer-Encoding: chunked'));
     expect(answered(inChunks, 'until_close', true)).toBe(lines('HTTP/1.1 200 OK', 'A: b', 'Connection: close'));
@@ -161,7 +161,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('of a request, parsed again, is equal to the original request', () => {
+  it('a written HTTP request head, parsed again, is equal to the original request', () => {
     fc.assert(
       fc.property(request, (model) => {
         const bytes = bytesOf(writeRequestHead(model, { closes: false }));
@@ -171,7 +171,7 @@ describe('a written HTTP head', () => {
     );
   });
 
-  it('of a response, parsed again, is equal to the original response', () => {
+  it('a written HTTP response head, parsed again, is equal to the original response', () => {
     fc.assert(
       fc.property(response, (model) => {
         const bytes = bytesOf(writeResponseHead(model, model.framing, { closes: !model.keepsAlive }));

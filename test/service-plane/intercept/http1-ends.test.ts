@@ -81,7 +81,7 @@ async function tunnelled() {
 }
 
 describe('the end of a server connection', () => {
-  test.each(ENDS)('before the response head is answered with 502 (%s)', async (end) => {
+  test.each(ENDS)('the end of a server connection before the response head is answered with 502 (%s)', async (end) => {
     const { server } = await asked();
     END[end](server);
     await expect.poll(clientSaw, AT_ONCE).toBe('closed');
@@ -94,25 +94,31 @@ describe('the end of a server connection', () => {
   const cut = Object.keys(BODIES).flatMap((body) =>
     (body.startsWith('that ends') ? UNCLEAN : ENDS).map((end) => [body, end] as const),
   );
-  test.each(cut)('within a response body %s resets the client (%s)', async (body, end) => {
-    const { server } = await asked();
-    server.write(BODIES[body as keyof typeof BODIES]);
-    await expect.poll(() => answer.text.includes('part'), AT_ONCE).toBe(true);
-    END[end](server);
-    await expect.poll(clientSaw, AT_ONCE).toBe('reset');
-    expect([rig.refused, rig.isOver()]).toEqual([['response_cut_short'], true]);
-  });
+  test.each(cut)(
+    'the end of a server connection within a response body %s resets the client (%s)',
+    async (body, end) => {
+      const { server } = await asked();
+      server.write(BODIES[body as keyof typeof BODIES]);
+      await expect.poll(() => answer.text.includes('part'), AT_ONCE).toBe(true);
+      END[end](server);
+      await expect.poll(clientSaw, AT_ONCE).toBe('reset');
+      expect([rig.refused, rig.isOver()]).toEqual([['response_cut_short'], true]);
+    },
+  );
 
-  test.each(ENDS)('within a chunked response body resets a client of HTTP/1.0 (%s)', async (end) => {
-    const { server } = await asked(head('GET / HTTP/1.0'), '\r\n\r\n');
-    server.write(BODIES['in chunks']);
-    await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
-    END[end](server);
-    await expect.poll(clientSaw, AT_ONCE).toBe('reset');
-  });
+  test.each(ENDS)(
+    'the end of a server connection within a chunked response body resets a client of HTTP/1.0 (%s)',
+    async (end) => {
+      const { server } = await asked(head('GET / HTTP/1.0'), '\r\n\r\n');
+      server.write(BODIES['in chunks']);
+      await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
+      END[end](server);
+      await expect.poll(clientSaw, AT_ONCE).toBe('reset');
+    },
+  );
 
   test.each(Object.keys(BODIES).filter((body) => body.startsWith('that ends')) as (keyof typeof BODIES)[])(
-    'by close_notify completes a response body %s',
+    'a close_notify of the server completes a response body %s',
     async (body) => {
       const { server } = await asked();
       server.end(BODIES[body]);
@@ -121,7 +127,7 @@ describe('the end of a server connection', () => {
     },
   );
 
-  test('by close_notify completes a response body of 8 MB that a slow client reads', async () => {
+  test('a close_notify of the server completes a response body of 8 MB that a slow client reads', async () => {
     const { server } = await asked();
     rig.client.pause();
     const body = 'x'.repeat(8 << 20);
@@ -132,26 +138,29 @@ describe('the end of a server connection', () => {
     expect(answer.text.length).toBe(body.length + 'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n'.length);
   });
 
-  test.each(ENDS)('between two requests is followed by a new server connection (%s)', async (end) => {
-    const { server } = await asked();
-    server.write(OK);
-    await expect.poll(() => answer.text, AT_ONCE).toBe(OK);
-    END[end](server);
-    rig.client.write(GET);
-    await expect.poll(() => rig.servers.length, AT_ONCE).toBe(2);
-    rig.servers[1]?.write(OK);
-    await expect.poll(() => answer.text, AT_ONCE).toBe(OK + OK);
-    expect([clientSaw(), rig.refused]).toEqual(['open', []]);
-  });
+  test.each(ENDS)(
+    'the end of a server connection between two requests is followed by a new server connection (%s)',
+    async (end) => {
+      const { server } = await asked();
+      server.write(OK);
+      await expect.poll(() => answer.text, AT_ONCE).toBe(OK);
+      END[end](server);
+      rig.client.write(GET);
+      await expect.poll(() => rig.servers.length, AT_ONCE).toBe(2);
+      rig.servers[1]?.write(OK);
+      await expect.poll(() => answer.text, AT_ONCE).toBe(OK + OK);
+      expect([clientSaw(), rig.refused]).toEqual(['open', []]);
+    },
+  );
 
-  test.each(UNCLEAN)('of a WebSocket resets the client (%s)', async (end) => {
+  test.each(UNCLEAN)('the end of the server connection of a WebSocket resets the client (%s)', async (end) => {
     const { server } = await tunnelled();
     END[end](server);
     await expect.poll(clientSaw, AT_ONCE).toBe('reset');
     expect(rig.isOver()).toBe(true);
   });
 
-  test('of a WebSocket by close_notify reaches the client as close_notify', async () => {
+  test('a close_notify of the server of a WebSocket reaches the client as close_notify', async () => {
     const { server } = await tunnelled();
     server.end('bye');
     await expect.poll(clientSaw, AT_ONCE).toBe('closed');
@@ -162,7 +171,7 @@ describe('the end of a server connection', () => {
 });
 
 describe('the end of a client connection', () => {
-  test('by close_notify after a whole request still brings the response, then ends the connection', async () => {
+  test('a client that sends close_notify after a whole request still gets the response, and then the connection ends', async () => {
     const { server, serverSaw } = await asked();
     rig.client.end();
     // The request must not have been answered before the end of the client arrives.
@@ -174,7 +183,7 @@ describe('the end of a client connection', () => {
     expect(answer.text).toBe('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok');
   });
 
-  test('by close_notify after two whole requests still brings both responses', async () => {
+  test('a client that sends close_notify after two whole requests still gets both responses', async () => {
     const [server] = rig.servers;
     server?.on('data', () => server.write(OK));
     rig.client.end(GET + GET);
@@ -183,21 +192,27 @@ describe('the end of a client connection', () => {
     await expect.poll(rig.isOver, AT_ONCE).toBe(true);
   });
 
-  test.each(UNCLEAN)('while the server has not answered resets the server (%s)', async (end) => {
-    const { serverSaw } = await asked();
-    END[end](rig.client);
-    await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-  });
+  test.each(UNCLEAN)(
+    'the end of a client connection while the server has not answered resets the server (%s)',
+    async (end) => {
+      const { serverSaw } = await asked();
+      END[end](rig.client);
+      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    },
+  );
 
-  test.each(UNCLEAN)('while a second request waits resets the server (%s)', async (end) => {
-    const { serverSaw } = await asked(GET + GET, '\r\n\r\n');
-    END[end](rig.client);
-    await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-  });
+  test.each(UNCLEAN)(
+    'the end of a client connection while a second request waits resets the server (%s)',
+    async (end) => {
+      const { serverSaw } = await asked(GET + GET, '\r\n\r\n');
+      END[end](rig.client);
+      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    },
+  );
 
-  test.each(UNCLEAN)('within a response body resets the server (%s)', async (end) => {
+  test.each(UNCLEAN)('the end of a client connection within a response body resets the server (%s)', async (end) => {
     const { server, serverSaw } = await asked();
     server.write(BODIES['that ends with the connection']);
     await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
@@ -206,39 +221,45 @@ describe('the end of a client connection', () => {
     await expect.poll(rig.isOver, AT_ONCE).toBe(true);
   });
 
-  test.each(ENDS)('within a request body resets the server (%s)', async (end) => {
+  test.each(ENDS)('the end of a client connection within a request body resets the server (%s)', async (end) => {
     const { serverSaw } = await asked(`${head('POST / HTTP/1.1', 'Content-Length: 10')}part`, 'part');
     END[end](rig.client);
     await expect.poll(serverSaw, AT_ONCE).toBe('reset');
     await expect.poll(rig.isOver, AT_ONCE).toBe(true);
   });
 
-  test.each(ENDS)('between two requests keeps the server connection for another client (%s)', async (end) => {
-    const { server, serverSaw } = await asked();
-    server.write(OK);
-    await expect.poll(() => answer.text, AT_ONCE).toBe(OK);
-    END[end](rig.client);
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-    expect([rig.given, serverSaw()]).toEqual([[rig.link], 'open']);
-  });
+  test.each(ENDS)(
+    'the end of a client connection between two requests keeps the server connection for another client (%s)',
+    async (end) => {
+      const { server, serverSaw } = await asked();
+      server.write(OK);
+      await expect.poll(() => answer.text, AT_ONCE).toBe(OK);
+      END[end](rig.client);
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+      expect([rig.given, serverSaw()]).toEqual([[rig.link], 'open']);
+    },
+  );
 
-  test.each(ENDS)('in the middle of a refused request body frees the connection (%s)', async (end) => {
-    rig.client.write(`${head('POST / HTTP/1.1', 'Content-Length: 9', 'Content-Length: 10')}part`);
-    await expect.poll(() => answer.text, AT_ONCE).toContain('HTTP/1.1 400');
-    rig.client.write('more');
-    await new Promise((resolve) => setImmediate(resolve));
-    END[end](rig.client);
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-  });
+  test.each(ENDS)(
+    'the end of a client connection in the middle of a refused request body frees the connection (%s)',
+    async (end) => {
+      rig.client.write(`${head('POST / HTTP/1.1', 'Content-Length: 9', 'Content-Length: 10')}part`);
+      await expect.poll(() => answer.text, AT_ONCE).toContain('HTTP/1.1 400');
+      rig.client.write('more');
+      await new Promise((resolve) => setImmediate(resolve));
+      END[end](rig.client);
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    },
+  );
 
-  test.each(UNCLEAN)('of a WebSocket resets the server (%s)', async (end) => {
+  test.each(UNCLEAN)('the end of the client connection of a WebSocket resets the server (%s)', async (end) => {
     const { serverSaw } = await tunnelled();
     END[end](rig.client);
     await expect.poll(serverSaw, AT_ONCE).toBe('reset');
     await expect.poll(rig.isOver, AT_ONCE).toBe(true);
   });
 
-  test('of a WebSocket by close_notify reaches the server as close_notify', async () => {
+  test('a close_notify of the client of a WebSocket reaches the server as close_notify', async () => {
     const { serverSaw } = await tunnelled();
     rig.client.end();
     await expect.poll(serverSaw, AT_ONCE).toBe('closed');
@@ -247,7 +268,7 @@ describe('the end of a client connection', () => {
 });
 
 describe('a time-out', () => {
-  test('of a server that does not answer is answered with 504', async () => {
+  test('a request gets 504 at the time-out if the server does not answer', async () => {
     const { serverSaw } = await asked();
     rig.rest(61);
     await expect.poll(clientSaw, AT_ONCE).toBe('closed');
@@ -255,7 +276,7 @@ describe('a time-out', () => {
     await expect.poll(serverSaw, AT_ONCE).toBe('reset');
   });
 
-  test('of a server that does not answer comes after one minute if the client has sent close_notify', async () => {
+  test('the time-out of a server that does not answer is one minute if the client has sent close_notify', async () => {
     await asked();
     rig.client.end();
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -265,7 +286,7 @@ describe('a time-out', () => {
     await expect.poll(rig.isOver, AT_ONCE).toBe(true);
   });
 
-  test('within a response body resets the client', async () => {
+  test('a time-out within a response body resets the client', async () => {
     const { server } = await asked();
     server.write(BODIES['with Content-Length']);
     await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
@@ -273,7 +294,7 @@ describe('a time-out', () => {
     await expect.poll(clientSaw, AT_ONCE).toBe('reset');
   });
 
-  test('between two requests ends the connection by close_notify', async () => {
+  test('a time-out between two requests ends the connection by close_notify', async () => {
     const { server } = await asked();
     server.write(OK);
     await expect.poll(() => answer.text, AT_ONCE).toBe(OK);
@@ -281,7 +302,7 @@ describe('a time-out', () => {
     await expect.poll(clientSaw, AT_ONCE).toBe('closed');
   });
 
-  test('ends the connection of a client that does not close it after its last response', async () => {
+  test('the service plane ends the connection of a client that does not close the connection after its last response', async () => {
     const { server } = await asked();
     server.end('HTTP/1.1 200 OK\r\n\r\nlast');
     await expect.poll(clientSaw, AT_ONCE).toBe('closed');
@@ -292,7 +313,7 @@ describe('a time-out', () => {
   });
 });
 
-test('a tick ends the session of a client that was reset while the session did not read it', async () => {
+test('a timer tick ends the session of a client that was reset while the session did not read from the client', async () => {
   const size = 64 << 20;
   const [server] = rig.servers;
   server?.pause();

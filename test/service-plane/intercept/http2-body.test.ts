@@ -91,7 +91,7 @@ test('the head of a response with an empty body ends the stream', async () => {
   expect(shape(1)).toEqual([[FRAME.headers, true]]);
 });
 
-test('a request with an empty body reaches the server as a HEADERS frame with END_STREAM; a body follows a HEADERS frame without END_STREAM', async () => {
+test('a request without a body reaches the server as HEADERS with END_STREAM, and a request with a body as HEADERS without END_STREAM', async () => {
   const asked: (readonly [ends: boolean, body: string])[] = [];
   rig.server.on('stream', (stream, _headers, flags) => {
     let body = '';

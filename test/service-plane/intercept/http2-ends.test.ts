@@ -52,51 +52,60 @@ function endClient(end: End): void {
 const isAllOver = (): unknown => [rig.sessions.size, rig.links.every(({ destroyed }) => destroyed)];
 
 describe('the end of a server connection', () => {
-  test.each(ENDS)('before the response head is answered with 502, and the client gets GOAWAY (%s)', async (end) => {
-    const { answer } = await asked();
-    const gone = new Promise((resolve) => client.once('goaway', resolve));
-    const late = new Promise((resolve) => setTimeout(resolve, AT_ONCE.timeout, 'late'));
-    endServer(end);
-    expect(await Promise.race([answer, late])).toMatchObject({ status: 502, isWhole: true });
-    expect(await Promise.race([gone, late])).toBe(constants.NGHTTP2_NO_ERROR);
-    expect(rig.refused).toContain('server_closed');
-    await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
-  });
-
-  test.each(ENDS)('within a response body resets the stream (%s)', async (end) => {
-    const { answer, server, stream } = await asked();
-    server.respond({ ':status': 200 });
-    server.write('part');
-    await new Promise((resolve) => stream.once('data', resolve));
-    const late = new Promise((resolve) => setTimeout(resolve, AT_ONCE.timeout, 'late'));
-    endServer(end);
-    expect(await Promise.race([answer, late])).toMatchObject({
-      body: 'part',
-      isWhole: false,
-      code: constants.NGHTTP2_INTERNAL_ERROR,
-    });
-    await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
-  });
-
-  test.each(ENDS)('after a whole response leaves the response to a client that reads slowly (%s)', async (end) => {
-    const { answer, server, stream } = await asked();
-    // The body fits into the window of a stream, so the server can send all of it to the node.
-    const body = Buffer.alloc(200_000, 'x');
-    stream.pause();
-    server.respond({ ':status': 200 }, { waitForTrailers: true });
-    server.on('wantTrailers', () => server.sendTrailers({ 'x-end': '1' }));
-    server.end(body);
-    const [link] = rig.links;
-    await expect.poll(() => server.destroyed && (link?.bytesRead ?? 0) > body.length, AT_ONCE).toBe(true);
-    endServer(end);
-    await expect.poll(() => link?.destroyed, AT_ONCE).toBe(true);
-    stream.resume();
-    const { body: got, isWhole, trailers } = await answer;
-    expect([got.length, isWhole, trailers]).toEqual([body.length, true, { 'x-end': '1' }]);
-  });
+  test.each(ENDS)(
+    'the end of a server connection before the response head is answered with 502, and the HTTP/2 client gets GOAWAY (%s)',
+    async (end) => {
+      const { answer } = await asked();
+      const gone = new Promise((resolve) => client.once('goaway', resolve));
+      const late = new Promise((resolve) => setTimeout(resolve, AT_ONCE.timeout, 'late'));
+      endServer(end);
+      expect(await Promise.race([answer, late])).toMatchObject({ status: 502, isWhole: true });
+      expect(await Promise.race([gone, late])).toBe(constants.NGHTTP2_NO_ERROR);
+      expect(rig.refused).toContain('server_closed');
+      await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
+    },
+  );
 
   test.each(ENDS)(
-    'without requests ends the client connection by GOAWAY, and the next request uses new connections (%s)',
+    'the end of a server connection within a response body resets the HTTP/2 stream (%s)',
+    async (end) => {
+      const { answer, server, stream } = await asked();
+      server.respond({ ':status': 200 });
+      server.write('part');
+      await new Promise((resolve) => stream.once('data', resolve));
+      const late = new Promise((resolve) => setTimeout(resolve, AT_ONCE.timeout, 'late'));
+      endServer(end);
+      expect(await Promise.race([answer, late])).toMatchObject({
+        body: 'part',
+        isWhole: false,
+        code: constants.NGHTTP2_INTERNAL_ERROR,
+      });
+      await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
+    },
+  );
+
+  test.each(ENDS)(
+    'an HTTP/2 client that reads slowly gets the whole response although the server connection has ended (%s)',
+    async (end) => {
+      const { answer, server, stream } = await asked();
+      // The body fits into the window of a stream, so the server can send all of it to the node.
+      const body = Buffer.alloc(200_000, 'x');
+      stream.pause();
+      server.respond({ ':status': 200 }, { waitForTrailers: true });
+      server.on('wantTrailers', () => server.sendTrailers({ 'x-end': '1' }));
+      server.end(body);
+      const [link] = rig.links;
+      await expect.poll(() => server.destroyed && (link?.bytesRead ?? 0) > body.length, AT_ONCE).toBe(true);
+      endServer(end);
+      await expect.poll(() => link?.destroyed, AT_ONCE).toBe(true);
+      stream.resume();
+      const { body: got, isWhole, trailers } = await answer;
+      expect([got.length, isWhole, trailers]).toEqual([body.length, true, { 'x-end': '1' }]);
+    },
+  );
+
+  test.each(ENDS)(
+    'the end of an idle server connection ends the HTTP/2 client connection by GOAWAY, and the next request uses new connections (%s)',
     async (end) => {
       const ended = new Promise((resolve) => client.once('close', resolve));
       const gone = new Promise((resolve) => client.once('goaway', resolve));
@@ -109,7 +118,7 @@ describe('the end of a server connection', () => {
     },
   );
 
-  test('is announced by GOAWAY: the requests that have begun are completed, and a later request may be repeated', async () => {
+  test('the end of a server connection is sent on as GOAWAY, and the requests that have begun are completed', async () => {
     const { answer, server } = await asked();
     server.session?.close();
     await expect.poll(() => client.closed || client.destroyed, AT_ONCE).toBe(true);
@@ -123,39 +132,51 @@ describe('the end of a server connection', () => {
 test.each([
   [constants.NGHTTP2_NO_ERROR, constants.NGHTTP2_INTERNAL_ERROR],
   [constants.NGHTTP2_CANCEL, constants.NGHTTP2_CANCEL],
-])('RST_STREAM with code %i within a response body resets the stream with code %i', async (code, seen) => {
-  const { answer, server, stream } = await asked();
-  server.respond({ ':status': 200 }, { waitForTrailers: true });
-  server.write('part');
-  await new Promise((resolve) => stream.once('data', resolve));
-  server.close(code);
-  expect(await answer).toMatchObject({ body: 'part', isWhole: false, code: seen });
-});
-
-describe('the end of a client connection', () => {
-  test.each(ENDS)('without requests ends the server connection (%s)', async (end) => {
-    endClient(end);
-    await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
-  });
-
-  test.each(ENDS)('with a request that waits for its response cancels the request at the server (%s)', async (end) => {
-    const { server } = await asked();
-    endClient(end);
-    await expect.poll(() => server.destroyed, AT_ONCE).toBe(true);
-    await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
-  });
-
-  test.each(ENDS)('within a response body cancels the request at the server (%s)', async (end) => {
-    const { server, stream } = await asked();
-    server.respond({ ':status': 200 });
+])(
+  'RST_STREAM of the server with code %i within a response body resets the stream of the client with code %i',
+  async (code, seen) => {
+    const { answer, server, stream } = await asked();
+    server.respond({ ':status': 200 }, { waitForTrailers: true });
     server.write('part');
     await new Promise((resolve) => stream.once('data', resolve));
-    endClient(end);
-    await expect.poll(() => server.destroyed, AT_ONCE).toBe(true);
-    await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
-  });
+    server.close(code);
+    expect(await answer).toMatchObject({ body: 'part', isWhole: false, code: seen });
+  },
+);
 
-  test('by GOAWAY ends the server connection', async () => {
+describe('the end of a client connection', () => {
+  test.each(ENDS)(
+    'the end of an HTTP/2 client connection without requests ends the server connection (%s)',
+    async (end) => {
+      endClient(end);
+      await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
+    },
+  );
+
+  test.each(ENDS)(
+    'the end of an HTTP/2 client connection cancels a request that waits for its response at the server (%s)',
+    async (end) => {
+      const { server } = await asked();
+      endClient(end);
+      await expect.poll(() => server.destroyed, AT_ONCE).toBe(true);
+      await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
+    },
+  );
+
+  test.each(ENDS)(
+    'the end of an HTTP/2 client connection within a response body cancels the request at the server (%s)',
+    async (end) => {
+      const { server, stream } = await asked();
+      server.respond({ ':status': 200 });
+      server.write('part');
+      await new Promise((resolve) => stream.once('data', resolve));
+      endClient(end);
+      await expect.poll(() => server.destroyed, AT_ONCE).toBe(true);
+      await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
+    },
+  );
+
+  test('the end of an HTTP/2 client connection by GOAWAY ends the server connection', async () => {
     client.close();
     await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
   });

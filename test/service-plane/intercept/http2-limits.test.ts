@@ -91,7 +91,7 @@ test('a client whose invalid frames make the service plane reset 1,000 HTTP/2 st
   expect(reached).toBeLessThanOrEqual(1_200);
 });
 
-test('resets because of a forbidden trailer of the server do not count as resets of the client', async () => {
+test('HTTP/2 resets because of a forbidden trailer of the server do not count as resets of the client', async () => {
   for (let first = 1; first < 2_100; first += 100) {
     const streams = Array.from({ length: 50 }, (_, index) => first + 2 * index);
     client.send(...streams.map((stream) => getPath(stream, '/forbidden-trailer')));

@@ -96,7 +96,7 @@ function isServed(stream: number): boolean | null {
 }
 
 test.each(Object.entries(PLACES))(
-  'a field name twice in one %s ends at most its own HTTP/2 stream, for each field name',
+  'a field name that occurs twice in one %s ends at most its own HTTP/2 stream, for each field name',
   async (_place, place) => {
     const { refused } = place;
     answerFrames(rig.server, (stream) => place.response(stream, NAMES[(stream - 1) / 2] ?? ''));

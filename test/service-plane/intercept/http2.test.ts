@@ -173,7 +173,7 @@ test('an interim or final HTTP/2 response that violates the rule is replaced by 
   expect((await fetch(client, { ':path': '/' })).body).toBe('secret');
 });
 
-test('HTTP/2 early hints are forwarded, the service plane itself sends status 100, and HEAD, 204 and 304 get no body', async () => {
+test('HTTP/2 early hints are forwarded, status 100 comes from the service plane, and responses to HEAD, 204 and 304 have no body', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.additionalHeaders({ ':status': 103, link: '</x>' });
     const status = Number(String(headers[':path']).slice(1));
@@ -224,7 +224,7 @@ test('an HTTP/2 reset is forwarded with its error code in both directions, and a
   await expect.poll(() => codes).toEqual([constants.NGHTTP2_CANCEL]);
 });
 
-test('if the server connection breaks before the response head, the client gets status 502; after the head, the client gets a truncated body', async () => {
+test('an HTTP/2 client gets status 502 if the server connection breaks before the response head, and a truncated body after the head', async () => {
   rig.server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     if (headers[':path'] === '/begun') {

@@ -26,13 +26,13 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null, () => new TrustAnchors([])), server };
 }
 
-test('ServerPool returns each server link once, only for the key of the link, and the link that it received last first', async () => {
+test('`ServerPool` returns each server link once, only for the key of the link, and the most recently received link first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
 });
 
-test('ServerPool closes an unused link after ten to fifteen seconds', async () => {
+test('`ServerPool` closes an unused link after ten to fifteen seconds', async () => {
   const { link } = await linkOf('a');
   pool.give(link);
   clock.tick = 2;
@@ -44,7 +44,7 @@ test('ServerPool closes an unused link after ten to fifteen seconds', async () =
 });
 
 test.each(['sends data', 'ends the connection'])(
-  'ServerPool does not return a link if the server %s while the link is idle',
+  '`ServerPool` does not return a link if the server %s while the link is idle',
   async (what) => {
     const { link, server } = await linkOf('a');
     pool.give(link);
@@ -55,7 +55,7 @@ test.each(['sends data', 'ends the connection'])(
   },
 );
 
-test('ServerPool does not return a link whose socket is destroyed, even before the socket emits its close event', async () => {
+test('`ServerPool` does not return a link whose socket is destroyed, even before the socket emits its close event', async () => {
   const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
   for (const link of [sound, broken]) pool.give(link);
   broken.socket.destroy(new Error('it broke'));

@@ -68,15 +68,18 @@ describe('FlightReader and the first flight (TLS handshake messages) of a real s
       unreadable('anonymous'),
     ],
   ];
-  it.each(rows)('reads a flight %s', async (_, options, asking, facts) => {
-    const { flight } = await recordFlight(options, asking);
-    expect(factsOf(flight)).toEqual(facts);
-  });
+  it.each(rows)(
+    '`FlightReader` reads from a real server a flight (TLS handshake messages) %s',
+    async (_, options, asking, facts) => {
+      const { flight } = await recordFlight(options, asking);
+      expect(factsOf(flight)).toEqual(facts);
+    },
+  );
 
   it.each([
     ['a ticket', 0],
     ['a session id', constants.SSL_OP_NO_TICKET],
-  ])('returns `hidden` for a flight that resumes a session by %s', async (_, secureOptions) => {
+  ])('`FlightReader` returns `hidden` for a flight that resumes a session by %s', async (_, secureOptions) => {
     const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
     const { flight, session } = await recordFlight(options, tls12);
     expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
@@ -85,7 +88,7 @@ describe('FlightReader and the first flight (TLS handshake messages) of a real s
     expect(factsOf(resumed.flight)).toEqual(byResumption);
   });
 
-  it('returns the certificate chain for every split of the flight into two chunks, and stores all bytes of the flight in `bytes`', async () => {
+  it('`FlightReader` returns the certificate chain for every split of the flight into two chunks, and stores all bytes of the flight', async () => {
     const { flight } = await recordFlight(serving, tls12);
     for (let at = 0; at <= flight.length; at++) {
       const reader = new FlightReader();
@@ -222,7 +225,10 @@ describe('FlightReader and a flight that the test has built', () => {
     ],
     ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
   ];
-  it.each(rows)('returns the certificates, `hidden` with a reason, or a fault for a flight %s', (_, bytes, facts) => {
-    expect(factsOf(bytes)).toEqual(facts);
-  });
+  it.each(rows)(
+    '`FlightReader` returns the certificates, `hidden` with a reason, or a fault for a flight %s',
+    (_, bytes, facts) => {
+      expect(factsOf(bytes)).toEqual(facts);
+    },
+  );
 });

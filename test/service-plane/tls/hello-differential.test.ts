@@ -69,13 +69,16 @@ const rows: readonly (readonly [string, () => Promise<Buffer>, ClientHello])[] =
 ];
 
 describe('HelloReader and the ClientHello of a real client', () => {
-  it.each(rows)('reads the ClientHello of %s as OpenSSL and a second parser read it', async (_, record, facts) => {
-    const bytes = await record();
-    expect(factsOf(bytes)).toEqual(facts);
-    const byOpenssl = await serverNameByOpenssl(context, bytes);
-    expect(typeof byOpenssl === 'string' ? bare(byOpenssl) : byOpenssl).toBe(facts.sni);
-    expect(await secondView(bytes)).toEqual([facts.sni, facts.alpn]);
-  });
+  it.each(rows)(
+    '`HelloReader` reads the ClientHello of %s as OpenSSL and a second parser read it',
+    async (_, record, facts) => {
+      const bytes = await record();
+      expect(factsOf(bytes)).toEqual(facts);
+      const byOpenssl = await serverNameByOpenssl(context, bytes);
+      expect(typeof byOpenssl === 'string' ? bare(byOpenssl) : byOpenssl).toBe(facts.sni);
+      expect(await secondView(bytes)).toEqual([facts.sni, facts.alpn]);
+    },
+  );
 });
 
 describe('HelloReader and a mutated ClientHello', () => {
@@ -87,7 +90,7 @@ describe('HelloReader and a mutated ClientHello', () => {
     await helloOfNode({ servername: 'old.example.com', maxVersion: 'TLSv1.2' }),
   ];
 
-  it('reads the server name that OpenSSL and a second parser read, or rejects the bytes, also from random chunks', async () => {
+  it('`HelloReader` reads from a mutated ClientHello the server name that OpenSSL and a second parser read, or rejects the bytes', async () => {
     const random = new Random(seedOf(20_261_122));
     const from = await seeds();
     const outcomes = { agreedByOpenssl: 0, agreedByAnother: 0, refusedByOpenssl: 0, unreadable: 0, open: 0 };

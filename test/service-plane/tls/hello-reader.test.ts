@@ -37,7 +37,7 @@ const sized = (bytes: number): Buffer => {
 
 describe('HelloReader and a ClientHello in several segments or records', () => {
   it.each([hello(...typical), records(sized(300), 7), records(sized(1_600), 1_000)])(
-    'reads the ClientHello for every split of its bytes into two segments (input %#)',
+    '`HelloReader` reads the ClientHello for every split of its bytes into two segments (input %#)',
     (bytes) => {
       for (let at = 0; at <= bytes.length; at++) {
         const reader = new HelloReader();
@@ -55,23 +55,23 @@ describe('HelloReader and a ClientHello in several segments or records', () => {
     ['65,516 bytes in records of full size', [records(sized(65_516), 16_384)]],
     ['65,516 bytes in segments of one byte', split(records(sized(65_516), 16_384), 1)],
     ['records of each version', [record(helloMessage({ extensions: typical }), 22, 0x0300)]],
-  ])('reads a ClientHello in %s', (_, chunks) => {
+  ])('`HelloReader` reads a ClientHello in %s', (_, chunks) => {
     expect(read(new HelloReader(), chunks)).toEqual(typicalFacts);
   });
 
-  it('returns null until the last byte of the ClientHello has arrived', () => {
+  it('`HelloReader` returns null until the last byte of the ClientHello has arrived', () => {
     const bytes = records(sized(300), 13);
     for (let length = 0; length < bytes.length; length++) expect(factsOf(bytes.subarray(0, length))).toBeNull();
   });
 
-  it('reads a ClientHello of 64 KiB in segments of one byte in less than one second', () => {
+  it('`HelloReader` reads a ClientHello of 64 KiB in segments of one byte in less than one second', () => {
     const chunks = split(records(sized(65_516), 16_384), 1);
     const clock = new ProgressClock();
     read(new HelloReader(), chunks);
     expect(clock.ms()).toBeLessThan(1_000);
   });
 
-  it('`bytes` also contains the bytes that follow the ClientHello', () => {
+  it('the field `bytes` of `HelloReader` also contains the bytes that follow the ClientHello', () => {
     const early = record(Buffer.from('early'), 23);
     const reader = new HelloReader();
     const bytes = Buffer.concat([hello(...typical), early]);
@@ -115,7 +115,7 @@ describe('HelloReader and bytes that are no valid ClientHello', () => {
     ['more than 64 KiB with its headers', records(sized(20_000), 1), 'too_long'],
     ['an announcement of more than 64 KiB', record(Buffer.from([1, 1, 0, 1])), 'too_long'],
   ];
-  it.each(rows)('rejects %s, in one segment and in segments of 1 and 3 bytes', (_, bytes, fault) => {
+  it.each(rows)('`HelloReader` rejects %s, in one segment and in segments of 1 and 3 bytes', (_, bytes, fault) => {
     expect(factsOf(bytes)).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
     expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
@@ -123,7 +123,7 @@ describe('HelloReader and bytes that are no valid ClientHello', () => {
 });
 
 describe('HelloReader and the body of a ClientHello', () => {
-  it('accepts a ClientHello without extensions', () => {
+  it('`HelloReader` accepts a ClientHello without extensions', () => {
     expect(factsOf(record(helloMessage({ extensions: null })))).toEqual(plain);
     expect(ofExtensions()).toEqual(plain);
   });
@@ -144,11 +144,11 @@ describe('HelloReader and the body of a ClientHello', () => {
     ['with a repeated unknown extension', { extensions: [extension(0x1234), extension(0x1234)] }],
     ['with a pre-shared key before another extension', { extensions: [extension(41, u8(0)), sniOf('a.test')] }],
   ];
-  it.each(rows)('rejects a ClientHello %s', (_, parts) => {
+  it.each(rows)('`HelloReader` rejects a ClientHello %s', (_, parts) => {
     expect(factsOf(record(helloMessage(parts)))).toEqual(unreadable('malformed'));
   });
 
-  it('rejects a ClientHello body that is truncated at any byte', () => {
+  it('`HelloReader` rejects a ClientHello body that is truncated at any byte', () => {
     const body = helloMessage({ extensions: typical }).subarray(4);
     for (let length = 0; length < body.length; length++) {
       const facts = factsOf(record(message(1, body.subarray(0, length))));
@@ -157,7 +157,7 @@ describe('HelloReader and the body of a ClientHello', () => {
     }
   });
 
-  it('ignores GREASE values in the lists of extensions, protocols and versions', () => {
+  it('`HelloReader` ignores GREASE values in the lists of extensions, protocols and versions', () => {
     const grease = [extension(0x0a0a), ...typical, extension(0x1a1a, u8(0)), extension(0xfafa, Buffer.alloc(9))];
     expect(ofExtensions(...grease)).toEqual(typicalFacts);
     expect(ofExtensions(alpnOf('\x0a\x0a', 'h2', '\xfa\xfa', '\x0a\x1a'))).toEqual({
@@ -182,7 +182,7 @@ describe('HelloReader and the server_name extension', () => {
     [longest, longest],
     [`${longest}.`, longest],
   ];
-  it.each(good)('accepts the server name %s', (name, sni) => {
+  it.each(good)('`HelloReader` accepts the server name %s', (name, sni) => {
     expect(ofExtensions(sniOf(name))).toEqual({ ...plain, sni });
   });
 
@@ -216,7 +216,7 @@ describe('HelloReader and the server_name extension', () => {
     ['that is longer than its list', extension(0, u16(9), hostName('a.test.long'))],
     ['that is longer than its extension', extension(0, vector16(u8(0), u16(99), Buffer.from('a.test')))],
   ];
-  it.each(bad)('rejects a server name %s', (_, name) => {
+  it.each(bad)('`HelloReader` rejects a server name %s', (_, name) => {
     expect(ofExtensions(name)).toEqual(unreadable('malformed'));
   });
 });
@@ -239,15 +239,15 @@ describe('HelloReader and the ECH, ALPN and supported_versions extensions', () =
     ['a protocol that is longer than its list', extension(16, vector16(u8(9), u8(1))), unreadable('malformed')],
     ['a byte after the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
   ];
-  it.each(rows)('reads %s, or rejects the ClientHello as malformed', (_, bytes, facts) => {
+  it.each(rows)('`HelloReader` reads %s, or rejects the ClientHello as malformed', (_, bytes, facts) => {
     expect(ofExtensions(bytes)).toEqual(facts);
   });
 
-  it('returns `ech: true` and the unencrypted server name for a ClientHello with ECH', () => {
+  it('`HelloReader` returns `ech: true` and the unencrypted server name for a ClientHello with ECH', () => {
     expect(ofExtensions(sniOf('public.example'), echOf())).toEqual({ ...plain, sni: 'public.example', ech: true });
   });
 
-  it('reads the ClientHello of Chromium, whose ECH extension is GREASE', () => {
+  it('`HelloReader` reads the ClientHello of Chromium, whose ECH extension is GREASE', () => {
     expect(factsOf(CHROMIUM_HELLO)).toEqual({ ...typicalFacts, sni: 'www.example.com', ech: true });
   });
 });

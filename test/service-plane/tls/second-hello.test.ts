@@ -52,7 +52,7 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['with fewer pre-shared keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
     ['without pre-shared keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
     ['with a new encrypted inner ClientHello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
-  ])('accepts a second ClientHello %s', (_, retry, before, after) => {
+  ])('`mayFollow` accepts after a HelloRetryRequest a second ClientHello %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
   });
 
@@ -86,7 +86,7 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['no encrypted inner ClientHello', RETRY, [...first, echOf()], [...plain, share(24)]],
     ['an ECH extension of another type', RETRY, [...first, echOf()], [...plain, share(24), extension(0xfe0d, u8(1))]],
     ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
-  ])('rejects a second ClientHello with %s', (_, retry, before, after) => {
+  ])('`mayFollow` rejects after a HelloRetryRequest a second ClientHello with %s', (_, retry, before, after) => {
     expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
   });
 
@@ -95,10 +95,13 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['session id', { sessionId: Buffer.alloc(0) }],
     ['list of cipher suites', { cipherSuites: u16(0x1302) }],
     ['list of compressions', { compressions: Buffer.from([1, 0]) }],
-  ])('rejects a second ClientHello whose %s differs from the first', (_, parts) => {
-    const after = bodyOf({ extensions: [...plain, share(24)], ...parts });
-    expect(mayFollow(bodyOf({ extensions: first }), RETRY, after)).toBe(false);
-  });
+  ])(
+    '`mayFollow` rejects after a HelloRetryRequest a second ClientHello whose %s differs from the first',
+    (_, parts) => {
+      const after = bodyOf({ extensions: [...plain, share(24)], ...parts });
+      expect(mayFollow(bodyOf({ extensions: first }), RETRY, after)).toBe(false);
+    },
+  );
 });
 
 describe('AnswerReader', () => {
@@ -138,7 +141,10 @@ describe('AnswerReader', () => {
       Buffer.concat([retry.subarray(0, 3), u16(4), retry.subarray(5, 9), change]),
       ['not_tls'],
     ],
-  ])('returns the kind of each server message in %s, in one chunk or in small chunks', (_, bytes, kinds) => {
-    for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
-  });
+  ])(
+    '`AnswerReader` returns the kind of each server message in %s, in one chunk or in small chunks',
+    (_, bytes, kinds) => {
+      for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
+    },
+  );
 });
