@@ -149,7 +149,7 @@ describe('the peer listener', () => {
     expect(peerOf(at(0), '/openapi/service-v1.json')).toMatch(/ 404$/);
   });
 
-  test('accepts no TLS version below 1.3', async () => {
+  test('the peer listener accepts no TLS version below 1.3', async () => {
     const [host, port] = at(0).peerAddress.split(':');
     const socket = connect({ host: host ?? '', port: Number(port), maxVersion: 'TLSv1.2', rejectUnauthorized: false });
     await expect(

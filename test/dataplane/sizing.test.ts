@@ -38,7 +38,7 @@ const OPTIONS: Readonly<Record<string, (number: number) => Partial<ObjectOptions
 const memoryOf = (fd: number): number =>
   Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]);
 
-test('docs/sizing.md has a row for each size that the table of maps explains', () => {
+test('docs/sizing.md has a row for each of the 12 sizes of BPF maps', () => {
   expect(rows).toHaveLength(12);
 });
 

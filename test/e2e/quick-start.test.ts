@@ -54,7 +54,7 @@ test('`weir start` allows and refuses a name, a TLS connection and an HTTP reque
   ]);
 });
 
-test('`weir start` ends with the commands that remove its parts, and the next three commands', () => {
+test('`weir start` removes its parts at the end, prints the removal, and suggests three next commands', () => {
   const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-5);
   expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
   expect(next).toBe('Next:');

@@ -120,7 +120,7 @@ test('a new policy that denies an offloaded connection resets both sides', async
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('while the server of an offloaded connection does not read, the client cannot send on, and data to the client still passes', async () => {
+test('while the server of an offloaded connection does not read, the client is blocked from sending, and data to the client still passes', async () => {
   const { client, server } = await offloaded();
   await client.must('timeout', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });

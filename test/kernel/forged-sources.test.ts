@@ -155,7 +155,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     }
   });
 
-  test('a packet with a forged source from a policed interface that does not forward does not reach a proxy socket', () => {
+  test('a packet with a forged source from a policed interface that does not forward reaches no socket of the DNS proxy or service plane', () => {
     police();
     sh('echo 0 > /proc/sys/net/ipv4/conf/wan0/forwarding');
     for (const kind of KINDS) {
@@ -181,7 +181,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     },
   );
 
-  test('a packet with a forged source does not reach a proxy socket without BPF hooks, after a takeover, and after the flushed guard is restored', async () => {
+  test('a packet with a forged source reaches no socket of the DNS proxy or service plane without BPF hooks, after a takeover, or after a restored guard', async () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
     await hooksGone(topology.node.name);
@@ -195,7 +195,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     expect(arrives('ext0', ADDRESSES.client)).toBe(false);
   });
 
-  test('with reverse_path: loose, a packet whose source has no route or belongs to the node does not reach a proxy socket', () => {
+  test('with reverse_path: loose, no socket of the DNS proxy or service plane receives packets whose source has no route or belongs to the node', () => {
     police({ reversePath: 'loose' });
     sh('echo 1 > /proc/sys/net/ipv4/conf/ext0/accept_local');
     expect([...NOWHERE, ...OWN].filter((source) => arrives('ext0', source))).toEqual([]);
@@ -208,7 +208,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     expect([...ELSEWHERE, ...NOWHERE].filter((source) => !arrives('ext0', source))).toEqual([]);
   });
 
-  test('other sockets receive packets with a forged source, and a proxy socket receives packets from the node itself', () => {
+  test('other sockets receive packets with a forged source, and sockets of the DNS proxy and service plane receive packets of the node itself', () => {
     police();
     expect(arrives('ext0', ADDRESSES.client, ['UDP', 17, OTHER_PORT, [{}]])).toBe(true);
     const [before = 0] = counts();
@@ -216,7 +216,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     expect(counts()[0]).toBe(before + 1);
   });
 
-  test('the nftables chain that protects the proxy sockets from forged sources does not prevent direct forwarding', () => {
+  test('the nftables chain that protects the sockets of the DNS proxy and service plane from forged sources does not prevent direct forwarding', () => {
     police({ forwarding: 'auto' }).look();
     expect(datapath?.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook' });
   });

@@ -129,7 +129,7 @@ test.each([
   expect(datapath.look()).toEqual([]);
 });
 
-test('the first start that ends before `attach` leaves no maps', () => {
+test('the first start of a datapath that ends before `attach` leaves no BPF maps in the pin path', () => {
   datapath.close();
   detach(topology.pinPath);
   datapath.open();
@@ -172,7 +172,7 @@ test.each([
   expect(output).toContain('500 packets transmitted, 500 received');
 });
 
-test('`detach` keeps the programs if it cannot remove the guard', async () => {
+test('`detach` keeps the BPF programs if it cannot remove the guard', async () => {
   datapath.close();
   const { PATH } = process.env;
   try {

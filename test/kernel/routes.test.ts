@@ -217,7 +217,7 @@ describe('sockets of the DNS proxy and service plane', () => {
   );
 
   test.each(lookups)(
-    'with reverse_path: off, a proxy socket receives no packet sent as %s with a source that cannot belong to a host',
+    'with reverse_path: off, a socket of the DNS proxy or service plane receives no packet sent as %s with a source that cannot belong to a host',
     (_, packet, options) => {
       load({ reversePath: 'off' });
       expect(NEVER.filter((source) => sent(source, packet, OWN_PORT, options) !== DROPPED)).toEqual([]);
@@ -235,7 +235,7 @@ describe('sockets of the DNS proxy and service plane', () => {
     expect(passed).toEqual([]);
   });
 
-  test('other sockets of the node than those of the proxies receive packets with a forged source', () => {
+  test('sockets of the node other than those of the DNS proxy and service plane receive packets with a forged source', () => {
     load();
     expect(ELSEWHERE.filter((source) => sent(source, udp, OTHER_PORT, {}) !== PASSED)).toEqual([]);
     expect(sent(ADDRESSES.server, tcp, OTHER_PORT, { tcpFlags: TCP.syn })).toBe(PASSED);

@@ -135,7 +135,7 @@ test.each([
 test.each([
   ['a grown policy table', {}, 4_000],
   ['a flow table of another size', { flowCapacity: 131_072 }, 0],
-])('a restart with %s keeps the time since when the kernel enforces the generation', (_, more, destinations) => {
+])('a restart with %s keeps the time of the start of enforcement of the policy generation', (_, more, destinations) => {
   node.start().attach();
   const { sinceMs } = node.putInForce(small, 1);
   node.datapath().close();
