@@ -5,7 +5,7 @@ import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
 
 export type ClusterInput = {
   readonly configured: boolean;
-  /** The generation that the node has in force. */
+  /** The generation that the node enforces. */
   readonly generation: number;
 };
 
@@ -16,7 +16,8 @@ export type ClusterContext = ClusterInput & {
   /** The newest generation that the replica contains. */
   readonly committed: number;
   /**
-   * Why this node takes no part: etcd contradicts its replica, or has no cluster yet. Null: it takes part.
+   * Why this node does not take part in the cluster: etcd contradicts its replica, or contains no cluster
+   * yet. Null: the node takes part.
    */
   readonly apart: 'contradicted' | 'uncreated' | null;
   /** Whether the database of etcd is full. */
@@ -38,7 +39,7 @@ export type ClusterEvent =
   | { readonly type: 'replica.contradicted'; readonly reason: string }
   /** etcd has no cluster below the prefix yet. */
   | { readonly type: 'replica.uncreated' }
-  /** The disk of this node refuses the writes of the replica, or has stored all of them. */
+  /** The replica cannot be written to the disk of this node, or all its changes are written again. */
   | { readonly type: 'replica.unkept'; readonly reason: string }
   | { readonly type: 'replica.kept' };
 
@@ -61,7 +62,7 @@ const cluster = setup({
      * `replica.contradicted`, `replica.uncreated`, `replica.unkept` and `replica.kept`.
      */
     replicate: fromCallback<EventObject>(notProvided('replicate')),
-    /** Follows which node leads. Sends `leader.changed`. */
+    /** Sends `leader.changed` when another node becomes the leader. */
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
   },
   actions: {
@@ -90,7 +91,8 @@ const cluster = setup({
     })),
     noteKept: assign({ notices: {} }),
     noteUncreated: assign({ apart: 'uncreated' as const, trouble: {} }),
-    // A contradiction is the trouble of both checks. Any other trouble of the membership stays.
+    // Clears the trouble texts of a contradiction, which both checks have. Other trouble texts of the
+    // membership stay.
     noteAgreement: assign(({ context: { apart, trouble } }) => ({
       apart: null,
       trouble: apart === null ? without(trouble, 'policy_replication') : {},
@@ -117,12 +119,15 @@ const cluster = setup({
     showsFull: stateIn({ membership: { participating: 'full' } }),
   },
   delays: {
-    /** How long etcd may be away, or a commit may take on this node, before a check fails. */
+    /**
+     * The time in milliseconds after which a check fails because etcd cannot be reached, or because this node
+     * has not applied a commit.
+     */
     failAfter: 5_000,
   },
 });
 
-/** Returns the troubles of all parts but one. */
+/** Returns the trouble texts of all parts except `part`. */
 function without(troubles: Troubles, part: keyof Troubles): Troubles {
   const { [part]: _, ...others } = troubles;
   return others;
@@ -138,7 +143,7 @@ const noteMemberFailure = {
 const noteLeader = { type: 'noteLeader', params: ({ event }: { event: LeaderChange }) => event } as const;
 const leaderChanged = { 'leader.changed': { target: 'leaderless', actions: noteLeader } } as const;
 
-/** A lost connection to etcd. The check fails only after `failAfter`. */
+/** The state after the loss of the connection to etcd. The check fails only after `failAfter`. */
 const lostBriefly = {
   'replica.lost': {
     target: 'reconnecting',
@@ -147,8 +152,8 @@ const lostBriefly = {
 } as const;
 
 /**
- * The part of a node in a cluster. `membership` is the check `cluster`, and `replication` is the check
- * `policy_replication`. The node enforces its policy in each state, also without etcd.
+ * The chart of a node in a cluster. The region `membership` reports the check `cluster`, and `replication`
+ * the check `policy_replication`. The node enforces its policy in each state, also without etcd.
  */
 export const clusterChart = cluster.createMachine({
   id: 'cluster',

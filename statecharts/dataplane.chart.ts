@@ -44,8 +44,8 @@ const enforcing = ({ context: { inForce } }: InContext): Published => ({
   message: inForce === null ? null : { type: 'dataplane.enforcing', ...inForce },
 });
 /**
- * Publishes `dataplane.attached` if this chart knows no policy, so that the policy chart sends the stored
- * policy again.
+ * Publishes `dataplane.attached` if this chart has no policy to enforce, so that the policy chart sends the
+ * stored policy again.
  */
 const attached = ({ context: { desired } }: InContext): Published => ({
   message: desired === null ? { type: 'dataplane.attached' } : null,

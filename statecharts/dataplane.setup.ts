@@ -17,8 +17,8 @@ export type DataplaneInput = {
 
 export type DataplaneContext = DataplaneInput & {
   /**
-   * The compiled policy that must be in force. It stays here when the datapath is lost, so that the chart
-   * can put it in force again.
+   * The compiled policy that must be in force. It is kept when the datapath is lost, so that the chart can
+   * put it in force again.
    */
   readonly desired: Desired | null;
   readonly inForce: { readonly generation: number; readonly epoch: number } | null;
@@ -28,7 +28,7 @@ export type DataplaneContext = DataplaneInput & {
    */
   readonly programInForce: Program | null;
   /**
-   * Unix time in milliseconds since when the kernel enforces the generation in force. It stays here when the
+   * Unix time in milliseconds since when the kernel enforces the generation in force. It is kept when the
    * datapath is lost, because the kernel continues to enforce. Null if nothing is in force, or if the time is
    * not known.
    */
@@ -182,7 +182,7 @@ const REFUSALS: Readonly<Record<FlowRefusal, string>> = {
 
 /**
  * Returns the texts about refused flows for the readiness report. They do not change the readiness of the
- * node: a client that floods must not take the node out of service.
+ * node: a client that sends too much traffic must not take the node out of service.
  */
 const refusalNotices = (refusing: readonly FlowRefusal[]): Troubles =>
   refusing.length === 0 ? {} : { [RUNNING]: refusing.map((reason) => `warning: ${REFUSALS[reason]}`).join('; ') };

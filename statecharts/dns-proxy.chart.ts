@@ -17,8 +17,7 @@ import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type DnsProxyInput = GrantedInput & {
   /**
-   * The tables by which the DNS proxy decides lookups under the policy in force; null before the first
-   * policy.
+   * The tables with which the DNS proxy decides lookups by the policy in force; null before the first policy.
    */
   readonly lookups: Lookups | null;
 };
@@ -26,7 +25,7 @@ type Upstreams = { readonly alive: readonly string[]; readonly dead: readonly st
 type DnsProxyContext = DnsProxyInput &
   GrantedContext & {
     /**
-     * The upstream DNS servers that reply and those that do not; null until the DNS proxy has sent
+     * The upstream DNS servers that reply, and those that do not reply; null until the DNS proxy has sent
      * `dns.upstreams_changed`.
      */
     readonly upstreams: Upstreams | null;

@@ -15,8 +15,8 @@ const RESERVED = new Set(['as', 'class', 'default', 'direction', 'end', 'hide', 
 
 /**
  * Returns the Markdown page about a statechart: a Mermaid diagram, a list of the states, and a list of the
- * transitions that the diagram does not show whole. docs/statecharts/README.md describes the list. The page
- * depends only on the chart, so that a test can compare it with the page in the repository.
+ * transitions that the diagram does not show completely. docs/statecharts/README.md describes the list. The
+ * page depends only on the chart, so that a test can compare it with the page in the repository.
  */
 export function drawChart(machine: AnyStateMachine): string {
   const edges = nodesUnder(machine.root).flatMap(edgesFrom);
@@ -41,7 +41,7 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
     const id = idOf(child);
     const heading = (more = ''): string =>
       `${pad}state ${id === child.key && more === '' ? id : `"${child.key}${more}" as ${id}`}`;
-    // An arrow makes a state that has its key as id.
+    // A state without children needs no declaration if an arrow shows it and its id is its key.
     if (Object.keys(child.states).length === 0) return id === child.key && shown.has(id) ? [] : [heading()];
     const twin = twins.get(child);
     if (twin !== undefined) return [heading(`, inside like ${twin.key}`)];
@@ -52,8 +52,8 @@ function block(node: AnyStateNode, edges: readonly Edge[], depth: number): strin
 }
 
 /**
- * Maps each composite state in `node` to the first sibling whose diagram is equal but for the name of the
- * state. States in `node` are those at any depth.
+ * Maps each composite state at any depth in `node` to its twin: the first sibling whose diagram is equal
+ * except for the name of the state.
  */
 function twinsIn(node: AnyStateNode, edges: readonly Edge[]): Map<AnyStateNode, AnyStateNode> {
   const twins = new Map<AnyStateNode, AnyStateNode>();
@@ -70,8 +70,8 @@ function twinsIn(node: AnyStateNode, edges: readonly Edge[]): Map<AnyStateNode, 
 }
 
 /**
- * Returns whether `textOf` is equal, but for the name of a state that is drawn like its twin, for the same
- * state inside of the twin.
+ * Returns whether a twin of an outer state contains the same state with an equal `textOf`, except for the
+ * name of the outer state. Such a state is not listed again.
  */
 function isRepeated(
   node: AnyStateNode,
@@ -198,9 +198,9 @@ function statesList(machine: AnyStateMachine, twins: ReadonlyMap<AnyStateNode, A
 }
 
 /**
- * Returns the list of the transitions by state, for each event of which the diagram does not show all: those
- * with actions, and those that stay in the state. States with the same transitions share an entry, and events
- * one after the other with the same effect share a line.
+ * Returns the list, by state, of the transitions that the diagram does not show completely: transitions with
+ * actions, and transitions that stay in the state. States with equal transitions share an entry. Successive
+ * events with the same effect share a line.
  */
 function transitionsList(edges: readonly Edge[], twins: ReadonlyMap<AnyStateNode, AnyStateNode>): string[] {
   const isShown = ({ source, target, actions }: Edge): boolean =>
@@ -227,7 +227,7 @@ function groupedBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]
   return groups;
 }
 
-/** Returns a line for each edge. Edges of different events with one effect, one after the other, share it. */
+/** Returns a line for each edge. Successive edges with different events and the same effect share a line. */
 function joinedLines(edges: readonly Edge[]): string[] {
   const lines: { events: string[]; readonly effect: string }[] = [];
   for (const edge of edges) {

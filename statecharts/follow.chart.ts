@@ -19,7 +19,7 @@ export type FollowInput = {
   readonly enforced: boolean;
 };
 export type FollowOutput =
-  /** The proposal was withdrawn, or this node cannot hold it. The policy in force is unchanged. */
+  /** The proposal was withdrawn, or this node refused it. The policy in force is unchanged. */
   | { readonly kind: 'ended' }
   | {
       readonly kind: 'activated';
@@ -30,18 +30,21 @@ export type FollowOutput =
   /** A commit of the cluster could not be put in force. */
   | { readonly kind: 'failed'; readonly reason: string };
 
-/** The vote of this node on a proposal. Neither staged nor refused: this node still stages the policy. */
+/**
+ * The vote of this node on a proposal. If it is neither staged nor refused, this node is still staging the
+ * policy.
+ */
 type Vote = { readonly proposal: PolicyProposal; readonly refusal: Refusal | null; readonly staged: boolean };
 
 export type FollowEvent =
   /** The proposal was committed. */
   | { readonly type: 'proposal.committed' }
-  /** The proposal was withdrawn, or its node has gone. */
+  /** The proposal was withdrawn, or its node left the cluster. */
   | { readonly type: 'proposal.ended' };
 
 type FollowContext = FollowInput & {
   readonly compiled: CompiledStoredPolicy | null;
-  /** Whether the policy is in the store of the cluster: always without a proposal. */
+  /** Whether the policy is committed in the store of the cluster. Always true without a proposal. */
   readonly committed: boolean;
   readonly withdrawn: boolean;
   readonly output: FollowOutput;
@@ -58,15 +61,15 @@ const follow = setup({
     /** Reads and compiles the policy of the proposal, or the active policy of the store. */
     prepare: fromPromise<CompiledStoredPolicy, { proposal: PolicyProposal | null }>(notProvided('prepare')),
     /**
-     * Writes the program to the idle slot of the datapath, and proves it. Compiles a policy that is too large
-     * without rules for former members. Resolves with the policy that is staged.
+     * Writes the program to the idle slot of the datapath, and proves it. If the program is too large,
+     * compiles the policy again without rules for former members. Resolves with the staged policy.
      */
     stage: fromPromise<CompiledStoredPolicy, CompiledStoredPolicy>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),
     flip: fromPromise<{ epoch: number }, { generation: number }>(notProvided('flip')),
   },
   actions: {
-    /** Tells the node that proposes whether this node can hold the policy. */
+    /** Sends the vote of this node to the proposing node. */
     vote: (_, _params: { vote: Vote | null }) => {},
     noteCompiled: assign((_, { output }: { output: CompiledStoredPolicy }) => ({ compiled: output })),
     noteCommitted: assign({ committed: true }),
@@ -107,8 +110,8 @@ const refuses = ({ context: { proposal }, event }: InContext & Failed) => ({
 });
 
 /**
- * Puts the policy of another node in force. With a proposal, stages the policy before the commit, votes, and
- * flips after the commit: so the nodes of a cluster change their policy at almost the same time.
+ * Puts the policy of another node in force. With a proposal, stages the policy and votes before the commit,
+ * and flips after the commit. So all nodes of a cluster put the policy in force at almost the same time.
  */
 export const followChart = follow.createMachine({
   id: 'follow',

@@ -7,7 +7,7 @@ import type { PartName, Troubles } from './readiness.js';
 /**
  * The states that the charts of the DNS proxy and of the service plane have in common. In this file, "the
  * part" is the DNS proxy or the service plane. The part listens in threads, decides by the policy in force,
- * and uses the grants of the datapath. The configuration may leave it out.
+ * and uses the grants of the datapath. A node need not have the part.
  */
 
 export type GrantedInput = {
@@ -52,7 +52,7 @@ export const GRANTED_ACTORS = {
    * an earlier call has opened.
    */
   open: fromPromise<void>(notProvided('open')),
-  /** Gives the threads of the DNS proxy or service plane access to the grants of the datapath. */
+  /** Connects the threads of the DNS proxy or service plane to the grants of the datapath. */
   connectGrants: fromPromise<void>(notProvided('connectGrants')),
   /** Resolves when an IP address or an interface of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
@@ -118,7 +118,7 @@ const SETTINGS = {
   onError: { target: '.backing_off', actions: noteFailure },
 } as const;
 
-/** The actions that each event type causes, by the event type. */
+/** Maps event types to the actions that they cause. */
 type Facts = Readonly<Record<string, unknown>>;
 type Caused<F extends Facts> = { readonly [E in keyof F]: { readonly actions: F[E] } };
 type Redeciding<F extends Facts> = {

@@ -11,13 +11,16 @@ export type KubernetesContext = KubernetesInput & {
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
   /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
   readonly since: string | null;
-  /** The time since when the objects in force can be older than those of the server; null if they are not. */
+  /**
+   * The time since when the objects in force may be older than the objects on the server; null if they are
+   * current.
+   */
   readonly staleSince: string | null;
-  /** The latest failure of each reflector, since the reflector began. It stays after the recovery. */
+  /** The latest failure of each reflector since its start. It is kept after the recovery. */
   readonly errors: Readonly<Record<string, ReflectorFailure>>;
   /**
-   * The failure to show: the latest one of a reflector in the phase of the state. If none has failed, the
-   * latest one of all reflectors.
+   * The failure to show: the latest failure of the reflectors whose phase is the present state. If there is
+   * none, the latest failure of all reflectors.
    */
   readonly lastError: ReflectorFailure | null;
 };
@@ -42,7 +45,7 @@ const BY_SEVERITY: readonly ReflectorPhase[] = [
   'watching',
 ];
 
-/** The phases in which a failure is over. */
+/** The phases that end a failure. */
 const WORKING: readonly ReflectorPhase[] = ['connecting', 'listing', 'watching'];
 
 function withoutKey<T>(record: Readonly<Record<string, T>>, key: string): Readonly<Record<string, T>> {

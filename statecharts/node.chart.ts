@@ -122,8 +122,8 @@ const node = setup({
     startDeadline: 30_000,
     /**
      * Milliseconds to wait for `policy.drained`. This is longer than the default `activation_timeout` of a
-     * node without a cluster (5 s). With a longer `activation_timeout`, also with the default of a node in a
-     * cluster (15 s), the node may stop before a write has ended.
+     * node without a cluster (5 s). With a longer `activation_timeout`, such as the default in a cluster (15
+     * s), the node may stop before a write has ended.
      */
     drainDeadline: 6_000,
     releaseDeadline: 4_000,

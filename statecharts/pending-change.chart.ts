@@ -8,14 +8,14 @@ export type PendingChangeInput = {
 };
 export type PendingChangeContext = PendingChangeInput & {
   readonly change: PendingChange | null;
-  /** When this process first saw the change, in milliseconds of a clock that only rises. */
+  /** The time when this process first received the change, in milliseconds of a monotonic clock. */
   readonly seenAt: number;
-  /** Whether this node ends changes: the leader, or a single node. */
+  /** Whether this node ends pending changes: true for the leader of a cluster, and for a single node. */
   readonly decides: boolean;
 };
 type PendingChangeEvent =
   | { readonly type: 'change.noted'; readonly change: PendingChange | null }
-  /** This node, which enforces a roll-out first, has been without etcd for some time. */
+  /** This node takes part in a roll-out, and could not reach etcd for some time. */
   | { readonly type: 'node.cut_off' }
   | { readonly type: 'leader.changed'; readonly isLeader: boolean };
 /** The input of `decide` and `report`. */
@@ -38,7 +38,7 @@ const pending = setup({
     report: fromCallback<EventObject, SeenChange>(notProvided('report')),
   },
   actions: {
-    /** Makes this node alone enforce the policy before the change. */
+    /** Makes only this node enforce the former policy. */
     revertHere: (_, _params: { change: PendingChange | null }) => {},
     noteChange: assign((_, { change }: { change: PendingChange | null }) => ({ change, seenAt: performance.now() })),
     noteLeader: assign((_, { isLeader }: { isLeader: boolean }) => ({ decides: isLeader })),
@@ -58,8 +58,8 @@ const pending = setup({
   },
   delays: {
     /**
-     * The time until this node reverts an unconfirmed change by itself: if the leader has not ended the
-     * change meanwhile, or on a single node, if the store refuses the end.
+     * The time in milliseconds until this node reverts an unconfirmed change by itself. It does so if the
+     * leader has not ended the change before, or on a single node, if the store refuses to end it.
      */
     revertAfter: ({ context: { change } }) =>
       change?.terms.kind === 'confirm' ? change.terms.within_ms + MARGIN_MS : 0,
@@ -79,9 +79,9 @@ const die = {
 } as const;
 
 /**
- * A policy change that goes back by itself. `here`: this node reverts a change alone if nothing else does,
- * for example without etcd, and reports its health during a roll-out. `decision`: the leader, or a single
- * node, ends the change for all.
+ * The chart of a pending change. Region `here`: the node reports its health during a roll-out, and reverts
+ * the change on this node alone if no other node ends it, for example without etcd. Region `decision`: the
+ * leader, or a single node, ends the change for all nodes.
  */
 export const pendingChangeChart = pending.createMachine({
   id: 'pendingChange',
@@ -121,7 +121,7 @@ export const pendingChangeChart = pending.createMachine({
           invoke: { id: 'decide', src: 'decide', input: seen, onDone: 'ended', onError: 'failed' },
         },
         failed: { after: { retry: 'waiting' } },
-        /** The change has ended in the store; this node sees that soon. */
+        /** The change has ended in the store. Wait until this node receives this from the store. */
         ended: { after: { retry: 'waiting' } },
       },
     },

@@ -255,7 +255,8 @@ export const policyChart = policy.createMachine({
             { guard: 'isDraining', target: 'drained' },
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
-            // Compilations for members have a pause between them, so a write waits for one of them at most.
+            // There is a pause between two compilations for members, so a write waits for at most one of
+            // them.
             { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],
@@ -413,7 +414,7 @@ export const policyChart = policy.createMachine({
   },
 });
 
-/** Names selectors in a sentence: the first of them, and the number of the others. */
+/** Returns a text about selectors: the first selector, and the number of the others. */
 function selectorsIn([first, ...others]: readonly Selector[]): string {
   if (first === undefined) return '';
   const { integration, ...selector } = first.source;

@@ -15,7 +15,7 @@ export type PolicyInput = {
    * longer is refused.
    */
   readonly activationTimeoutMs: number;
-  /** Whether the node is in a cluster: its nodes write one after the other, and follow all commits. */
+  /** Whether the node is in a cluster, whose nodes write one after the other and follow all commits. */
   readonly shared: boolean;
 };
 
@@ -216,7 +216,7 @@ export const policySetup = setup({
     isDraining: ({ context }) => context.draining,
     hasQueued: ({ context }) => context.queue.length > 0,
     mayBegin: and(['hasQueued', not(stateIn({ activation: 'restoring' })), or(['needsNoWriteLock', 'hasWriteLock'])]),
-    /** Whether the next write stores nothing, or no other node writes. */
+    /** Whether the next write needs no write lock: it stores nothing, or the node is not in a cluster. */
     needsNoWriteLock: ({ context }) => !context.shared || context.queue[0]?.write.dryRun === true,
     hasWriteLock: ({ context }) => context.hasWriteLock,
     hasNoWriteLock: ({ context }) => !context.hasWriteLock,
@@ -240,7 +240,10 @@ export const policySetup = setup({
       context.rehearsed?.generation === params.generation,
     hasFollowed: (_, { output }: { output: FollowOutput }) => output.kind === 'activated',
     hasFailed: (_, { output }: { output: FollowOutput }) => output.kind === 'failed',
-    /** Whether a compilation for the members of selectors has failed, so that the policy in force stays. */
+    /**
+     * Whether a compilation for the members of selectors has failed, so that the former program stays in
+     * force.
+     */
     mustRetry: ({ context }, { output }: { output: FollowOutput }) => context.isRefresh && output.kind === 'failed',
     mustRefuseQueued: and(['isDraining', 'hasQueued']),
     isCurrent: ({ context }, params: { id: string }) => context.current?.id === params.id,

@@ -14,14 +14,14 @@ import { refusalOf } from './refusal.js';
 type Waiting = { readonly id: string; readonly request: ReloadRequest; readonly until: number };
 
 export type ReloadContext = {
-  /** The requests in the order of their arrival. The first one is being executed. */
+  /** The requests in the order of their arrival. The first request is being executed. */
   readonly queue: readonly Waiting[];
   readonly plan: ReloadPlan | null;
   /** The parts that have their new settings. */
   readonly changed: readonly ReloadPart[];
   /** Why the current reload failed; null while it has not failed. */
   readonly failure: Refusal | null;
-  /** Parts that did not take back their former settings, with the reason. */
+  /** Parts that could not apply their former settings again, with the reason. */
   readonly unrestored: readonly string[];
 };
 
@@ -60,7 +60,7 @@ const reload = setup({
     noteFailure: assign((_, { failure }: { failure: Refusal }) => ({ failure })),
   },
   guards: {
-    /** Whether the requester of the first request does not wait any more. */
+    /** Whether the requester of the first request no longer waits. */
     isGivenUp: () => false,
     isRequested: ({ context }) => context.queue.length > 0,
     isDryRun: ({ context }) => context.queue[0]?.request.dryRun === true,
@@ -118,8 +118,8 @@ const refusing = {
 } as const;
 
 /**
- * One reload of the configuration at a time. The parts change in turn. After a failure, the part that failed
- * and the parts that have changed take back their former settings in the reverse order.
+ * One reload of the configuration at a time. The parts change in turn. After a failure, the failed part and
+ * the changed parts get their former settings again, in the reverse order.
  */
 export const reloadChart = reload.createMachine({
   id: 'reload',
@@ -129,8 +129,8 @@ export const reloadChart = reload.createMachine({
   states: {
     idle: {
       always: [
-        // The requester got the response that the reload failed, so the reload must not change anything
-        // later.
+        // The requester already got the response that the reload failed, so the reload must not change
+        // anything now.
         { guard: 'isGivenUp', actions: 'dequeue' },
         { guard: 'isRequested', target: 'reading' },
       ],
@@ -184,7 +184,8 @@ export const reloadChart = reload.createMachine({
             src: 'apply',
             input: ({ context }) => ({ part: nextPart(context), request: requestOf(context) }),
             onDone: { target: 'choosing', actions: 'noteChanged' },
-            // A part that answers too late changes after all, so the part that failed is restored too.
+            // Restore the failed part too, because a part may apply the settings after its response has timed
+            // out.
             onError: {
               target: '#reload.rolling_back',
               actions: [

@@ -18,7 +18,7 @@ import {
 import type { ReadinessMeta, ReadinessTag } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
-  /** The policy by which the service plane decides connections; null before the first policy. */
+  /** The policy with which the service plane decides connections; null before the first policy. */
   readonly inspection: InspectionImage | null;
 };
 type Faults = {

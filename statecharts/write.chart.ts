@@ -43,9 +43,12 @@ export type PolicyChange = {
   readonly activate?: string;
   readonly deactivate?: string;
   readonly remove?: string;
-  /** Makes the write a pending change, which goes back by itself. */
+  /** Makes the write a pending change, which Weir reverts under its terms. */
   readonly pending?: PendingWrite;
-  /** The id of the last commit when the change was prepared. After another commit the store refuses it. */
+  /**
+   * The id of the last commit when the change was prepared. After another commit, the store refuses the
+   * change.
+   */
   readonly base?: string;
   readonly generation: number;
 };
@@ -54,7 +57,10 @@ export type PolicyChange = {
 export type CompiledPolicy = {
   readonly program: Program;
   readonly sample: SampleOrPromise;
-  /** Whether the program has rules for former members of selectors. They can make it too large. */
+  /**
+   * Whether the program has rules for former members of selectors. These rules can make the program too
+   * large.
+   */
   readonly hasFormer: boolean;
   readonly inForce: PolicyInForce;
 };
@@ -79,8 +85,8 @@ export type WriteInput = {
   /** Whether the node is in a cluster: its members rehearse the write before the commit. */
   readonly shared: boolean;
   /**
-   * Whether this chart ends without a response if another node has changed the policies meanwhile. The policy
-   * chart then prepares the write again.
+   * Whether this chart ends without a response if another node has changed the policies in the meantime. The
+   * policy chart then prepares the write again.
    */
   readonly mayRepeat: boolean;
 };
@@ -89,7 +95,10 @@ type Rehearsed = { readonly members: number; readonly behind: readonly string[] 
 export type WriteOutput =
   /** The write ended without changing the policy in force. */
   | { readonly kind: 'ended' }
-  /** Another node changed the policies meanwhile, and nothing is stored. The request has no response yet. */
+  /**
+   * Another node changed the policies during the write, so nothing was stored. The request has no response
+   * yet.
+   */
   | { readonly kind: 'lost_race' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /**
@@ -99,8 +108,8 @@ export type WriteOutput =
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
 /**
- * The result of the stage. `compiled`: the policy that is staged. It differs from the prepared one if that
- * was too large. `proof` is null on a node without a dataplane.
+ * The result of staging. `compiled`: the staged policy. It differs from the prepared policy if the prepared
+ * policy was too large. `proof` is null on a node without a dataplane.
  */
 export type Staged = {
   readonly compiled: CompiledPolicy;
@@ -143,8 +152,9 @@ const write = setup({
      */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
     /**
-     * Writes the compiled policy to the idle slot of the datapath, and proves it. Compiles a policy that is
-     * too large without rules for former members. In a cluster, also collects the votes of the other members.
+     * Writes the compiled policy to the idle slot of the datapath, and proves it. If the program is too
+     * large, compiles the policy again without rules for former members. In a cluster, also collects the
+     * votes of the other members.
      */
     stage: fromPromise<Staged, StageInput>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

@@ -26,8 +26,8 @@ export type ApiLimits = {
   readonly requestsPerSocket: number;
   /**
    * The limit of requests from one client address in `requestWindowMs`. Requests to public routes, such as
-   * `/health` and `/metrics`, are counted only at the metrics listener, where all routes are public. It does
-   * not count requests of the node itself.
+   * `/health` and `/metrics`, are counted only at the metrics listener, where all routes are public. The
+   * metrics listener does not count requests of the node itself.
    */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
@@ -78,9 +78,9 @@ export type ApiOptions = {
     readonly ca?: string | Buffer | null;
   };
   /**
-   * The listener that the server is; by default, the management API. It has the routes whose `access` names
-   * it. The clients of `peers` are other nodes of the cluster, which prove their identity with certificates.
-   * `metrics` accepts any `Host` header.
+   * The kind of listener; by default, the management API. The server has the routes whose `access` contains
+   * this listener. The clients of `peers` are other nodes of the cluster, which prove their identity with
+   * certificates. `metrics` accepts any `Host` header.
    */
   readonly listener?: Listener;
   readonly limits?: Partial<ApiLimits>;

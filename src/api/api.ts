@@ -26,8 +26,8 @@ export type Access = 'public' | 'read' | 'write';
 declare module 'fastify' {
   interface FastifyContextConfig {
     /**
-     * The clients that may call the route, for each listener that has it. By default only the management API
-     * has a route: `read` for GET and HEAD, and `write` for all other methods.
+     * The clients that may call the route, for each listener that has the route. By default, only the
+     * management API has the route, with `read` for GET and HEAD, and `write` for all other methods.
      */
     access?: Readonly<Partial<Record<Listener, Access>>>;
     /** Set if the request body is a policy of up to 64 MiB. The route receives the body as unparsed bytes. */
@@ -36,7 +36,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */
     caller: TokenIdentity | null;
-    /** The clients that may call the route at this listener. Null if the listener does not have the route. */
+    /** The clients that may call the route at this listener; null if the listener does not have the route. */
     access: Access | null;
     /** Returns whether the client may still use the route. A stream calls it repeatedly. */
     isStillAllowed: () => Promise<boolean>;

@@ -11,8 +11,8 @@ import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.
 import type { Authority } from '#store/tokens/authority.js';
 
 /**
- * The node as the API routes use it. `src/node/management.ts` puts it together. Routes must not use other
- * objects of the node.
+ * The interface of the node for API routes, which must not use other objects of the node.
+ * `src/node/management.ts` implements it.
  */
 export type Management = Operations & {
   readonly interceptCa: Omit<InterceptCaSetting, 'changed'>;

@@ -1,6 +1,6 @@
 /**
- * Headers of all responses that routes of the API send, with errors included. The responses in
- * `connections/client-error.ts` have headers of their own.
+ * Headers of all responses of API routes, including errors. Responses of `connections/client-error.ts` have
+ * their own headers.
  */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',

@@ -56,8 +56,8 @@ import type { Management } from './management.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 
 /**
- * The resources that each listener registers. A listener has a route of them if the `access` of the route
- * names the listener.
+ * The resources that each listener registers. A listener gets only the routes whose `access` contains the
+ * listener.
  */
 const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
   management: [
@@ -117,13 +117,14 @@ export async function createApi(management: Management, options: ApiOptions): Pr
     socket.destroy();
   });
   api.server.on('drop', () => management.metrics.refusedConnection());
-  // Node silently drops headers above `maxHeadersCount`. With this limit one higher than ours, `checkHeaders`
-  // still sees the surplus header and refuses the request.
+  // Node.js drops headers above `maxHeadersCount`. Its limit is one higher, so that `checkHeaders` gets the
+  // first surplus header and refuses the request.
   api.server.maxHeadersCount = limits.headerCount + 1;
 
   endAfter(api.server, limits.requestsPerSocket);
   closeSilentConnections(api, options.tls !== undefined);
-  // Unknown expectations are ignored (RFC 9110, 10.1.1). Node would refuse them without a problem document.
+  // Ignore unknown expectations (RFC 9110, 10.1.1), because Node.js would refuse them without a problem
+  // document.
   api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
   api.server.on('connect', (_request, socket) => answerProblem(socket as Socket, new ApiError('method_not_allowed')));
 
@@ -154,7 +155,8 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     headersTimeout: limits.headersTimeoutMs,
     connectionsCheckingInterval: limits.connectionsCheckingIntervalMs,
     maxHeaderSize: limits.headerBytes,
-    // Node refuses such a request without a problem document; `checkHost` refuses it with one.
+    // `checkHost` refuses a request without `Host` with a problem document. Node.js would refuse it without
+    // one.
     requireHostHeader: false,
     IncomingMessage: UpgradeRequest,
   };
@@ -164,7 +166,8 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
     bodyLimit: limits.bodyBytes,
     requestTimeout: Math.max(limits.policyRequestTimeoutMs, limits.headersTimeoutMs),
     keepAliveTimeout: limits.keepAliveTimeoutMs,
-    // A client of the metrics listener repeats its request, and must not delay the stop of the node.
+    // Close the connections of the metrics listener at once, so that they do not delay the stop of the node.
+    // Scrapers repeat their requests.
     forceCloseConnections: options.listener === 'metrics' ? true : 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512, querystringParser: parseQuery },
@@ -175,7 +178,7 @@ function serverOptions(options: ApiOptions, limits: ApiLimits): FastifyServerOpt
   };
   const { tls, listener } = options;
   if (tls === undefined) return { ...common, http: server } as unknown as FastifyServerOptions;
-  // The certificate of a node needs no CA: `authenticatePeer` compares its fingerprint.
+  // Accept certificates of any CA here, because `authenticatePeer` compares the fingerprint.
   const peers = { minVersion: 'TLSv1.3', requestCert: true, rejectUnauthorized: false };
   const clients = listener === 'peers' ? peers : { minVersion: 'TLSv1.2' };
   const { ca, ...own } = tls;
@@ -232,7 +235,8 @@ function guard(
   const settings = options.settings ?? ((): ApiSettings => ({ ...limits, hosts: options.hosts ?? [] }));
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
   const countRequest = counter(api, () => settings().requestsPerWindow, limits.requestWindowMs);
-  // A local process must not use up the limit of the kubelet, whose probes have the address of the node.
+  // Do not count requests of this node at the metrics listener: a local process could use up the limit of the
+  // kubelet, whose probes have the same address.
   const isCounted = ({ socket }: FastifyRequest): boolean =>
     listener !== 'peers' && !(listener === 'metrics' && isOwnConnection(socket));
   const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);
@@ -253,7 +257,7 @@ function guard(
   api.addHook('onRequest', async (request, reply) => {
     checkTarget(request);
     checkHeaders(request, limits.headerCount);
-    // Scrapers and probes use names that the node does not know.
+    // Scrapers and probes use host names that are not in the configuration.
     checkHost(request, listener === 'metrics' ? 'any' : hostSet(settings().hosts));
     checkOrigin(request);
     checkQuery(request);
@@ -263,11 +267,11 @@ function guard(
     if (access === 'public' && listener !== 'metrics') return;
     const waitSeconds = isCounted(request) ? await countRequest(request) : null;
     if (waitSeconds !== null) throw new ApiError('rate_limited', undefined, [], { 'retry-after': String(waitSeconds) });
-    // Respond with 404 before Fastify reads the body. Otherwise Fastify would send an error of its own for a
+    // Respond with 404 before Fastify reads the body. Otherwise Fastify would send another error for a
     // request with the method QUERY and no content type.
     if (access === null) return notFound(request);
     if (access === 'public') return;
-    // A node that is asked does not ask other nodes.
+    // A query from another node must concern only this node, because this node must not query further nodes.
     if (listener === 'peers' && (request.query as { readonly scope?: unknown }).scope === 'cluster')
       throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
     request.caller = await identify(request);

@@ -93,10 +93,16 @@ function section(command: CommandShape, before: readonly CommandShape[]): string
   ];
 }
 
-/** The least number of equal flags for which a section refers to that of another command. */
+/**
+ * The minimum number of equal flags for which the section of a command refers to the section of another
+ * command.
+ */
 const LEAST_SHARED = 3;
 
-/** Returns the earlier command of the same group with most flags that are equal in all, and these flags. */
+/**
+ * Returns the earlier command of the same group that has the most flags in common, and these flags. Common
+ * flags are equal in all properties.
+ */
 function sharedOptions(
   command: CommandShape,
   own: readonly OptionShape[],

@@ -62,7 +62,7 @@ export type ClusterOptions = {
   /** The prefix of all keys in etcd, for example `/weir`. */
   readonly prefix: string;
   readonly self: Pick<ClusterMember, 'id' | 'address' | 'version'>;
-  /** The certificate of this node towards other nodes. */
+  /** Returns the certificate with which this node authenticates to other nodes. */
   readonly identity: NextIdentity;
   /** Reads what another node needs to join the cluster. */
   readonly access: () => ClusterAccess;
@@ -72,19 +72,22 @@ export type ClusterOptions = {
   readonly seal: Seal | null;
 };
 
-/** When a new leader collects for the first time, and how often it collects. */
+/**
+ * The time in milliseconds before the first garbage collection in etcd by a new leader, and the interval
+ * after it.
+ */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 /**
- * A node writes its new generation to etcd this long after a flip, because the write would delay the flips of
- * other nodes.
+ * The delay in milliseconds between a flip and the write of the new generation to etcd. Without it, this
+ * write would delay the flips of other nodes.
  */
 const ANNOUNCE_AFTER_MS = 50;
-/** The shortest time between two such writes while many policies are written. */
+/** The minimum time in milliseconds between two such writes. */
 const ANNOUNCE_PAUSE_MS = 500;
-/** How long a write waits until this node is a member again. */
+/** The maximum time in milliseconds for which a write waits until this node is a member again. */
 const JOIN_MS = 2_000;
-/** How long a request of the state waits for etcd. */
+/** The maximum time in milliseconds for which a request for the cluster state waits for etcd. */
 const LIST_MS = 500;
 
 type Span = { readonly from: number; readonly to: number };
@@ -106,7 +109,7 @@ export type ClusterStatus = {
   readonly contradiction: ContradictionCode | null;
   /** Whether the database of etcd is full, so that etcd refuses writes. */
   readonly isFull: boolean;
-  /** The values of etcd that this node left out, and the reasons, by key in etcd. */
+  /** The values in etcd that this node ignores, by key: each with the reason. */
   readonly unreadable: ReadonlyMap<string, string>;
 };
 
@@ -129,7 +132,7 @@ export class Cluster {
   readonly #election: Election;
   readonly #rehearsals: Rehearsals;
   readonly #self: string;
-  /** The other nodes, and the certificate of this node towards them. */
+  /** The connections to the other nodes. */
   readonly peers: Peers;
   readonly certificate: PeerCertificate;
   readonly #address: string;
@@ -197,7 +200,10 @@ export class Cluster {
     return this.#self;
   }
 
-  /** Emits why the disk of this node does not store the replica, which stays in memory, or null. */
+  /**
+   * Emits the reason why the replica cannot be stored on the disk and is only in memory; null if it is
+   * stored.
+   */
   get diskFault(): Observable<string | null> {
     return this.kv.fault;
   }
@@ -235,7 +241,7 @@ export class Cluster {
     );
   }
 
-  /** Registers this node again while its registration in etcd cannot be read. Emits nothing. */
+  /** Registers this node again if its registration in etcd cannot be read. Emits nothing. */
   #registrations(): Observable<never> {
     const key = this.#keys.inEtcd(nodeKey(this.#self));
     return this.unreadable.changes.pipe(
@@ -245,13 +251,13 @@ export class Cluster {
     );
   }
 
-  /** The identity of the data folder. It is read, or made, once. */
+  /** Returns the identity of the data folder. The first call reads or creates it. */
   #identity(): Promise<string> {
     this.#identityRead ??= identityIn(this.kv);
     return this.#identityRead;
   }
 
-  /** Ends with an error when this node is removed from the cluster. */
+  /** Emits nothing. Fails when this node is removed from the cluster. */
   #removed(): Observable<never> {
     return defer(() => this.#identity()).pipe(
       switchMap((identity) => changesOf(this.store, (key) => key === removedKey(identity))),
@@ -289,7 +295,10 @@ export class Cluster {
     return this.#joins.redeem(secret) ? access : null;
   }
 
-  /** Takes part in the election, and does the duties of the leader, until the subscription ends. */
+  /**
+   * Takes part in the election, and performs the tasks of the leader while this node leads, until the
+   * subscription ends.
+   */
   runForLeader(): Subscription {
     const subscription = this.#election.run();
     const collecting = this.leader
@@ -302,7 +311,7 @@ export class Cluster {
     return subscription;
   }
 
-  /** Removes what no policy needs from etcd. After a failure, the next collection continues. */
+  /** Removes data that no policy needs from etcd. After a failure, the next collection continues. */
   async #collect(): Promise<void> {
     const { fence } = this.#election;
     if (fence === null) return;
@@ -328,10 +337,7 @@ export class Cluster {
     await this.#writeLock.take(await this.#membership.leaseWithin(JOIN_MS), signal);
   }
 
-  /**
-   * Makes sure that no other node has written a policy since this node took the write lock. Throws
-   * `revision_conflict` if one has.
-   */
+  /** Throws `revision_conflict` if another node has written a policy since this node took the write lock. */
   async confirmWriteLock(): Promise<void> {
     try {
       await this.#writeLock.confirm();
@@ -357,7 +363,7 @@ export class Cluster {
   /** Proposes a write to the other nodes, see `Rehearsals.rehearse`. */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     if (hasSmallBodies(plan)) this.#replica.offer(proposal.bodySha256, bodiesOf(plan));
-    // This node stores the bodies while the other members vote.
+    // Store the bodies on this node while the other members vote.
     const [rehearsal] = await Promise.all([this.#rehearsals.rehearse(plan, proposal), this.commits.keep(plan)]);
     return rehearsal;
   }
@@ -386,7 +392,7 @@ export class Cluster {
     return span === undefined ? stored.read(bodySha256) : stored.slice(bodySha256, span.from, span.to);
   }
 
-  /** Writes to etcd soon which generation this node enforces. */
+  /** Schedules a write to etcd of the generation that this node enforces. */
   announce(generation: number): void {
     this.#enforced.next(generation);
   }
@@ -404,7 +410,7 @@ export class Cluster {
     return recover(this.#ports, { keep, atLeast, dryRun });
   }
 
-  /** Waits until the replica follows etcd. Returns whether it does within the time. */
+  /** Waits at most `ms` milliseconds until the replica follows etcd. Returns whether it follows etcd then. */
   connectedWithin(ms: number): Promise<boolean> {
     return firstValueFrom(
       this.#replica.connected.pipe(
@@ -430,7 +436,7 @@ export class Cluster {
     };
   }
 
-  /** Returns the members, or those of the last read if etcd does not respond at once. */
+  /** Returns the members. If etcd does not respond within `LIST_MS`, returns the members of the last read. */
   async #listedMembers(): Promise<readonly ClusterMember[] | null> {
     const reading = this.#membership.list().then((members) => {
       this.#members = members;
@@ -451,7 +457,7 @@ function rotated(endpoints: readonly string[], node: string): readonly string[] 
 
 const IDENTITY = NODE_RECORDS.identity.prefix;
 
-/** Returns the identity of a data folder, and makes it at the first call. */
+/** Returns the identity of a data folder. Creates it if there is none. */
 async function identityIn(kv: KvStore): Promise<string> {
   const known = await kv.get(IDENTITY);
   if (known !== null) return NODE_RECORDS.identity.read(IDENTITY, known);

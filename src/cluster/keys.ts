@@ -24,11 +24,9 @@ export type LockKey = { readonly id: string; readonly node: string };
  * keys `turn/…`, `change/…` and `leader`. One watch of this prefix emits all of them in one order.
  *
  *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…, cluster-token/ID, token-key/KID}
- *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY}
- *     PREFIX/shared/{turn/ID, leader}      on the lease of a node; turn: the write lock
- *     PREFIX/shared/change/ID              on a lease with the time of a pending change
- *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION}
- *     PREFIX/commit/SEQUENCE               the id of each commit
+ *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY} PREFIX/shared/{turn/ID, leader} on the lease
+ *     of a node; turn: the write lock PREFIX/shared/change/ID on a lease with the time of a pending change
+ *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION} PREFIX/commit/SEQUENCE the id of each commit
  *     PREFIX/{member/NODE, vote/WRITER/ENTRY/NODE, rollout/CHANGE/NODE} on the lease of a node
  */
 export class ClusterKeys {

@@ -24,7 +24,7 @@ export type ClusterView = {
   readonly contradiction: string | null;
   /** Whether the database of etcd is full. */
   readonly isFull: boolean;
-  /** The values of etcd that this node cannot read, sorted by key. Nothing uses them. */
+  /** The values in etcd that this node cannot read and ignores, sorted by key. */
   readonly unreadable: readonly { readonly key: string; readonly reason: string }[];
   /** Null while etcd cannot be reached. */
   readonly members:
@@ -57,8 +57,8 @@ export type ClusterOperations = {
 /** A node of the cluster. */
 export type ClusterNode = Pick<RegisteredNode, 'id' | 'address' | 'version'> & {
   /**
-   * When the node joined the cluster. ISO 8601, UTC. A member of a build without the registry is not
-   * registered: then it is the time when its process started.
+   * When the node joined the cluster. ISO 8601, UTC. If the member runs an older build that does not register
+   * nodes, this is the time when its process started.
    */
   readonly joinedAt: string;
   /** Null if the node is absent. */
@@ -83,11 +83,14 @@ type Ports = {
   readonly generation: () => number;
   /** The generation that the kernel enforced when the process started. */
   readonly adoptedGeneration: () => number;
-  /** Tells the node that a contradiction has ended. */
+  /** Called when a contradiction has ended. */
   readonly recovered: () => void;
 };
 
-/** How long `init` and `recover` wait for the connection of this node to the changed cluster. */
+/**
+ * The maximum time in milliseconds for which `init` and `recover` wait until this node is connected to the
+ * changed cluster.
+ */
 const CONNECT_MS = 5_000;
 const NO_CLUSTER = refusal('no_cluster', 'the configuration of this node has no cluster section');
 
@@ -140,7 +143,7 @@ export function clusterOperations(ports: Ports): ClusterOperations {
     nodes: async () => {
       if (cluster === null) return [];
       const members = new Map((await cluster.status()).members?.map((member) => [member.id, member]));
-      // A member of a build without the registry is not registered.
+      // Start from the members, because an older build does not register its node.
       const nodes = new Map([...members.values(), ...(await cluster.nodes())].map((node) => [node.id, node]));
       const sorted = [...nodes.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
       return sorted.map(({ id, address, version, since }) => ({

@@ -11,15 +11,15 @@ const PARTS_PER_READ = 16;
 /** etcd accepts at most 128 operations in a transaction, and 1.5 MiB. */
 const KEYS_PER_READ = 100;
 const BYTES_PER_WRITE = 1024 * 1024;
-/** Bodies up to this size are written together with the head. */
+/** Bodies of at most this many bytes are written in the same transaction as the head. */
 const SMALL_BYTES = 256 * 1024;
 const FEW = 60;
 const WITHIN = { withinMs: 10_000 };
 
 /**
- * Reads the bodies of policies that the local store lacks from etcd. `lists` are hashes of lists of parts.
- * Returns the operations that write the missing lists and parts to the local store. Throws `store_damaged`
- * if etcd lacks a part, or has other bytes under its hash.
+ * Reads policy bodies from etcd that the local store lacks. `lists` are hashes of lists of parts. Returns the
+ * operations that write the missing lists and parts to the local store. Throws `store_damaged` if etcd lacks
+ * a part, or if the bytes of a part do not match its hash.
  */
 export async function fetchBodies(
   client: EtcdClient,
@@ -55,7 +55,7 @@ async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readon
   return found;
 }
 
-/** Returns the lists and parts that a plan writes. */
+/** Returns the operations of a plan that write lists of parts and parts. */
 export const bodiesOf = ({ operations }: PolicyPlan): KvPut[] =>
   operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
 
@@ -77,7 +77,7 @@ export async function bodyWrites(client: EtcdClient, keys: ClusterKeys, plan: Po
   return [];
 }
 
-/** Writes bodies to etcd, except the lists and parts that etcd has. */
+/** Writes bodies to etcd, except for the lists and parts that etcd already contains. */
 export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies: readonly KvPut[]): Promise<void> {
   const absent: KvPut[] = [];
   for (const page of chunks(bodies, KEYS_PER_READ)) {

@@ -10,25 +10,25 @@ const count = z.int().min(0);
 const instant = z.string().refine((value) => !Number.isNaN(Date.parse(value)), 'it is no time');
 const digits = z.string().regex(/^\d+$/, 'it is no revision');
 const certificates = z.array(text).exactOptional();
-/** An address from which `https://ADDRESS` is a URL. */
+/** A text with which `https://ADDRESS` is a valid URL. */
 const address = z.string().refine((value) => URL.canParse(`https://${value}`), 'it is no address');
 
-/** The value of the key `meta`: the identity of a cluster, which its first node makes. */
+/** The value of the key `meta`: the identity of a cluster, which the first node of the cluster writes. */
 export type ClusterMeta = {
   /** The id of the cluster. */
   readonly line: string;
   /**
-   * How often an operator has recovered the cluster from a contradiction. After a recovery, revisions of etcd
-   * may begin again.
+   * The number of times that an operator has recovered the cluster from a contradiction. After a recovery,
+   * etcd may begin its revisions anew.
    */
   readonly recoveries: number;
   readonly format: 1;
 };
 
-/** A node that takes part in the cluster, as it describes itself in etcd. */
+/** A present member of the cluster. Each node writes this record about itself to etcd. */
 export type ClusterMember = {
   readonly id: string;
-  /** The identity of the data folder of the node: no two nodes have the same. */
+  /** The identity of the data folder of the node, which is different for each node. */
   readonly identity: string;
   /** A random id of the process of the node. */
   readonly boot: string;
@@ -39,7 +39,7 @@ export type ClusterMember = {
   readonly since: string;
   /** The generation that the node enforces. */
   readonly generation: number;
-  /** Fingerprints of the certificates of its peer listener. A build without peer listener announces none. */
+  /** Fingerprints of the certificates of its peer listener. A build without a peer listener omits them. */
   readonly certificates?: readonly string[];
 };
 
@@ -64,7 +64,7 @@ export type ReplicaState = {
   readonly recoveries: number;
   /** The revision of etcd up to which the local store contains the replicated keys. */
   readonly revision: string;
-  /** The same for the history of policies. */
+  /** The revision of etcd up to which the local store contains the history of policies. */
   readonly history: string;
 };
 
@@ -94,10 +94,13 @@ const proposal: z.ZodType<Proposal> = z.object({
   bodies: z.record(text, text).exactOptional(),
 });
 
-/** The records of etcd that no store has, by the prefix of their keys without that of the cluster. */
+/**
+ * The records that exist only in etcd and not in local stores, by the prefix of their keys below the prefix
+ * of the cluster.
+ */
 export const CLUSTER_RECORDS = {
   meta: new RecordKind<ClusterMeta>('meta', z.object({ line: id, recoveries: count, format: z.literal(1) })),
-  /** The part of `meta` that each format has. */
+  /** The part of `meta` that is the same in every format. */
   metaFormat: new RecordKind<{ readonly format: number }>('meta', z.object({ format: z.int() })),
   leader: new RecordKind<{ readonly node: string }>('leader', z.object({ node: id })),
   lockEntry: new RecordKind<LockValue>('turn/', z.object({ node: id, proposal: proposal.exactOptional() })),
@@ -122,7 +125,7 @@ export const CLUSTER_RECORDS = {
   ),
   vote: new RecordKind<Vote>(
     'vote/',
-    // The code of a refusal can be of a newer build.
+    // Accept any code of a refusal, because a node with a newer build may use new codes.
     z.object({
       node: id,
       staged: z.boolean(),
@@ -134,13 +137,16 @@ export const CLUSTER_RECORDS = {
   report: new RecordKind<HealthReport>('rollout/', z.object({ fault: text.nullable() })),
 } as const;
 
-/** The records that the part of a node in a cluster keeps in the local store. */
+/** The records about the cluster that a node keeps in its local store. */
 export const NODE_RECORDS = {
   replica: new RecordKind<ReplicaState>(
     'cluster/replica',
     z.object({ line: text, recoveries: count, revision: digits, history: digits }),
   ),
-  /** Never made again: a node that was removed from the cluster could join it with another identity. */
+  /**
+   * If this record is damaged, no new identity may be created, because a removed node could join the cluster
+   * again with it.
+   */
   identity: new RecordKind<string>('cluster/identity', id),
   /** The keys of the bodies of a write that is not committed yet. */
   proposed: new RecordKind<readonly string[]>('cluster/proposed/', z.array(text)),

@@ -3,10 +3,16 @@ import type { RecordKind } from '#store/records/record-kind.js';
 import type { KeyRange, KeyValue } from './etcd/etcd-types.js';
 import type { ClusterKeys } from './keys.js';
 
-/** A value of etcd that this node left out. `reason`: null when the key has another value, or none. */
+/**
+ * A value of etcd that this node ignores. `reason`: null when the value was replaced by a readable value, or
+ * removed.
+ */
 type UnreadableChange = { readonly key: string; readonly reason: string | null };
 
-/** The values of etcd that do not fit, as this node has read them last. Nothing uses such a value. */
+/**
+ * The values of etcd that do not match their schema, as of the last read of each key. The node ignores these
+ * values.
+ */
 export class UnreadableValues {
   readonly #keys: ClusterKeys;
   readonly #reasons = new Map<string, string>();
@@ -16,18 +22,21 @@ export class UnreadableValues {
     this.#keys = keys;
   }
 
-  /** The reasons by key in etcd. */
+  /** The reason for each unreadable value, by key in etcd. */
   get reasons(): ReadonlyMap<string, string> {
     return this.#reasons;
   }
 
-  /** The changes. A subscriber gets the present reasons first. */
+  /** Emits each change of `reasons`, and to a new subscriber first the present reasons. */
   get changes(): Observable<UnreadableChange> {
     const present = (): UnreadableChange[] => Array.from(this.#reasons, ([key, reason]) => ({ key, reason }));
     return defer(() => merge(from(present()), this.#changes));
   }
 
-  /** Returns the record of an entry, or null if its value does not fit. `isLeased`: it must be on a lease. */
+  /**
+   * Returns the record of an entry, or null if its value does not match the schema. `isLeased`: the key must
+   * also have a lease.
+   */
   read<T>(kind: RecordKind<T>, { key, value, lease }: KeyValue, isLeased = false): T | null {
     const reading = kind.reading(this.#keys.nameOf(key), value);
     const reason = isLeased && lease === 0n ? 'it is on no lease, so that no node has written it' : reading.reason;
@@ -46,7 +55,10 @@ export class UnreadableValues {
     if (this.#reasons.delete(key)) this.#changes.next({ key, reason: null });
   }
 
-  /** Forgets the keys of a range that were read and do not exist. */
+  /**
+   * Removes the keys of a range that a read has shown not to exist. `entries`: the entries that the read
+   * found.
+   */
   retain({ from, to }: KeyRange, entries: readonly KeyValue[]): void {
     if (this.#reasons.size === 0) return;
     const present = new Set(entries.map(({ key }) => key));

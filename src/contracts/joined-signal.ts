@@ -1,7 +1,7 @@
 /**
- * Calls `work` with a signal that aborts when one of `sources` aborts, with its reason. Afterwards the signal
- * follows the sources no longer. Replaces `AbortSignal.any`: Node 20 may free its signal while it is in use,
- * and an abort is then lost.
+ * Calls `work` with a signal that aborts when one of `sources` aborts, with the same reason. After `work` has
+ * ended, the signal ignores the sources. Use it instead of `AbortSignal.any`: Node.js 20 may free the signal
+ * of that function while it is in use, and then an abort is lost.
  */
 export async function withJoinedSignal<T>(
   sources: readonly AbortSignal[],

@@ -60,8 +60,8 @@ export async function isStillAllowed({ headers }: FastifyRequest, tokens: Manage
 }
 
 /**
- * Throws `forbidden` if the client's role does not suffice for the route. Clients with any role may request a
- * dry run, because a dry run changes nothing (D7).
+ * Throws `forbidden` if the client's role does not permit the route. Clients with any role may request a dry
+ * run, because a dry run changes nothing (D7).
  */
 export function checkRole({ role }: TokenIdentity, access: Access, isDryRun: boolean): void {
   if (access !== 'write' || isDryRun || role === 'admin') return;
@@ -69,8 +69,8 @@ export function checkRole({ role }: TokenIdentity, access: Access, isDryRun: boo
 }
 
 /**
- * Whether the client of a request may change the node. A dry run of another client has no effect outside of
- * its response: it opens no connection and starts no watch.
+ * Whether the client of a request may change the node. For other clients, a dry run must open no connection
+ * and start no watch.
  */
 export function mayAct({ caller }: FastifyRequest): boolean {
   return caller?.role === 'admin';

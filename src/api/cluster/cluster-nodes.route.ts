@@ -44,7 +44,7 @@ const JoinTokenSchema = z
 
 const readiness = z.looseObject({
   ready: z.boolean(),
-  // An older build does not report it.
+  // Absent in the response of a node with an older build.
   time: z.iso.datetime().optional(),
   checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean() })),
 });

@@ -12,7 +12,7 @@ export function answerClientError(error: Error & { readonly code?: string }, soc
 }
 
 /**
- * Writes an error response directly to a socket and closes the connection. Used for input for which Node
+ * Writes an error response directly to a socket and closes the connection. Used for input for which Node.js
  * creates no response object: invalid HTTP, or a CONNECT request.
  */
 export function answerProblem(socket: Socket, answer: ApiError): void {

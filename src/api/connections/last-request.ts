@@ -6,10 +6,10 @@ type Answer = ServerResponse<IncomingMessage>;
 const last = new WeakSet<Answer>();
 
 /**
- * Closes a connection after the response to its last allowed request. Node's own limit `maxRequestsPerSocket`
- * only sends `Connection: close`; it leaves the connection open, and responds to the next request with a 503
- * without a body. A request that offers an unwanted upgrade is the last one too, because the parser of Node
- * does not read on behind it.
+ * Closes a connection after the response to its last allowed request. The limit `maxRequestsPerSocket` of
+ * Node.js only sends `Connection: close`: it leaves the connection open, and responds to the next request
+ * with a 503 without a body. A request with an unwanted `Upgrade` header is also the last one, because the
+ * parser of Node.js stops after it.
  */
 export function endAfter(server: Server, requestsPerSocket: number): void {
   const counts = new WeakMap<Socket, number>();

@@ -3,9 +3,8 @@ import type { Socket } from 'node:net';
 import type { Api } from '#api/api.js';
 
 /**
- * Closes the connections without a request when the API closes, such as the spare connections of browsers and
- * of health checks. Node takes a connection without a first request as one that sends a request, and waits
- * for it until a timeout.
+ * When the API closes, closes the connections that have sent no request yet, such as the spare connections of
+ * browsers and of health checks. Node.js would wait for their first request until a timeout.
  */
 export function closeSilentConnections(api: Api, isTls: boolean): void {
   const silent = new Set<Socket>();

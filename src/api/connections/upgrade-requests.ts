@@ -14,13 +14,14 @@ const SUBPROTOCOLS: Readonly<Record<string, string>> = {
 export const subprotocolOf = (target = ''): string | undefined => SUBPROTOCOLS[target.split('?', 1)[0] ?? ''];
 
 /**
- * A request of which Node takes an upgrade only if the server wants it: a WebSocket at the path of a stream.
- * Node 20 takes every upgrade as soon as the server has a listener for upgrades, but a server answers a
- * request as if it had no unwanted `Upgrade` header (RFC 9110, 7.8). Node sets and reads `upgrade`; its type
- * declarations do not contain it.
+ * A request whose `Upgrade` header Node.js ignores, unless it asks for a WebSocket at the path of a stream.
+ * By default, Node.js 20 treats every request with `Upgrade` as an upgrade if the server has a listener for
+ * upgrades. But a server must answer a request with an unwanted upgrade normally (RFC 9110, 7.8). The type
+ * declarations of Node.js lack the property `upgrade`, which Node.js sets and reads.
  */
 export class UpgradeRequest extends IncomingMessage {
-  // Not a private member: the constructor of `IncomingMessage` sets `upgrade` before such members exist.
+  // This member cannot be `#private`: the constructor of `IncomingMessage` sets `upgrade` before private
+  // members exist.
   declare private offersUpgrade: boolean;
 
   set upgrade(offers: boolean) {

@@ -3,22 +3,19 @@ import type { Api } from '#api/api.js';
 import { ApiError, WEBSOCKET_NEEDED } from '#api/errors/errors.js';
 import { subprotocolOf, UpgradeRequest } from './upgrade-requests.js';
 
-/**
- * The greatest size in bytes of a message from a client. A small limit suffices, because clients send only
- * control frames.
- */
+/** The maximum size in bytes of a message from a client. Clients send only control frames. */
 const MESSAGE_BYTES = 1_024;
 const GOING_AWAY = 1001;
 const GOODBYE_MS = 1_000;
 
 /** Enables WebSockets for all routes with `websocket: true` that are registered after this call. */
 export async function registerWebSockets(api: Api): Promise<void> {
-  // Close the connection after the server has refused an upgrade request. Node's HTTP timeouts do not apply
-  // to this connection, so it would otherwise stay open.
+  // Close the connection after the server has refused an upgrade request. The HTTP timeouts of Node.js do not
+  // apply to this connection, so it would otherwise stay open.
   api.addHook('onResponse', async ({ raw }) => {
     if (raw instanceof UpgradeRequest && raw.upgrade) raw.socket.destroySoon();
   });
-  // After `onRequest`, in which the token is checked.
+  // Use `preHandler`, which runs after the token was checked in `onRequest`.
   api.addHook('preHandler', async ({ raw }) => {
     if (raw instanceof UpgradeRequest && raw.upgrade) checkHandshake(raw);
   });

@@ -18,7 +18,7 @@ An error other than \`outcome_unknown\`, \`reload_failed\` and \`internal\` has 
 \`store_unavailable\`.
 `;
 
-/** The part of a text that the introduction states for all errors. */
+/** The part of a text that is removed, because the introduction of the page states it for all errors. */
 const UNCHANGED = /; nothing was (?:changed|stored)(?=[.,])/;
 
 /**

@@ -81,7 +81,7 @@ const networks = listOf(readNetwork, 'Must be an address or a CIDR such as 10.0.
   FEW,
 );
 
-/** Ids of a request fit into the line of an HTTP request. */
+/** The maximum number of ids in a query, so that they fit into the request line of HTTP. */
 export const MAX_IDS = 200;
 const ids = listOf(
   (text) => (/^[0-9a-f]{32}$/.test(text) ? text : undefined),

@@ -252,7 +252,10 @@ export const integrationsResource: Resource = (api, { integrations }) => {
   );
 };
 
-/** Returns the stored integration; null if there is none. Throws for the one of the configuration. */
+/**
+ * Returns the stored integration; null if there is none. Throws an error for the integration of the
+ * configuration, which cannot be written.
+ */
 async function readWritable(
   integrations: Management['integrations'],
   name: string,

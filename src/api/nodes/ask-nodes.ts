@@ -4,7 +4,7 @@ import type { Management } from '../management.js';
 
 const count = z.int().min(0);
 
-/** The members of a response that is made of the responses of several nodes (D31). */
+/** The members of a response that combines the responses of several nodes (D31). */
 export const coverageShape = {
   partial: z.boolean().describe('True if a node did not respond.'),
   node_errors: z
@@ -24,9 +24,9 @@ export const ONE_NODE: Coverage = { partial: false, node_errors: [], nodes_queri
 const problem = z.looseObject({ detail: z.string() });
 
 /**
- * Sends a GET request to all other nodes, and calls `onResponse` with the response of each. Returns the
- * coverage of these responses and the own response of this node. `without`: nodes that are not asked.
- * `withinMs`: how long the nodes may take.
+ * Sends a GET request to all other nodes, and calls `onResponse` with each response. Returns the coverage:
+ * which nodes responded, including this node. `without`: nodes that get no request. `withinMs`: the time
+ * limit in milliseconds for the responses.
  */
 export async function askNodes<T>(
   { peers }: Pick<Management, 'peers'>,

@@ -10,7 +10,10 @@ import { MergedFindings } from './merged-findings.js';
 export type ShownFindings = z.infer<typeof FindingsSchema>;
 type Query = z.infer<typeof findingsQuery>;
 
-/** How long the nodes may take for the newest findings, and for older findings with the same ids. */
+/**
+ * The time limits in milliseconds for the first query (the newest findings) and the second query (older
+ * findings with the same ids).
+ */
 const FIRST_MS = 1_500;
 const SECOND_MS = 500;
 
@@ -24,8 +27,8 @@ export async function findingsOfNode({ findings }: Management, query: FindingQue
 }
 
 /**
- * Returns a page of the findings of all nodes. `asked` are the parameters of the request. The nodes are asked
- * twice: for their newest findings, and then for older findings with the same ids.
+ * Returns a page of the findings of all nodes. `asked` are the query parameters of the request. Queries the
+ * nodes twice: for their newest findings, and then for older findings with the same ids.
  */
 export async function findingsOfNodes(
   management: Management,

@@ -31,7 +31,7 @@ export async function flowsOfNodes(
     const free = limit - items.length;
     append(items, page.items.slice(0, free));
     isMore ||= page.items.length > free || page.next_cursor !== null;
-    // The flows of the next nodes follow on the next page.
+    // The flows of the next nodes are on a later page.
     if (page.next_cursor !== null) break;
   }
   const last = items.at(-1);

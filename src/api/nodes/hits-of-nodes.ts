@@ -20,7 +20,7 @@ export async function hitsOfNodes(
 ): Promise<Hits> {
   const query = new URLSearchParams(parameters);
   query.delete('scope');
-  // A rule is unused only if no node has a hit: the sum decides.
+  // Filter by `unused` after the sum is known, because a rule is unused only if no node has a hit.
   query.delete('unused');
   const items = own.items.map((item) => ({ ...item }));
   let { since } = own;

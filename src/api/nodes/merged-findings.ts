@@ -12,18 +12,21 @@ type Query = {
   readonly untilMs: number | null;
 };
 
-/** The equal findings of several nodes, by node. `place`: the first of their places. */
+/** The equal findings of several nodes, by node. `place`: the first of their places (sort keys). */
 type Equal = { place: string; lastMs: number; readonly id: string; readonly byNode: Map<string, ShownFinding> };
 
 /**
  * Merges the pages of all nodes into one page, the newest finding first. Equal findings have the same id on
- * all nodes, and become one item with the sum of their counts. All nodes sort findings by the same place, so
- * one cursor serves for all of them.
+ * all nodes, and become one item with the sum of their counts. All nodes sort findings by the same place
+ * (sort key), so one cursor is valid for all nodes.
  */
 export class MergedFindings {
   readonly #query: Query;
   readonly #byId = new Map<string, Equal>();
-  /** The first place behind which a node has findings that it did not return. */
+  /**
+   * The place at which the page must end, because a node has findings after this place that it did not
+   * return.
+   */
   #horizon: string | null = null;
 
   constructor(query: Query) {
@@ -35,21 +38,22 @@ export class MergedFindings {
     const { cursor } = this.#query;
     const begin = cursor === null ? null : readCursor(cursor);
     const horizon = next === null ? null : readCursor(next);
-    // A cursor at or before the begin of the page would repeat the page without end.
+    // Ignore a cursor at or before the begin of the page, because clients would then get the same page again
+    // without end.
     if (horizon !== null && (begin === null || horizon > begin)) this.#end(horizon);
     for (const item of items) this.#put(node, item);
     const { limit } = this.#query;
     if (this.#byId.size <= 2 * limit) return;
     const sorted = this.#sorted();
     for (const { id } of sorted.slice(limit)) this.#byId.delete(id);
-    // The removed findings are behind the last one that was kept.
+    // End the page at the last kept finding, because the findings after it were removed here.
     const last = sorted[limit - 1];
     if (last !== undefined) this.#end(last.place);
   }
 
   /**
-   * Returns the ids of the findings that can be in the page. The page does not go beyond them, because only
-   * they are completed.
+   * Returns the ids of the findings that can be in the page. Ends the page at the last of them, because
+   * `complete` is called only for these findings.
    */
   idsOfPage(): readonly string[] {
     const first = this.#sorted().slice(0, this.#query.limit);
@@ -58,7 +62,10 @@ export class MergedFindings {
     return first.map(({ id }) => id);
   }
 
-  /** Replaces what is known of findings on a node: a node can have an older finding with the same id. */
+  /**
+   * Adds or replaces the findings of a node with ids of this page. A node can have an older finding with the
+   * same id that was not in its first page.
+   */
   complete(node: string, items: readonly ShownFinding[]): void {
     for (const item of items) if (this.#byId.has(item.id)) this.#put(node, item);
   }
@@ -67,7 +74,7 @@ export class MergedFindings {
     const { limit, cursor, untilMs } = this.#query;
     const begin = cursor === null ? null : readCursor(cursor);
     const within = this.#sorted().filter(({ place }) => this.#horizon === null || place <= this.#horizon);
-    // A finding with a later event on another node is on an earlier page, or beyond `until`.
+    // Omit a finding with a later event on another node: it is on an earlier page, or later than `until`.
     const found = within
       .filter(({ place }) => begin === null || place > begin)
       .filter(({ lastMs }) => untilMs === null || lastMs <= untilMs)

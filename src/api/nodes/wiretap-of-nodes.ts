@@ -8,12 +8,18 @@ import type { Management } from '../management.js';
 import { problemOf } from './ask-nodes.js';
 
 const PATH = '/api/v1/wiretap/stream';
-/** How many bytes may wait for the client before the streams of other nodes are read on. */
+/** The number of bytes waiting for the client above which the streams of other nodes are not read. */
 const MAX_WAITING = 1 << 20;
 const ROOM_MS = 20;
-/** How often lost streams are opened again, and how often it is checked which nodes the cluster has. */
+/**
+ * The interval in milliseconds at which lost streams are opened again, and at which the list of nodes is
+ * read.
+ */
 const RETRY_MS = 2_000;
-/** A node sends a comment every 15 s while it has no messages. */
+/**
+ * The time in milliseconds without data after which a stream counts as lost. A node sends a comment every 15
+ * s while it has no messages.
+ */
 const SILENT_MS = 40_000;
 const REMOVED = 'it is not a node of the cluster any more';
 
@@ -21,8 +27,8 @@ type Wiretap = Pick<Management, 'peers' | 'findings'>;
 
 /**
  * Adds the messages of all other nodes to a wiretap stream. `own` starts the stream of this node. Each
- * message names its node. If the client reads too slowly, the streams of the other nodes are not read on. So
- * each node drops messages, and reports how many.
+ * message contains the id of its node. If the client reads too slowly, the streams of the other nodes are
+ * paused; these nodes then drop messages, and report how many.
  */
 export function wiretapOfNodes(
   { peers, findings }: Wiretap,
@@ -31,11 +37,14 @@ export function wiretapOfNodes(
   sink: Sink,
 ): { close(): void } {
   const ended = new AbortController();
-  // One listener for each node.
+  // Remove the limit of listeners, because each node has one listener.
   setMaxListeners(0, ended.signal);
   const query = new URLSearchParams(parameters);
   query.delete('scope');
-  /** Forwards the messages of a node until the client has gone, or until `removed`. */
+  /**
+   * Forwards the messages of a node until the client disconnects or `removed` aborts. Opens a lost stream
+   * again.
+   */
   const follow = async (node: string, removed: AbortSignal): Promise<void> => {
     await withJoinedSignal([ended.signal, removed], async (signal) => {
       for (let isFirst = true; !signal.aborted; isFirst = false) {
@@ -130,7 +139,7 @@ export function wiretapOfNodes(
   };
 }
 
-/** Returns the reason with which a node ends its stream; null for a frame with messages. */
+/** Returns the reason if the frame tells that the node ends its stream; null for a frame with messages. */
 function endOf(frame: string): string | null {
   const value: unknown = JSON.parse(frame);
   if (Array.isArray(value)) return null;

@@ -66,8 +66,8 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
 }
 
 /**
- * Adds descriptions and headers of responses to the OpenAPI document. The generator does not know them,
- * because the schemas of the routes describe only response bodies.
+ * Adds descriptions and headers of responses to the OpenAPI document. The generator cannot add them, because
+ * the schemas of the routes describe only response bodies.
  */
 export function describeAnswers<D extends object>(document: D): D {
   const paths = (document as { readonly paths?: Readonly<Record<string, Record<string, Operation>>> }).paths ?? {};

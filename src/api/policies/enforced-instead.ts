@@ -5,7 +5,7 @@ const HEADER = 'weir-enforced-instead';
 
 /**
  * Adds the header `Weir-Enforced-Instead: N` to each response with stored policies while the kernel enforces
- * generation N instead of the active one, because the data folder is an older or another one.
+ * generation N instead of the active policy. This happens if the data folder was restored or replaced.
  */
 export function tellEnforcedInstead(api: Api, { enforcedInstead }: Pick<Management, 'enforcedInstead'>): void {
   api.addHook('onSend', async ({ method, routeOptions: { url = '' } }, reply) => {

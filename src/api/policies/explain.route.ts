@@ -266,7 +266,7 @@ function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQ
   };
 }
 
-/** Returns the fields of a question that asks about the packet. */
+/** Returns a packet in the form of an explain request. */
 function questionAbout({
   source,
   destination,

@@ -74,7 +74,10 @@ const ENDS = {
   },
 } as const;
 
-/** The policy write that goes back by itself: unless it is confirmed, or if a roll-out fails. */
+/**
+ * The pending change: a policy write that is reverted unless it is confirmed in time, or if its roll-out
+ * fails.
+ */
 export const pendingChangeResource: Resource = (api, { pendingChange, policies }) => {
   api.get(
     PATH,

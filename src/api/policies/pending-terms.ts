@@ -36,7 +36,7 @@ type PendingQuery = {
   readonly wait?: unknown;
 };
 
-/** Returns the terms of a policy write; null for a write that does not go back. */
+/** Returns the terms of a policy write; null for a write that is not a pending change. */
 export function termsOf(query: PendingQuery): WriteTerms | null {
   const { confirm_within: withinMs, rollout_share: share, rollout_hold: holdMs, wait } = query;
   if (share === undefined) {

@@ -116,7 +116,7 @@ export const recordWriteQuery = policyWriteQuery.extend({
     ),
 });
 
-/** Errors of writes that can be pending changes, or that a pending change excludes. */
+/** Errors of writes that can be pending changes, or that are refused during a pending change. */
 export const PENDING_ERRORS = [
   'rollout_in_progress',
   'change_pending',

@@ -3,8 +3,8 @@ import { ApiError } from '#api/errors/errors.js';
 
 /**
  * Limits the total memory of policy bodies that are received or processed at the same time. A body without a
- * `Content-Length` counts with the largest allowed size. Callers without the role admin can use only half of
- * the memory, so that their dry runs leave memory for the writes of admins. A single body is always accepted.
+ * `Content-Length` is counted with the maximum size. Callers without the role admin can use only half of the
+ * memory, so that their dry runs leave memory for the writes of admins. A single body is always accepted.
  */
 export class BodyBudget {
   #inFlight = 0;

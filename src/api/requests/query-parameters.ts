@@ -100,8 +100,8 @@ export const dryRunQuery = z.strictObject({
     .describe('Performs all steps before the commit, and changes nothing. The role `readonly` may use it too.'),
 });
 /**
- * Returns whether a request asks for a dry run. The guard calls this function before the query is validated.
- * A route without dry run refuses the parameter later, at validation.
+ * Returns whether a request asks for a dry run. The authorization hook calls this function before the query
+ * is validated. Routes without dry runs refuse the parameter later, at validation.
  */
 export const isDryRun = ({ query }: FastifyRequest): boolean => {
   const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };

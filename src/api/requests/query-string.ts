@@ -16,7 +16,7 @@ export function parseQuery(text: string): Record<string, QueryValue | QueryValue
   );
 }
 
-/** Returns the query parameters of a request, with which the node asks other nodes. */
+/** Returns the query parameters of a request, for the same query to other nodes. */
 export function queryOf({ url = '' }: { readonly url?: string | undefined }): URLSearchParams {
   return new URLSearchParams(parametersIn(url).map(([name, value]) => [name, String(value)] as [string, string]));
 }

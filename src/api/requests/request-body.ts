@@ -20,8 +20,8 @@ export function readBody(route: RoutePart): Reader {
 }
 
 /**
- * Like `readBody`, for a route that accepts several kinds of bodies. `meant` returns the schema with which
- * the given body is validated.
+ * Like `readBody`, for a route that accepts several kinds of bodies. `meant` returns the schema for a given
+ * body.
  */
 export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePart) => Reader {
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));

@@ -28,8 +28,8 @@ export function checkTarget({ raw }: FastifyRequest): void {
 }
 
 /**
- * Refuses too many headers. Refuses repeated headers that must be single, because HTTP parsers differ in
- * which of the values they use.
+ * Refuses too many headers. Refuses repeated headers that may occur only once, because HTTP parsers differ in
+ * which value they use.
  */
 export function checkHeaders({ raw }: FastifyRequest, headerCount: number): void {
   const names = raw.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());

@@ -85,7 +85,7 @@ export const readinessResource: Resource = (api, management) => {
 type ShownCheck = Check & { readonly excluded?: true };
 type ShownReport = { readonly ready: boolean; readonly checks: readonly ShownCheck[] };
 
-/** Marks the checks of the names `excluded`, and computes `ready` without them. */
+/** Marks the checks whose names are in `excluded`, and computes `ready` without these checks. */
 function excluding(report: ReadinessReport, excluded: readonly string[]): ShownReport {
   if (excluded.length === 0) return report;
   const names = report.checks.map(({ name }) => name);

@@ -59,8 +59,8 @@ export class StatechartReaders {
       if (dropped > 0) {
         socket.send(JSON.stringify({ type: 'lost', count: dropped }));
         dropped = 0;
-        // Send all actors with their snapshots again. The reader has lost messages, so the states that the
-        // reader knows may be outdated.
+        // Send all actors with their snapshots again, because the reader has lost messages and may show
+        // outdated states.
         introduce();
         if (inspection.type !== '@xstate.event') return;
       }

@@ -99,8 +99,9 @@ function unclear(all: boolean): ApiError {
 const idOf = (key: Uint8Array): string => Buffer.from(key).toString('base64url');
 
 /**
- * Returns the place of a cursor on this node. The cursor of a page of all nodes is `FLOW@NODE`: on nodes
- * before that node the page is past the end, and on nodes behind it the page begins with the first flow.
+ * Returns where a page begins on this node. The cursor of a page of all nodes is `FLOW@NODE`, and nodes are
+ * in the order of their ids. On nodes before NODE, all flows are on earlier pages; on nodes after NODE, the
+ * page begins with the first flow.
  */
 function placeOn(node: string, cursor: string | undefined): { after: Uint8Array | null; isPast: boolean } {
   const [flow = '', of = node] = cursor?.split(/@(.*)/s) ?? [];

@@ -3,7 +3,10 @@ import { CliError } from '#cli/errors/command-error.js';
 import { isLoopback } from '#config/value.js';
 import { processOfSocket, type TcpListener, tcpListeners } from '#libc/proc-sockets.js';
 
-/** Any local user can listen on a port of 1024 or above, while no node does. */
+/**
+ * The user id of root. The owner of a listener must be checked, because any local user can listen on a port
+ * of 1024 or above while no node runs.
+ */
 const ROOT = 0;
 
 /** The file of a token, and the user id of its owner. */
@@ -34,8 +37,8 @@ export function unknownListener(server: URL, { path }: TokenFile): CliError {
 }
 
 /**
- * The error for a response that no Weir node sends. Names the process that listens at the server, as far as
- * this user may see it.
+ * The error for a response that does not come from a Weir node. The message contains the process that listens
+ * at the server, if this user may see it.
  */
 export function foreignAnswer(url: URL, cause?: unknown): CliError {
   const named = isOfThisMachine(url) ? listenersAt(url).map((listener) => nameOf(listener)) : [];
@@ -75,7 +78,7 @@ function addressesOf(hostname: string): string[] {
   return hostname === 'localhost' ? ['127.0.0.1', '::1'] : [hostname.replace(/^\[|\]$/g, '')];
 }
 
-/** Returns the listener that gets a connection to an address, as the kernel chooses it. */
+/** Returns the listener to which the kernel gives a connection to an address. */
 function mostSpecific(listeners: readonly TcpListener[], address: string): TcpListener | undefined {
   const any = address.includes(':') ? ['::'] : ['0.0.0.0', '::'];
   for (const bound of [address, ...any]) {

@@ -74,7 +74,7 @@ const OTHER_FLAGS: Readonly<Record<string, string>> = {
   cert_pem: '--cert',
   key_pem: '--key',
 };
-/** Body members that flags of a command set. All other members of a body come from a file. */
+/** The members of a request body that are set by flags. All other members come from a file. */
 const SET_BY_FLAGS = [
   ...['subject', 'role', 'expires_in', 'cert_pem', 'key_pem'],
   ...['src', 'dst', 'proto', 'src_port', 'dst_port', 'icmp_type', 'icmp_code', 'hostname', 'sni', 'query'],
@@ -93,14 +93,13 @@ export function refusalOf(status: number, text: string): RefusedError {
   try {
     parsed = problemSchema.safeParse(JSON.parse(text)).data;
   } catch {
-    // The text is not JSON: probably a proxy between this command and the node has sent a response of its
-    // own.
+    // The text is not JSON: probably a proxy between this command and the node sent the response.
   }
   if (parsed === undefined)
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
   const code = parsed.type?.split(':').at(-1);
   const problems = (parsed.problems ?? []).map(inFlags);
-  // A wrong value of a flag is wrong usage, no matter whether the command or the node finds it.
+  // A wrong value of a flag counts as wrong usage, even if the node detects it.
   const isUsage = status === 400 && problems.length > 0 && problems.every(({ pointer }) => pointer.startsWith('--'));
   return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, adviceOn(code), isUsage ? 2 : 1);
 }

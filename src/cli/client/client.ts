@@ -94,7 +94,8 @@ export function createClient(
       ),
     );
   };
-  // Any local user can listen at the address of a node that does not run.
+  // Check the listener before the token is sent: any local user can listen at the address of a node that does
+  // not run.
   const tokenFor = async (signal: AbortSignal): Promise<string> => {
     const { token, file } = tokenOf(options.tokenFile, node?.tokenFile, environment);
     if (file === undefined || server.protocol !== 'http:' || checkListener(server, file)) return token;
@@ -206,8 +207,8 @@ function serverUrl(text: string): URL {
 }
 
 /**
- * Returns how to reach the node that a configuration file describes: its address from this machine, and the
- * token file that the node creates.
+ * Returns the address, as seen from this machine, and the token file of the node that a configuration file
+ * describes.
  */
 function nodeOf(file: string, environment: Terminal['environment']): { server: string; tokenFile: string } {
   const { api, node } = loadConfig(file, environment);
@@ -240,8 +241,8 @@ function tokenOf(given: string | undefined, ofNode: string | undefined, environm
 }
 
 /**
- * Reads a token file. `isOfNode`: no flag names the file, and the user of the node owns its folder. Root must
- * not follow a symbolic link there, or wait for the writer of a FIFO.
+ * Reads a token file. `isOfNode`: the file is in a folder of the service user, and was not given by a flag.
+ * Then root must not follow a symbolic link, or wait for the writer of a FIFO.
  */
 function readToken(path: string, isOfNode: boolean): Token {
   try {

@@ -9,16 +9,16 @@ export const ADVICE_ON_UNIT =
   '`journalctl -u weir` shows why it does not run; `weir dataplane status` shows what the kernel enforces';
 const FIRST_LOOK_MS = 2_000;
 const NEXT_LOOK_MS = 1_000;
-/** After so many restarts during one request, the unit fails again and again. */
+/** With this number of restarts during one request, the unit counts as failing repeatedly. */
 const RESTARTS = 2;
 const SYSTEMCTL_TIMEOUT_MS = 2_000;
 /** The process id of systemd. */
 const SYSTEMD = 1;
 
 /**
- * Sends a request to a server. Fails while the request waits if the server is on this machine and its unit
- * does not run: systemd keeps the listening socket in its descriptor store, so connections succeed, and no
- * process answers them. Otherwise waits as long as the request does.
+ * Sends a request to a server. Resolves or rejects with the request. But if the server is on this machine and
+ * its systemd unit does not run, rejects instead of waiting: systemd keeps the listening socket in its
+ * descriptor store, so connections succeed and no process answers.
  */
 export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const given = new AbortController();
@@ -32,7 +32,8 @@ export async function whileUnitRuns<T>(server: URL, request: (signal: AbortSigna
       if (ended.signal.aborted) return;
       restartsBefore ??= unit?.restarts ?? null;
       const restarts = (unit?.restarts ?? 0) - (restartsBefore ?? 0);
-      // A unit has no process for some time while it restarts once.
+      // Require two successive checks without a process, because a unit has no process for a short time
+      // during a restart.
       const isStopped = unit?.isStopped === true && before?.isStopped === true;
       if (unit !== null && (isStopped || restarts >= RESTARTS)) return given.abort(stopped(unit.text));
       before = unit;
@@ -56,13 +57,13 @@ export async function hasUnitFailed(server: URL): Promise<boolean> {
   return isOfThisMachine(server) && (await propertiesOfUnit()).ActiveState === 'failed';
 }
 
-/** `isStopped`: the unit has no process. `restarts`: how often systemd has started it again. */
+/** `isStopped`: the unit has no process. `restarts`: the number of restarts by systemd. */
 type UnitState = { readonly text: string; readonly isStopped: boolean; readonly restarts: number };
 
 /**
  * Returns the state of the unit if systemd holds the socket that listens at `server`, alone or with the
- * process of the unit; null otherwise. Only root sees the process of each socket; for other users, the number
- * of descriptors that systemd stores for the unit decides.
+ * process of the unit; null otherwise. Only root can read the process of each socket. For other users, uses
+ * the number of descriptors that systemd stores for the unit.
  */
 async function stateOfUnit(server: URL): Promise<UnitState | null> {
   const holders = listenersAt(server).map(({ inode }) => processOfSocket(inode)?.pid);

@@ -17,7 +17,10 @@ import { replaceDurably } from '#files/replaced-file.js';
 import { reasonOf } from '#files/system-failure.js';
 
 const TIMEOUT_MS = 10_000;
-/** More than the files of a cluster usually have, so that a full disk fails before the token is used. */
+/**
+ * The number of bytes of a test write, which detects a full disk before the token is used. The files of a
+ * cluster are usually smaller.
+ */
 const PROBE_BYTES = 128 * 1024;
 const text = z.string();
 const accessSchema = z.object({
@@ -40,8 +43,8 @@ export type Join = {
 /**
  * Makes a node of this machine a node of a cluster. Receives the credentials of etcd with a join token, and
  * stores them in the folder `cluster` beside the configuration file, for the user as whom the node runs. Adds
- * the section `cluster` to the file. Returns the folder. Throws a `CliError`, and then has not changed the
- * configuration file, so that the command can be repeated.
+ * the section `cluster` to the file. Returns the folder. If it throws a `CliError`, the configuration file is
+ * unchanged, so that the command can be repeated.
  */
 export async function joinCluster({ token, config, listen, advertise }: Join): Promise<string> {
   const read = readJoinToken(token.trim());
@@ -65,7 +68,8 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
     replaceDurably(path, content, { mode: 0o600, uid: user.uid, gid: user.gids[0] ?? user.uid });
     return path;
   };
-  // A token can be used once: first make sure that the files can be written, and that the node can read them.
+  // Check first that the files can be written and that the node can read them, because the token can be used
+  // only once.
   tryToWrite(file, document.toString(), folder, user, write);
   const access = await accessWith(read);
   try {
@@ -167,7 +171,7 @@ function jsonOf(body: string): unknown {
   }
 }
 
-/** Stores the secrets of the cluster. Returns the settings that name the files. */
+/** Stores the secrets of the cluster in files. Returns the settings with the paths of these files. */
 function storeSecrets(write: Write, { tls, user, seal_key: sealKey }: Access) {
   return {
     etcd: {

@@ -29,7 +29,7 @@ const clusterSchema = z.looseObject({
       }),
     )
     .nullable(),
-  // A node of an older build does not list them.
+  // Default to an empty list, because a node with an older build omits this member.
   unreadable: z.array(z.object({ key: z.string(), reason: z.string() })).default([]),
   unreadable_count: z.number().default(0),
 });
@@ -99,7 +99,10 @@ function text(cluster: ClusterAnswer): string {
   return `${facts}\n${members}${unreadable}`;
 }
 
-/** A node watches etcd only once the cluster is created. Until then, the members show that it reads etcd. */
+/**
+ * A node watches etcd only after the cluster was created. Until then, a list of members shows that the node
+ * can read etcd.
+ */
 function etcdText({ connected, cluster_id: id, revision, members }: ClusterAnswer): string {
   if (connected) return `connected, revision ${revision ?? 0}`;
   return id === null && members !== null ? 'reachable' : 'not connected';

@@ -42,7 +42,7 @@ export function errorFormOf(words: readonly string[]): ErrorForm {
 /**
  * Prints an error and returns the exit code of the command. Prints nothing for `--help` and `--version`, and
  * for a command without its subcommand in the form `table`: Commander has printed the help. Rethrows errors
- * that are bugs, so that Node prints their stack.
+ * that are bugs, so that Node.js prints their stack.
  */
 export function printError(error: unknown, form: ErrorForm, terminal: Terminal): ExitCode {
   if (error instanceof CommanderError && error.exitCode === 0) return 0;
@@ -72,7 +72,7 @@ function described(error: unknown): Described {
   if (error instanceof CommanderError) return { exitCode: 2, lines: [NO_COMMAND.message], document: NO_COMMAND };
   if (error instanceof ConfigError) return ofConfig(error);
   if (error instanceof CliError) {
-    // The form of configuration problems is the same in each command.
+    // Print configuration problems in the same form in all commands.
     if (error.cause instanceof ConfigError) return { ...ofConfig(error.cause), exitCode: error.exitCode };
     const { message, exitCode, problems } = error;
     const fix = error.fix ?? remedyOf(error.cause);

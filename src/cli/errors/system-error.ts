@@ -9,7 +9,7 @@ type SystemError = Error &
     readonly port?: number;
   };
 
-/** Advice on system errors, by the name of the errno. The message itself explains all others. */
+/** Advice on system errors, by the name of the errno. Other errors need no advice besides their message. */
 const REMEDIES: Readonly<Record<string, string>> = {
   EACCES: 'run the command as root, or as the user of the unit, or give this user the permission',
   EPERM: 'run the command as root',
@@ -33,18 +33,20 @@ export function messageOf(error: Error): string {
   const words = WORDS.get(code);
   if (words === undefined) return message;
   const isBare = message === code;
-  // An error of libc names its operation: `attach egress to eth0: EBUSY`.
+  // The message of a libc error already contains the operation: `attach egress to eth0: EBUSY`.
   if (!isBare && syscall === undefined) return message.replace(new RegExp(`: ${code}$`, 'm'), `: ${words} (${code})`);
   if (!isBare && !message.includes(code)) return message;
   const place = path ?? (address === undefined || port < 0 ? (address ?? hostname) : `${address}:${port}`);
-  // The operation of a program that cannot start has its name already: `spawn nft`.
+  // For a program that cannot be started, the operation already contains its name: `spawn nft`.
   const isInside = place !== undefined && syscall?.endsWith(` ${place}`) === true;
   const object = [isInside ? undefined : place, dest].filter((part) => part !== undefined).join(' to ');
   const doing = [syscall, object].filter((part) => part !== undefined && part !== '').join(' ');
   return `${doing === '' ? 'an operation failed' : doing}: ${words} (${code})`;
 }
 
-/** Returns the advice on the system error that an error is, or that caused it. Undefined if there is none. */
+/**
+ * Returns advice if an error is a system error or was caused by one. Returns undefined if there is no advice.
+ */
 export function remedyOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = '', syscall = '', path } = error as SystemError;
@@ -52,10 +54,7 @@ export function remedyOf(error: unknown): string | undefined {
   return REMEDIES[code] ?? remedyOf(error.cause);
 }
 
-/**
- * Returns whether the error has a code. Such an error is a failure that its message explains. Any other error
- * is a bug.
- */
+/** Returns whether the error has a code. An error without a code is a bug. */
 export function isNamed(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }

@@ -12,15 +12,15 @@ const OWN_ONLY = 'cluster.seal_key_file';
 
 /**
  * Returns a sentence for each file that the service user cannot read: the configuration file, and the files
- * that it names. Returns none if there is no such user, or if this process does not run as root: it could
- * then not look into the folders.
+ * that it names. Returns an empty list if there is no such user. Also returns an empty list if this process
+ * is not root, because it may then not be able to read the folders.
  */
 export function fileWarnings(file: string, config: Config): string[] {
   const user = process.getuid?.() === 0 ? unitUser() : undefined;
   if (user === undefined) return [];
   return [{ key: '', path: file }, ...namedFiles(config)].flatMap(({ key, path }) => {
     const hidden = HIDDEN.find((folder) => path.startsWith(`${folder}/`));
-    // A configuration there is a draft, and not that of the unit.
+    // A configuration in such a folder is a draft and not the configuration of the unit.
     if (hidden !== undefined)
       return key === '' ? [] : [`${key}: weir.service hides ${hidden} from the node: move ${path} to /etc/weir`];
     const problem = readingProblem(path, user, key);
@@ -29,9 +29,9 @@ export function fileWarnings(file: string, config: Config): string[] {
 }
 
 /**
- * Returns why a user cannot read a file, and the command that gives it the permission; null if it can, or if
- * it may enter all folders on the way to a file that does not exist. `key`: the key of the configuration that
- * names the file.
+ * Returns why a user cannot read a file, and the command that grants the permission. Returns null if the user
+ * can read the file, or if the file does not exist and the user may enter its folders. `key`: the
+ * configuration key that contains the path.
  */
 export function readingProblem(
   path: string,
@@ -39,7 +39,7 @@ export function readingProblem(
   key = '',
 ): { readonly message: string; readonly fix: string } | null {
   const obstacle = obstacleTo(path, user);
-  // An access control list can permit what owner, group and mode do not.
+  // Test the access itself too, because an access control list can grant it despite owner, group and mode.
   if (obstacle === null || mayRead(user, path)) return null;
   return { message: sentence(path, user, obstacle), fix: mend(key, user, obstacle) };
 }
@@ -52,7 +52,10 @@ function sentence(file: string, { name }: SystemUser, { path, lacks, stats }: Ob
 
 const mode = (bits: number): string => (bits & 0o7777).toString(8).padStart(4, '0');
 
-/** Returns the command that gives the service user the permission, and no other user more than its group. */
+/**
+ * Returns the command that grants the permission to the service user, and to no other user except those in
+ * its group.
+ */
 function mend(key: string, { name, uid, gids }: SystemUser, { path, lacks, stats }: Obstacle): string {
   const file = asWord(path);
   const bit = lacks === 'read' ? 'r' : 'x';
@@ -60,7 +63,7 @@ function mend(key: string, { name, uid, gids }: SystemUser, { path, lacks, stats
   if (uid === stats.uid) return `chmod u+${bit} ${file}`;
   if (gids.includes(stats.gid)) return `chmod g+${bit} ${file}`;
   const isShared = stats.gid !== 0 && (stats.mode & (lacks === 'read' ? 0o040 : 0o010)) !== 0;
-  // Another group in its place would take the file from the members of this group.
+  // Do not change the group of the file, because the members of the present group would lose access.
   if (isShared) return `usermod --append --groups ${groupName(stats.gid)} ${name}; then restart weir.service`;
   return `chgrp ${groupName(gids[0] ?? uid)} ${file} && chmod g+${bit} ${file}`;
 }

@@ -22,9 +22,9 @@ export function unitUser(): SystemUser | undefined {
 
 /**
  * Returns the user as whom the node of a configuration file runs. Files that a command of root writes for the
- * node belong to this user, or to its first group. A configuration outside of /etc/weir can be that of
- * another process than the unit: then the user of the unit counts only if root has made the file readable
- * to it.
+ * node belong to this user, or to its first group. A configuration outside of /etc/weir can belong to another
+ * process than the unit. Then returns the user of the unit only if root has made the file readable to this
+ * user.
  */
 export function nodeUser(config: string): SystemUser {
   const { uid, gid } = statSync(config);

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 /** The ids with which the kernel checks the file permissions of a user. */
 export type SystemUser = { readonly name: string; readonly uid: number; readonly gids: readonly number[] };
 
-/** The first uid of a person: a user with a lower uid is a system user. */
+/** The lowest uid of a normal user. A user with a lower uid is a system user. */
 const FIRST_PERSON = 1_000;
 
 /** Returns the system user of this name in /etc/passwd; undefined if there is none. */
@@ -13,8 +13,8 @@ export function systemUser(name: string): SystemUser | undefined {
 }
 
 /**
- * Returns the user of this name or uid in /etc/passwd; undefined if there is none. Its first group is
- * `group`, if given and present, and else its group in /etc/passwd.
+ * Returns the user of this name or uid in /etc/passwd; undefined if there is none. The first group of the
+ * result is `group` if it is given and exists, otherwise the group in /etc/passwd.
  */
 export function userNamed(name: string, group?: string): SystemUser | undefined {
   const [login, , uid, gid] = lines('/etc/passwd').find(([login, , uid]) => login === name || uid === name) ?? [];

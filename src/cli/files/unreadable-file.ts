@@ -3,7 +3,7 @@ import { existsSync, lstatSync, readlinkSync, type Stats } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { SystemUser } from './system-user.js';
 
-/** A permission bit, as it is for other users. */
+/** The permission bits of the class "others"; shifted left by 3 for the group, and by 6 for the owner. */
 const PERMISSIONS = { read: 0o4, search: 0o1 } as const;
 /** The kernel follows at most this number of symbolic links. */
 const MAX_LINKS = 40;
@@ -18,8 +18,8 @@ export type Obstacle = {
 
 /**
  * Returns the first obstacle on the way to a file, which can lead through symbolic links. Returns null if the
- * user can read the file, or if the file does not exist. Owner, groups and mode decide; access control lists
- * are not read. Throws if a folder cannot be read.
+ * user can read the file, or if the file does not exist. Tests owner, groups and mode, and ignores access
+ * control lists. Throws if a folder cannot be read.
  */
 export function obstacleTo(file: string, user: SystemUser): Obstacle | null {
   let rest = partsOf(resolve(file));
@@ -44,8 +44,8 @@ export function obstacleTo(file: string, user: SystemUser): Obstacle | null {
 }
 
 /**
- * Returns whether the kernel lets a user read a file, also by an access control list. For a file that does
- * not exist: whether the user may enter the nearest folder that does.
+ * Returns whether the kernel permits a user to read a file, including access control lists. For a missing
+ * file, returns whether the user may enter the nearest existing folder.
  */
 export function mayRead({ uid, gids }: SystemUser, path: string): boolean {
   let reached = resolve(path);
@@ -56,7 +56,7 @@ export function mayRead({ uid, gids }: SystemUser, path: string): boolean {
 
 const partsOf = (path: string): string[] => path.split('/').filter((part) => part !== '');
 
-/** Only the first matching class of the mode counts: owner, group or others. */
+/** Tests one class of the mode: owner, else group, else others. */
 function may({ uid, gids }: SystemUser, stats: Stats, permission: keyof typeof PERMISSIONS): boolean {
   const shift = uid === stats.uid ? 6 : gids.includes(stats.gid) ? 3 : 0;
   return (stats.mode & (PERMISSIONS[permission] << shift)) !== 0;

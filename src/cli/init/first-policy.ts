@@ -21,16 +21,19 @@ const POLL_MS = 250;
 /** The name and the mode of the active policy. */
 export type Active = { readonly name: string; readonly mode: string };
 type Put = { readonly write: Write; readonly headers: Readonly<Record<string, string>> };
-/** A request that writes a policy, or the active policy that stays; null if no policy is active. */
+/**
+ * The request that writes a policy, or the active policy if it must not be changed; null if no policy is
+ * active.
+ */
 type Plan =
   | { readonly write: Write; readonly headers: Readonly<Record<string, string>> }
   | { readonly stays: Active | null };
 
 /**
- * Puts the policy of a file in force, with the given mode. If the node has a policy with this name, changes
- * only the mode of that policy, so rules that were written through the API stay. An active policy with
- * another name stays. Without a mode, each stored policy of this name stays too. Returns the policy that is
- * active afterwards; null if none is.
+ * Puts the policy of a file in force, with the given mode. If the node already has a policy with this name,
+ * changes only its mode, so that rules written through the API are kept. Without a mode, does not change this
+ * policy at all. An active policy with another name stays active. Returns the policy that is active
+ * afterwards; null if none is.
  */
 export async function firstPolicy(
   client: Client,

@@ -1,7 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Has a folder for each interface of this network namespace, also where /sys is that of another one. */
+/**
+ * Contains a folder for each interface of this network namespace, even if /sys belongs to another namespace.
+ */
 const SETTINGS = '/proc/sys/net/ipv4/conf';
 const NO_INTERFACE = ['all', 'default'];
 
@@ -30,8 +32,8 @@ export function interfaceProblems(patterns: readonly string[]): string[] {
 }
 
 /**
- * Returns the patterns of `before` whose interfaces the patterns of `after` do not cover: a node with `after`
- * no longer polices them.
+ * Returns the patterns in `before` that no pattern in `after` covers. A node with `after` no longer polices
+ * their interfaces.
  */
 export const uncovered = (before: readonly string[], after: readonly string[]): string[] =>
   before.filter((pattern) => !after.some((other) => other === pattern || matches(other, pattern)));

@@ -9,21 +9,26 @@ export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
   readonly interfaces: readonly string[];
   readonly mode: Mode;
-  /** Whether existing files keep their mode, and the keys that follow from it. */
+  /** Whether existing files keep their mode, and the keys that depend on the mode. */
   readonly keepsMode: boolean;
   /** The path of the configuration file. The policy file is in the same folder. */
   readonly config: string;
-  /** Absent: an existing file keeps its folder, and a new file gets the default folder. */
+  /** If omitted, an existing file keeps its data folder, and a new file gets the default data folder. */
   readonly dataDir?: string;
 };
 
-/** The Debian package has its documents elsewhere than a clone and the npm package. */
+/**
+ * The folder of the documents in a clone and in the npm package. In the Debian package, it is another folder.
+ */
 const PACKAGE_DOCS = built('../docs');
 const DOCS = existsSync(PACKAGE_DOCS) ? PACKAGE_DOCS : '/usr/share/doc/weir/docs';
 const DEFAULT_DATA_DIR = '/var/lib/weir';
 const POLICY_NAME = 'gateway';
 
-/** The settings of a trial leave all traffic alone; those of enforcement close what no policy allows. */
+/**
+ * The settings that depend on the mode. With a trial (`audit`), all traffic passes. With `enforce`, traffic
+ * that no policy allows is denied.
+ */
 const SETTINGS = {
   audit: { fallback: 'allow', non_ipv4: 'pass', reverse_path: 'off' },
   enforce: { fallback: 'deny', non_ipv4: 'drop', reverse_path: 'strict' },
@@ -56,9 +61,9 @@ policy:
 }
 
 /**
- * Returns the text of a valid configuration file with the keys that `configText` writes.
- * If the file keeps its mode, the keys that follow from the mode stay.
- * Other keys and all comments stay. `present`: the interfaces of the file.
+ * Returns the text of a valid configuration file with the keys that `configText` writes. If the file keeps
+ * its mode, the keys that depend on the mode are unchanged. Other keys and all comments are unchanged.
+ * `present`: the interfaces in the file.
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
   const document = parseYaml(existing);
@@ -74,7 +79,9 @@ export function updatedConfig(existing: string, present: readonly string[], sett
   return document.toString({ lineWidth: 0 });
 }
 
-/** Removes and adds items of the list of interfaces. The other items keep their places and comments. */
+/**
+ * Removes items from the list of interfaces, and adds items. The other items keep their order and comments.
+ */
 function setInterfaces(document: Document, present: readonly string[], wanted: readonly string[]): void {
   const path = ['dataplane', 'interfaces'];
   const list = document.getIn(path);

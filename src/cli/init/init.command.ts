@@ -100,7 +100,8 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
       const warnings = checkMachineFor(drafts[0].text, starts);
       for (const warning of [...warnings, ...shadowedUnits(), ...(starts ? nftablesWarnings() : [])])
         terminal.err(`warning: ${warning}\n`);
-      // Ask the running node first: if it refuses the policy or the token, stop before the restart below.
+      // Send a dry run to the running node first: if it refuses the policy or the token, stop before the
+      // restart below.
       if (starts && isRunning())
         await checkFirstPolicy(createClient(existing === null ? {} : { config }, terminal), policy, options.mode);
       if (options.dryRun === true) {
@@ -120,7 +121,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
     });
 }
 
-/** The kernel refuses other names, also alternative ones. */
+/** The interface names and alternative names that the kernel accepts. */
 const INTERFACE_NAME = /^[^\s/:]{1,127}$/;
 
 function listed(text: string): string[] {
@@ -170,7 +171,9 @@ async function check(
   throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
 }
 
-/** Returns the configuration file at a path; null if there is none. Throws a `ConfigError` for a mistake. */
+/**
+ * Returns the configuration file at a path; null if there is none. Throws a `ConfigError` if it is not valid.
+ */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
   const text = readBoundedSync(path, MAX_BYTES.config).toString();
@@ -184,7 +187,7 @@ function settingsOf(options: Options, existing: Existing | null): InitSettings {
 }
 
 /**
- * Returns the files to write, the configuration first, and the policy. Throws a `ConfigError` if the
+ * Returns the files to write, with the configuration first, and the policy. Throws a `ConfigError` if the
  * configuration would not be valid, and a `CliError` if the policy is not.
  */
 async function draftsOf(settings: InitSettings, existing: Existing | null, { environment }: Terminal): Promise<Drafts> {
@@ -207,8 +210,8 @@ async function draftsOf(settings: InitSettings, existing: Existing | null, { env
 }
 
 /**
- * Parses a configuration that this command writes. The configuration before the flags was valid, so a fault
- * in its text comes from a flag.
+ * Parses a configuration that this command is about to write. The file was valid before the flags were
+ * applied, so an error comes from a flag.
  */
 function parsedDraft(text: string, { config }: InitSettings, environment: Environment): ReadConfig {
   try {

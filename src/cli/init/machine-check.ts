@@ -12,8 +12,8 @@ const checkSchema = z.object({
 
 /**
  * Returns warnings about the enforcement of a configuration on this machine. Throws a `CliError` with the
- * reasons if the machine cannot enforce it. The check is `weir dataplane check`. `asUnit`: it runs with the
- * user and the capabilities of the unit, because root could do what the kernel refuses to the node.
+ * reasons if the machine cannot enforce it. The check is `weir dataplane check`. `asUnit`: run the check with
+ * the user and the capabilities of the unit, because root has more permissions than the node.
  */
 export function checkMachineFor(config: string, asUnit: boolean): readonly string[] {
   const weir = [process.execPath, built('../bin/weir.js'), 'dataplane', 'check', '--config', '-', '--output', 'json'];
@@ -37,7 +37,7 @@ function called(privileges: Privileges | null): string {
   return privileges === null ? '' : `as user ${privileges.user} with the capabilities of ${UNIT} `;
 }
 
-/** Returns the options of `setpriv` that leave these privileges, as systemd does. */
+/** Returns the options with which `setpriv` runs a command with only these privileges, like systemd. */
 function limits({ user, group, ambient, bounding }: Privileges): string[] {
   const set = (names: readonly string[]): string => ['-all', ...names.map((name) => `+${name}`)].join(',');
   return [

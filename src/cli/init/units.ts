@@ -11,7 +11,7 @@ const NFTABLES = 'nftables.service';
 const DROP_IN = `/etc/systemd/system/${NFTABLES}.d/00-weir.conf`;
 const DROP_IN_SOURCE = built(`../deploy/systemd/${NFTABLES}.d/00-weir.conf`);
 const DEBIAN_COMMAND = '/usr/sbin/nft -f /etc/nftables.conf';
-/** Longer than `TimeoutStartSec` of the unit. */
+/** The time limit in milliseconds for `systemctl`. It exceeds `TimeoutStartSec` of the unit. */
 const TIMEOUT_MS = 180_000;
 
 /** Returns whether systemd has booted this machine. */

@@ -12,7 +12,10 @@ import { KubeClient } from './kube-client.js';
 import { type Kubeconfig, readKubeconfig } from './kubeconfig.js';
 import { type Account, accountObjects, applyAccount, longLivedToken, requestToken } from './service-account.js';
 
-/** The account of gateways. The DaemonSet has another one, so that its removal leaves this one. */
+/**
+ * The service account of gateways. It is not the account of the DaemonSet, so that removing the DaemonSet
+ * does not remove it.
+ */
 const ACCOUNT = 'weir-gateway';
 /** The namespace of the DaemonSet (`deploy/kubernetes/base`). */
 const DAEMONSET_NAMESPACE = 'weir-system';
@@ -32,7 +35,7 @@ type Options = Output & {
   readonly dryRun?: true;
 };
 
-/** Adds the command `weir integration add`, which stores an integration made of a kubeconfig. */
+/** Adds the command `weir integration add`, which stores an integration with the server of a kubeconfig. */
 export function addAddCommand(integration: Command, terminal: Terminal): void {
   remote(integration.command('add'))
     .description('store an integration with the server, the CA and the token of a kubeconfig')
@@ -60,7 +63,7 @@ export function addAddCommand(integration: Command, terminal: Terminal): void {
       }
       const kubeconfig = readKubeconfig(options.kubeconfig, options.context);
       const client = createClient(options, terminal);
-      // Before anything is created in the cluster.
+      // Check this before anything is created in the cluster.
       if (options.replace !== true) await checkAbsent(name, client);
       const token =
         options.createAccount === true
@@ -130,7 +133,10 @@ async function newToken(
   }
 }
 
-/** Clocks of this machine and of the server can differ by less than this time. */
+/**
+ * The time in milliseconds by which a token may be shorter than requested without a warning, because the
+ * clocks of this machine and of the server can differ.
+ */
 const SHORTENED_MS = 60_000;
 
 async function store(
@@ -165,7 +171,7 @@ function namespace(text: string): string {
   return text;
 }
 
-/** Kubernetes issues no token for less than ten minutes. */
+/** Parses a lifetime. Refuses less than ten minutes, the minimum of Kubernetes. */
 function lifetime(text: string): number {
   const ms = durationMs(text);
   if (ms === undefined || ms < 600_000) throw new InvalidArgumentError('It must be a duration of 10m or more.');

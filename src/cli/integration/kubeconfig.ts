@@ -131,7 +131,9 @@ function userOf(user: User, folder: string): KubeUser {
   return { by: 'unsupported', method: method ?? 'no token and no client certificate' };
 }
 
-/** Returns the text of a member with base64 data, or of the file that the other member names. */
+/**
+ * Returns the decoded base64 data of one member, or the text of the file whose path is in the other member.
+ */
 function dataOrFile(data: string | undefined, file: string | undefined, folder: string): string | undefined {
   if (data !== undefined) return Buffer.from(data, 'base64').toString();
   return file === undefined ? undefined : textOfFile(resolve(folder, file), MAX_BYTES.certificates);

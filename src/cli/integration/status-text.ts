@@ -24,7 +24,7 @@ export const statusSchema = z.object({
 });
 export type IntegrationStatus = z.infer<typeof statusSchema>;
 
-/** Returns the status of integrations as a table. With `details`, selectors and warnings follow. */
+/** Returns the status of integrations as a table; with `details`, also their selectors and warnings. */
 export function statusText(items: readonly IntegrationStatus[], details: boolean, terminal: Terminal): string {
   const style = styleOf(terminal);
   const rows = items.map(({ name, state, since, stale, objects, selectors, last_error: error }) => [

@@ -78,7 +78,7 @@ export function addDataplaneCommands(program: Command, terminal: Terminal, end: 
 }
 
 /**
- * Throws for a process that the kernel shows no programs: without this, the node of another user would look
+ * Throws if this process may not list BPF programs. Without this check, a policed node would appear as
  * unpoliced.
  */
 function requireSight(): void {
@@ -109,8 +109,8 @@ function local(command: Command): Command {
 }
 
 /**
- * Returns the place as `placeOf` does. Prints the errors of a configuration file that is not valid as a
- * warning, and then returns the place without this file: the kernel has a state all the same.
+ * Like `placeOf`, but an invalid configuration file is not an error, because the state of the kernel can be
+ * shown without it. Prints its problems as a warning, and ignores the file.
  */
 function placeInSpiteOf(options: Options, terminal: Terminal): ReturnType<typeof placeOf> {
   try {
@@ -135,7 +135,7 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
       fix: 'give the folder of the pins with --pin-path',
     });
   }
-  // Another pin path without a configuration belongs to a node whose data folder is not known.
+  // With a pin path and no configuration, the data folder of the node is unknown.
   const dataDir = loaded?.node.dataDir ?? (pinPath === undefined ? DEFAULT_DATA_DIR : undefined);
   const place = {
     pinPath: pinPath ?? dataplane?.pinPath ?? DEFAULT_PIN_PATH,

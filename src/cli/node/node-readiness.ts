@@ -25,7 +25,7 @@ export async function readReadiness(client: Client, excluded?: string, signal?: 
   const query = excluded === undefined ? '' : `?exclude=${encodeURIComponent(excluded)}`;
   const path = `/ready${query}`;
   const answer = await client.request(path, { accept: [503], signal }).catch((error: unknown) => {
-    // A 5xx without an error code can come from a proxy in front of a node that restarts.
+    // A response 5xx without an error code can come from a proxy in front of a restarting node.
     const isForeign = error instanceof RefusedError && error.code === undefined && error.status < 500;
     throw isForeign ? client.foreignAnswer(path, error) : error;
   });
@@ -36,8 +36,8 @@ export async function readReadiness(client: Client, excluded?: string, signal?: 
 
 /**
  * Requests readiness reports until the node is ready, `timeoutMs` has passed or `signal` aborts. Returns the
- * last report. Throws if the node does not respond by then or refuses the request, and at once if a server
- * that is no Weir node responds.
+ * last report. Throws if the node does not respond in time or refuses the request. Throws at once if the
+ * response does not come from a Weir node.
  */
 export async function waitUntilReady(
   client: Client,

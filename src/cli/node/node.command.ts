@@ -37,8 +37,8 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
 }
 
 /**
- * Reads the configuration of a node that starts. The exit code of a problem in its text is 78, with which
- * weir.service does not start again.
+ * Reads the configuration of a node that starts. For a problem in the text of the file, the exit code is 78,
+ * after which systemd does not restart weir.service.
  */
 function configToStart(file: string, environment: Environment): ReadConfig {
   try {

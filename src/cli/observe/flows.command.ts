@@ -136,7 +136,7 @@ function parametersOf(options: FilterOptions): Record<string, Parameter> {
   return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
 }
 
-/** Returns the ends on the wire that the node has translated, such as `snat 192.0.2.1:40000`. */
+/** Returns the addresses and ports after SNAT or before DNAT as text, such as `snat 192.0.2.1:40000`. */
 function translationOf({ translation, ...real }: Flow): string {
   if (translation == null) return '-';
   const sourceOf = (ends: Pick<Flow, 'src' | 'src_port' | 'icmp_id'>): string =>

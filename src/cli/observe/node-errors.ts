@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
 
-/** The nodes without a response, in a response that is made of the responses of several nodes. */
+/** The nodes without a response, in a response that combines the responses of several nodes. */
 export const nodeErrorsSchema = z.array(z.object({ node_id: z.string(), error: z.string() })).optional();
 
 type Coverage = {
@@ -14,7 +14,7 @@ type Coverage = {
 export class NodeErrors {
   readonly #errors = new Map<string, string>();
 
-  /** The members of a JSON object that is made of all pages. */
+  /** The members about missing nodes in a JSON object that combines all pages. */
   get coverage(): Coverage {
     const errors = [...this.#errors].map(([node, error]) => ({ node_id: node, error }));
     return { partial: errors.length > 0, node_errors: errors };

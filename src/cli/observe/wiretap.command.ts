@@ -66,7 +66,7 @@ async function listen(client: Client, options: Options, terminal: Terminal): Pro
   const interruption = terminal.interruption();
   const style = styleOf(terminal);
   let hasBegun = false;
-  /** The pauses since a stream that lasted longer than `MAX_PAUSE_MS`. */
+  /** The number of pauses since the last stream that lasted longer than `MAX_PAUSE_MS`. */
   let pauses = 0;
   let beganMs = 0;
   while (!interruption.aborted) {

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { visibleLines } from './visible.js';
 
-/** A line feed in a cell would begin a row of its own. */
+/** Escape line feeds, because a line feed in a cell would begin a new row. */
 const visibleCell = (cell: string): string => visibleLines(cell).replaceAll('\n', '\\n');
 
 /** Returns the number of characters that a text shows on the screen, without colour codes. */

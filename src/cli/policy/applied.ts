@@ -34,7 +34,7 @@ export type WaitOptions = ClusterOptions & { readonly timeout?: number };
 export const DEFAULT_WAIT = '60s';
 export const DRY_RUN = 'dry_run=true';
 
-/** Returns the warnings of a response whose body has no place for them: a header contains their codes. */
+/** Returns the warnings of a response whose body contains no warnings. A header contains their codes. */
 export function warningsIn(headers: Headers): Problem[] {
   const codes = headers.get('weir-warnings')?.split(', ') ?? [];
   return codes.map((code) => ({ pointer: '', code, message: MESSAGES[code] ?? 'See docs/errors.md.' }));
@@ -45,8 +45,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Adds double quotes around an entity tag if the quotes are missing: a shell removes the quotes that the user
- * types.
+ * Adds double quotes around an entity tag if they are missing, because a shell removes quotes on the command
+ * line.
  */
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 

@@ -21,7 +21,8 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
     .action(async (options: Output & Which & { file: string }) => {
       const source = await readValidSource(options.file, terminal);
       const stored = await readStored(createClient(options, terminal), options);
-      // A write of an envelope without a mode gets the mode of `--mode`, which this command does not know.
+      // Use the stored mode for an envelope without a mode. Its write would use the flag `--mode`, which this
+      // command does not have.
       const storedMode = stored?.form === 'envelope' ? stored.mode : undefined;
       const after = singletonOf(source, storedMode);
       const form = stored?.form ?? 'singleton';

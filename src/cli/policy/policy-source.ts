@@ -24,8 +24,8 @@ export async function readSource(file: string, terminal: Terminal): Promise<Sour
 
 /**
  * Reads a policy document as `readSource` does. Throws a `CliError` with all problems if the document is
- * invalid. Only a node finds the problems that depend on its integrations. An envelope may have no mode, as
- * for `weir policy apply --mode`.
+ * invalid. Does not find problems that depend on the integrations of a node. An envelope may lack the mode,
+ * as for `weir policy apply --mode`.
  */
 export async function readValidSource(file: string, terminal: Terminal): Promise<Source> {
   const source = await readSource(file, terminal);
@@ -40,7 +40,8 @@ export async function readValidSource(file: string, terminal: Terminal): Promise
 export async function checkSource(source: Source, mode?: string): Promise<void> {
   const { documentProblems } = await import('#main.js');
   const { form, value, json } = source;
-  // `weir policy get` prints an id in the envelope of a policy without a name. A write has it in its path.
+  // Remove the id, which `weir policy get` prints in the envelope of a policy without a name. A write has the
+  // id in its path.
   const { id, ...withoutId } = value;
   const hasId = form === 'envelope' && id !== undefined && value.name === undefined;
   const isSent = mode === undefined && !hasId;
@@ -91,7 +92,10 @@ export function atLines(refused: RefusedError, source: Source, prefix = ''): Cli
   return listOf('was refused', source, problems, { prefix, cause: refused, fix, code });
 }
 
-/** Returns an error that tells `what` of the document, and lists each problem with its line and column. */
+/**
+ * Returns an error with the message `what` about the document, and a list of the problems with line and
+ * column.
+ */
 function listOf(
   what: string,
   source: Source,

@@ -22,7 +22,7 @@ const policy = (port: number) => ({
   ],
 });
 
-/** A node of the tour, between a client and a server of its own. */
+/** A node of the tour, between its own client and its own server. */
 type Site = { readonly id: string; readonly topology: Topology; readonly node: NodeProcess };
 
 /**
@@ -114,7 +114,8 @@ async function tour(removals: (() => Promise<unknown>)[]): Promise<readonly Site
 
   step(7, 'etcd starts again. The nodes connect by themselves.');
   await etcd.start();
-  // A short loss of etcd does not change the readiness of a node, and its membership may have ended.
+  // Wait for the membership and not for readiness: a short loss of etcd may end the membership of a node, but
+  // does not change its readiness.
   await until('all nodes as members', async () => {
     const { body } = await n3.node.request('GET', '/api/v1/cluster');
     return (body as { members: unknown[] | null }).members?.length === IDS.length ? true : null;

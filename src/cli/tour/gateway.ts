@@ -43,14 +43,17 @@ function webMatch(tls: Readonly<Record<string, unknown>>) {
   return { dns_hostname: NAME, proto: 'tcp', dst_ports: [443], tls };
 }
 
-/** The files of the second act, and the sections of the node's configuration that it needs. */
+/**
+ * The files of the second part of the quick start (a gateway), and the sections of the node's configuration
+ * that this part needs.
+ */
 export type GatewayFiles = {
   readonly folder: string;
   readonly sections: Readonly<Record<string, unknown>>;
   remove(): Promise<void>;
 };
 
-/** Makes the certificate of the web server, which the node must trust from its start on. */
+/** Makes the certificate of the web server. The node reads it at its start, to trust it. */
 export async function gatewayFiles(): Promise<GatewayFiles> {
   const folder = await temporaryFolder('tour');
   const { cert, key } = tourCertificate(NAME);
@@ -71,7 +74,8 @@ export async function gatewayFiles(): Promise<GatewayFiles> {
 }
 
 /**
- * The second act of the quick start: a gateway that masquerades two client networks, and a policy by names.
+ * Runs the second part of the quick start: a gateway that masquerades two client networks, and a policy with
+ * hostnames.
  */
 export async function gatewayAct(topology: Topology, node: NodeProcess, { folder }: GatewayFiles): Promise<void> {
   print('\nSecond act: the node masquerades two client networks. The policy has names instead of addresses.');
@@ -136,7 +140,7 @@ async function accepted(node: NodeProcess, method: string, path: string): Promis
   return text;
 }
 
-/** Waits until the datapath has noticed the rule for NAT. */
+/** Waits until the datapath has detected the NAT rule. */
 async function untilFollowed(node: NodeProcess): Promise<void> {
   for (const end = performance.now() + WAIT_MS; performance.now() < end; await pause(50)) {
     const { body } = await node.request('GET', '/api/v1/stats');
@@ -155,7 +159,8 @@ type Finding = {
 };
 
 /**
- * Returns one line for each denied lookup, TLS connection and HTTP request. Waits until each kind is there.
+ * Returns one line for each denied lookup, TLS connection and HTTP request. Waits until there is at least one
+ * of each kind.
  */
 async function denied(node: NodeProcess): Promise<readonly string[]> {
   const kinds = ['dns_deny', 'tls_deny', 'http_deny'];

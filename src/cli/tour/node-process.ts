@@ -53,8 +53,8 @@ export const program = (name: 'relay' | 'tour-traffic' | 'tour-web'): string => 
 
 const installed = process.env.WEIR_COMMAND;
 /**
- * The words of the command `weir`: of this build, or the program in WEIR_COMMAND. So the end-to-end tests run
- * an installed Weir as its unit does.
+ * The command line of `weir`: the program in WEIR_COMMAND, by default this build. With WEIR_COMMAND, the
+ * end-to-end tests run an installed Weir like its systemd unit.
  */
 export const weirCommand: readonly [string, ...string[]] =
   installed === undefined ? [process.execPath, built('../bin/weir.js')] : [installed];
@@ -220,7 +220,7 @@ function privileges({ without = [], only, user }: NodeOptions): string {
   }
   const kept = sets(['-all', ...only.map((name) => `+${name}`)]);
   const words = ['setpriv', '--no-new-privs', '--bounding-set', kept];
-  // Root gets its capabilities from the bounding set on `execve`; any other user needs ambient capabilities.
+  // On `execve`, root gets its capabilities from the bounding set. Any other user needs ambient capabilities.
   const inherited = user === undefined ? [] : ['--inh-caps', kept, '--ambient-caps', kept];
   const identity = user === undefined ? [] : ['--reuid', user, '--regid', user, '--clear-groups'];
   return `${[...words, ...identity, ...inherited, '--pdeathsig', 'KILL'].join(' ')} `;

@@ -6,10 +6,16 @@ export const print = (line = ''): void => void process.stdout.write(`${line}\n`)
 export const step = (number: number, line: string): void => print(`\n${number}. ${line}`);
 export const result = (line: string): void => print(`   → ${line}`);
 
-/** The command line, as the user of this process calls it: npm puts no `weir` on the PATH. */
+/**
+ * The command with which the user calls `weir`. Under npm it is `npx weir`, because npm does not add `weir`
+ * to the PATH.
+ */
 export const WEIR = process.env.npm_command === undefined ? 'weir' : 'npx weir';
 
-/** Prints that a tour has removed its parts, and the next commands without their first word `weir`. */
+/**
+ * Prints that a tour has removed its namespaces and files, and the commands to try next. `next`: these
+ * commands without their first word `weir`.
+ */
 export function farewell(removed: string, next: readonly (readonly [words: string, purpose: string])[]): void {
   print(`\nRemoved: ${removed}. Nothing of the tour is left on this machine.`);
   print('Next:');

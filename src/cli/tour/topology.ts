@@ -27,7 +27,10 @@ export type NamespaceCommands = {
    * Runs a command like `run`, but throws if the command fails. Returns the standard output of the command.
    */
   must(command: string, ...args: string[]): Promise<string>;
-  /** The process gets `descriptors` as its descriptors from 3. A pipe is in `stdio` of the child. */
+  /**
+   * Starts a process. `descriptors` become the descriptors of the process from 3 on. The other end of a pipe
+   * is in `stdio` of the child.
+   */
   start(
     command: string,
     args: readonly string[],

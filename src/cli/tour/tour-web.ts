@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, request } from 'node:https';
 
 /**
- * The web server and the clients of the quick start's second act. Run inside a network namespace as
+ * The web server and the clients of the second part of the quick start. Run inside a network namespace as
  * `node tour-web.js MODE …`. The program prints one line of text on standard output, and ends when standard
  * input closes.
  *
@@ -46,7 +46,8 @@ function answerTo(query: Buffer, name: string, address: string): Buffer {
   header.writeUInt16BE(isKnown ? 0x8580 : 0x8583, 2); // an authoritative answer: no error, or NXDOMAIN
   header.writeUInt16BE(1, 4);
   header.writeUInt16BE(hasAddress ? 1 : 0, 6);
-  // The name is a pointer to the question. Type A, class IN, a lifetime of 60 s, 4 bytes.
+  // The answer record: the name as a pointer to the question, type A, class IN, TTL 60 s, and 4 bytes of
+  // data.
   const record = Buffer.from([0xc0, DNS.header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, ...address.split('.').map(Number)]);
   return Buffer.concat([header, question, ...(hasAddress ? [record] : [])]);
 }

@@ -37,22 +37,22 @@ const TXN = methodOf(KV.method.txn);
 const GRANT = methodOf(LeaseService.method.leaseGrant);
 const REVOKE = methodOf(LeaseService.method.leaseRevoke);
 const AUTHENTICATE = methodOf(Auth.method.authenticate);
-/** The largest response of one read in entries. A longer range is read in pages of the same revision. */
+/** The maximum number of entries in one response. A longer range is read in pages of the same revision. */
 const PAGE_ENTRIES = 500n;
 
 const READ: Deadline = { withinMs: 3_000 };
 /**
- * How long a read waits for the member in use before it goes to the next. Each further wait is twice as long:
- * while the disk of the leader is slow, a read waits for the writes before it, at each member.
+ * The time in milliseconds after which a read is sent to the next member. Each further wait is twice as long,
+ * because a slow disk of the leader delays a read at every member.
  */
 const FIRST_READ_MS = 500;
-/** The pause before a read is repeated, for example while etcd elects a leader. */
+/** The pause in milliseconds before a read is repeated, for example while etcd elects a leader. */
 const READ_PAUSE_MS = 20;
 
 /**
- * A client of one etcd cluster. It uses one member at a time. A read goes to the next member if a member does
- * not respond. A write is sent once: if no response comes, it fails with `outcome_unknown`, and the caller
- * finds out what happened.
+ * A client of one etcd cluster. It uses one member at a time. A read is repeated at the next member if a
+ * member does not respond. A write is sent once: without a response, it fails with `outcome_unknown`, and the
+ * caller must find out whether etcd applied it.
  */
 export class EtcdClient {
   readonly #members: EtcdServers;
@@ -94,7 +94,7 @@ export class EtcdClient {
     const deadline = Date.now() + withinMs;
     const entries: RangeResult['entries'][number][] = [];
     let revision = 0n;
-    // A key that is not UTF-8 has another text than its bytes, so the next page begins after the bytes.
+    // Continue after the bytes of the last key and not after its text, because a key may not be valid UTF-8.
     const { key: first, rangeEnd } = rangeOf(range);
     for (let from = first; ; ) {
       const request = create(RangeRequestSchema, {
@@ -128,7 +128,7 @@ export class EtcdClient {
         )
       : await this.#read('read etcd', TXN, request, deadline);
     const { succeeded } = result;
-    // A full etcd still deletes keys.
+    // Only a successful put proves that etcd is no longer full, because a full etcd still deletes keys.
     if (succeeded && transaction.apply.some(({ type }) => type === 'put')) this.#noteFull(false);
     return transactionResult(result);
   }
@@ -233,7 +233,7 @@ export class EtcdClient {
     }
   }
 
-  /** A member without a leader refuses requests with `hasleader` at once. */
+  /** With `hasleader`, an etcd member without a leader refuses the request at once. */
   async #metadata(member: EtcdServer, deadline: number): Promise<Metadata> {
     const metadata = new Metadata();
     metadata.set('hasleader', 'true');

@@ -14,7 +14,10 @@ import { etcdErrorOf, type RequestKind } from './failure.js';
 import { KV, RangeRequestSchema } from './generated/etcd_pb.js';
 import { type Method, methodOf } from './methods.js';
 
-/** Options of gRPC: no retries, no proxy, a connection of its own for each channel, no limit on messages. */
+/**
+ * Options of gRPC: no retries, no proxy, a separate connection for each channel, no limit for the size of
+ * messages.
+ */
 const CHANNEL_OPTIONS = {
   'grpc.enable_retries': 0,
   'grpc.enable_http_proxy': 0,
@@ -62,8 +65,8 @@ export class EtcdServer {
   }
 
   /**
-   * Returns the reason why there is no connection. Reads a key, because gRPC reports the reason only for a
-   * request.
+   * Returns the reason why there is no connection. Sends a read to find out, because gRPC reports the reason
+   * only for a request.
    */
   async fault(deadline: number): Promise<string> {
     const call = { kind: 'read', operation: 'connect', metadata: new Metadata(), deadline } as const;
@@ -105,8 +108,8 @@ export class EtcdServer {
     const stream = this.#streams.makeBidiStreamRequest(method.path, method.encode, method.decode, metadata);
     const cancel = stream.cancel.bind(stream);
     stream.cancel = () => cancelSoon({ cancel });
-    // A canceled stream emits an error. Without a listener, the error would end the process if the caller
-    // cancels the stream before it listens itself.
+    // A canceled stream emits an error. Add a listener, because the error would end the process if the caller
+    // cancels the stream before it adds its own listener.
     return stream.on('error', () => {});
   }
 
@@ -123,8 +126,8 @@ export class EtcdServer {
 }
 
 /**
- * Cancels a call after the present microtasks. grpc-js 1.14 starts the request of a call in a microtask, also
- * if the call was canceled before: such a request never ends, and keeps its connection and the process open.
+ * Cancels a call after the pending microtasks. grpc-js 1.14 starts the request of a call in a microtask, even
+ * if the call was canceled before. Such a request never ends, and keeps its connection and the process open.
  */
 function cancelSoon(call: { cancel(): void }): void {
   setImmediate(() => call.cancel());

@@ -1,14 +1,17 @@
 import { EtcdError } from './etcd-error.js';
 import type { EtcdServer } from './etcd-server.js';
 
-/** How long a member is tried before the next member is tried as well. */
+/**
+ * The time in milliseconds for which a connection to a member is tried before the next member is tried as
+ * well.
+ */
 const NEXT_AFTER_MS = 250;
-/** How long the client waits for the reason why a member cannot be reached. */
+/** The maximum time in milliseconds to wait for the reason why a member cannot be reached. */
 const FAULT_MS = 100;
 
 /**
- * The members of etcd, and the member that this client uses. The client stays with a member until a request
- * or the heartbeat of a watch shows a fault of the member.
+ * The members of etcd, and the member that this client uses. The client uses a member until a request or the
+ * heartbeat of a watch shows a fault of this member.
  */
 export class EtcdServers {
   readonly #members: readonly EtcdServer[];
@@ -27,8 +30,9 @@ export class EtcdServers {
   }
 
   /**
-   * Returns the member that the client uses, with a connection. If it has none, tries the members one after
-   * the other: first the members whose last fault is the longest ago. Throws `unavailable` at the deadline.
+   * Returns the member that the client uses, with a connection. If there is no connection, tries the members
+   * one after the other, beginning with the member whose last fault is longest ago. Throws `unavailable` at
+   * the deadline.
    */
   async connected(deadline: number): Promise<EtcdServer> {
     if (this.#isClosed) throw new EtcdError('closed', 'the etcd client is closed');
@@ -58,8 +62,8 @@ export class EtcdServers {
   }
 
   /**
-   * Returns the next member after a member that is late, with a connection, for one request. The client stays
-   * with the member that it uses. Throws `unavailable` at the deadline.
+   * Returns the next member after a late member, with a connection, for one request. Does not change the
+   * member that the client uses. Throws `unavailable` at the deadline.
    */
   async after(late: EtcdServer, deadline: number): Promise<EtcdServer> {
     const index = this.#members.indexOf(late);

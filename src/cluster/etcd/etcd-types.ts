@@ -28,7 +28,7 @@ export type Operation =
   | { readonly type: 'get_range'; readonly range: KeyRange; readonly keysOnly?: boolean };
 
 /**
- * If all conditions of `when` hold, etcd applies `apply`, if not, `otherwise`: as one change with one
+ * If all conditions of `when` hold, etcd executes `apply`, otherwise `otherwise`, as one change with one
  * revision.
  */
 export type Transaction = {
@@ -60,7 +60,7 @@ export type WatchBatch = {
   readonly changes: readonly KeyChange[];
 };
 
-/** How to reach etcd. */
+/** The addresses and credentials of etcd. */
 export type EtcdOptions = {
   /**
    * The client URLs of the members, for example `https://10.0.0.1:2379`. All are `https`, or all are `http`.

@@ -5,8 +5,8 @@ import { EtcdError, type EtcdErrorCode } from './etcd-error.js';
 export type RequestKind = 'read' | 'write';
 
 /**
- * Returns the error for a request that gRPC or etcd ended with a failure. etcd refuses a request before it
- * applies the request, except for the statuses that `codeOf` calls unknown.
+ * Returns the error for a request that gRPC or etcd ended with a failure. etcd did not apply a refused
+ * request, except for the statuses that `codeOf` maps to `outcome_unknown`.
  */
 export function etcdErrorOf(failure: ServiceError, operation: string, kind: RequestKind): EtcdError {
   return new EtcdError(codeOf(failure, kind), `${operation}: ${failure.details || failure.message}`, {
@@ -55,9 +55,9 @@ export function isLate({ cause }: EtcdError): boolean {
 }
 
 /**
- * Returns whether a failed request shows that its member cannot be used. A request that got no response
- * before its deadline does not: while the disk of the leader is slow, a read or a write at any member waits.
- * The heartbeat of a watch finds a member that does not respond at all.
+ * Returns whether a failed request shows that its member cannot be used. A request without a response before
+ * its deadline does not show this, because a slow disk of the leader delays requests at all members. The
+ * heartbeat of a watch detects a member that does not respond at all.
  */
 export function showsFaultOfMember(failure: EtcdError): boolean {
   return isFaultOfMember(failure.code) && !isLate(failure);

@@ -12,13 +12,13 @@ import { methodOf } from './methods.js';
 import type { Streams } from './streams.js';
 
 const KEEP_ALIVE = methodOf(LeaseService.method.leaseKeepAlive);
-/** A lease is renewed this many times within its time to live. */
+/** The number of renewals of a lease within its time to live. */
 const RENEWALS = 4;
 
 /**
- * A lease that is kept alive. etcd deletes the keys of a lease when the lease ends. etcd ends a lease never
- * early, and often late; so the holder treats the lease as ended one time to live after it sent the last
- * renewal that succeeded.
+ * A lease that is kept alive. etcd deletes the keys of a lease when the lease ends. etcd never ends a lease
+ * early, and often ends it late. So this class treats the lease as ended when one time to live has elapsed
+ * since it sent the last successful renewal.
  */
 export class Lease {
   readonly #streams: Streams;
@@ -57,7 +57,7 @@ export class Lease {
     return this.#ended;
   }
 
-  /** Whether the lease is valid for certain. Does not depend on the wall clock. */
+  /** Whether the lease is certainly still valid. Does not depend on the wall clock. */
   get isValid(): boolean {
     return performance.now() < this.#validUntil;
   }

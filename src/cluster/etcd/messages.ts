@@ -36,7 +36,8 @@ export function transactionRequest({ when, apply, otherwise = [] }: Transaction)
 
 function compareOf(condition: Condition): MessageInitShape<typeof CompareSchema> {
   const result = CompareResult.EQUAL;
-  // etcd compares each key of a range, and an empty range like a key that does not exist.
+  // etcd applies a comparison to each key of a range. It treats an empty range like a key that does not
+  // exist.
   if ('empty' in condition)
     return {
       ...rangeOf(condition.empty),

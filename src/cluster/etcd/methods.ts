@@ -7,7 +7,7 @@ export type Method<Request, Response> = {
   readonly decode: (bytes: Buffer) => Response;
 };
 
-/** Returns the form of a generated method that gRPC needs. */
+/** Converts a generated method to the form that gRPC needs. */
 export function methodOf<I extends DescMessage, O extends DescMessage>(
   method: DescMethod & { readonly input: I; readonly output: O },
 ): Method<MessageShape<I>, MessageShape<O>> {

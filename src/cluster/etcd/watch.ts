@@ -12,15 +12,14 @@ import type { Streams } from './streams.js';
 
 const WATCH = methodOf(Watch.method.watch);
 /**
- * A watch asks its member for a sign of life every `BEAT_MS` milliseconds. After `MISSED_BEATS` requests
- * without a response, the client stops the use of the member.
+ * A watch sends a progress request (heartbeat) to its member every `BEAT_MS` milliseconds. After
+ * `MISSED_BEATS` requests without a response, the client stops the use of the member.
  */
 const BEAT_MS = 400;
 const MISSED_BEATS = 2;
 /**
- * etcd loses requests around an election without a notice, and ends them only after seven seconds. So the
- * client ends, at these times in milliseconds after an election, the requests that are older than
- * `ELECTION_GRACE_MS`.
+ * During an election, etcd can lose requests, and reports this only after seven seconds. So at these times in
+ * milliseconds after an election, the client ends the requests that are older than `ELECTION_GRACE_MS`.
  */
 const ELECTION_CHECKS_MS = [200, 500, 800, 1_100];
 const ELECTION_GRACE_MS = 200;
@@ -29,12 +28,12 @@ const requestOf = (request: MessageInitShape<typeof WatchRequestSchema>['request
   create(WatchRequestSchema, request === undefined ? {} : { requestUnion: request });
 
 /**
- * Watches a range from a revision on. A member that is silent, that has no leader or that ends the stream
- * ends the watch with an error. A silent watch and a watch without changes look the same, so the member must
- * respond to requests for progress.
+ * Watches a range from a revision on. The watch fails if the member is silent, has no leader or ends the
+ * stream. The member must respond to progress requests, because a failed watch otherwise looks like a watch
+ * without changes.
  *
- * The first batch has no changes: it shows that the watch has begun. A watch from revision 0 emits all
- * changes after it.
+ * The first batch contains no changes, and shows that the watch has begun. A watch from revision 0 emits all
+ * changes after the first batch.
  */
 export function watchRange(streams: Streams, range: KeyRange, from: bigint): Observable<WatchBatch> {
   return new Observable((subscriber) => {

@@ -13,9 +13,9 @@ const WITHIN = { withinMs: 2_000 };
 const RETRY_MS = 500;
 
 /**
- * The election of the leader, which does the duties that only one node may do. The leader is the node whose
- * transaction creates the key `leader` on its lease. The revision that created the key is the fence: each
- * transaction of the leader has it as a condition.
+ * The election of the leader, which performs the tasks that only one node may perform. A node becomes leader
+ * when its transaction creates the key `leader` on its lease. The revision that created the key is a fence:
+ * each transaction of the leader has this revision as a condition.
  */
 export class Election {
   readonly #client: EtcdClient;
@@ -41,7 +41,7 @@ export class Election {
     );
   }
 
-  /** The condition that this node leads; null while another node leads, or none. */
+  /** The condition that this node leads; null while this node does not lead. */
   get fence(): Condition | null {
     const entry = this.#replica.present.get(this.#keys.leader);
     if (entry === undefined || leaderIn(entry) !== this.#node) return null;
@@ -85,7 +85,8 @@ export class Election {
     if (lease === null || !this.#replica.isConnected) return;
     const key = this.#keys.leader;
     const known = this.#replica.present.get(key);
-    // A key without a lease is of no node, and never ends. The fence is the revision that creates the key.
+    // Replace a key without a lease, because it belongs to no node and never ends. The fence is the revision
+    // that creates the key.
     const put: Operation = { type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id };
     const apply = [known === undefined ? put : ({ type: 'delete', key } as const)];
     try {
@@ -96,7 +97,7 @@ export class Election {
   }
 }
 
-/** Returns the node that leads; null if the key is of no node, or cannot be read. */
+/** Returns the node that leads; null if the key is missing, belongs to no node, or cannot be read. */
 function leaderIn(entry: KeyValue | undefined): string | null {
   if (entry === undefined || entry.lease === 0n) return null;
   const { leader } = CLUSTER_RECORDS;

@@ -36,12 +36,12 @@ export type MemberEvent =
 const TTL_SECONDS = 5;
 const WITHIN = { withinMs: 3_000 };
 const RETRY_MS = 1_000;
-/** How often a member tries whether a full etcd accepts writes again. */
+/** The interval in milliseconds at which a member tests whether a full etcd accepts writes again. */
 const FULL_RETRY_MS = 5_000;
 
 /**
- * The membership of this node: a key on a lease. The key goes away 5 s after the node died, was frozen or
- * lost etcd.
+ * The membership of this node: a key on a lease. etcd deletes the key 5 s after the node died, was frozen or
+ * lost its connection to etcd.
  */
 export class Membership {
   readonly #client: EtcdClient;
@@ -49,7 +49,10 @@ export class Membership {
   readonly #identity: () => Promise<string>;
   readonly #unreadable: UnreadableValues;
   #self: ClusterMember;
-  /** The lease of this node; null without one; a text if the cluster refuses this node. */
+  /**
+   * The lease of this node. Null while there is no lease; a text with the reason if the cluster refuses this
+   * node.
+   */
   readonly #leaseOrRefusal = new BehaviorSubject<Lease | string | null>(null);
   /** The revision that created the key of this node. */
   #createRevision = 0n;
@@ -78,8 +81,8 @@ export class Membership {
 
   /**
    * Returns the lease of this node. Waits for at most `withinMs` while the node becomes a member again, for
-   * example after a short outage of etcd. Throws `store_unavailable` if the node is no member then, and at
-   * once if the cluster refuses this node.
+   * example after a short outage of etcd. Throws `store_unavailable` if the node is still not a member after
+   * this time. Throws it at once if the cluster refuses this node.
    */
   async leaseWithin(withinMs: number): Promise<Lease> {
     const leaseOrReason = await firstValueFrom(
@@ -131,8 +134,8 @@ export class Membership {
   }
 
   /**
-   * Writes to etcd which generation this node enforces, or which certificates it uses. All nodes store
-   * the certificates, so that they know them while etcd is away.
+   * Writes to etcd which generation this node enforces, or which certificates it uses. All nodes store the
+   * certificates, so that they can compare them while etcd cannot be reached.
    */
   async announce(change: Partial<Pick<ClusterMember, 'generation' | 'certificates'>>): Promise<void> {
     this.#self = { ...this.#self, ...change };
@@ -153,7 +156,7 @@ export class Membership {
     return encodeJson(registered);
   }
 
-  /** Writes the key of this node again and again while etcd is full, so that the node notices new space. */
+  /** Writes the key of this node every `FULL_RETRY_MS` while etcd is full, to detect free space. */
   #retryWhileFull(): Subscription {
     return this.#client.full
       .pipe(
@@ -163,7 +166,9 @@ export class Membership {
       .subscribe();
   }
 
-  /** Returns all members, sorted by id. Writes the key of this node again if its value cannot be read. */
+  /**
+   * Returns all members, sorted by id. If the value of this node's key cannot be read, writes the key again.
+   */
   async list(): Promise<readonly ClusterMember[]> {
     const { entries } = await this.#client.range(this.#keys.members, WITHIN);
     this.#unreadable.retain(this.#keys.members, entries);
@@ -179,7 +184,8 @@ export class Membership {
 
   /**
    * Writes the key of this node, and registers the node. Replaces the key of an earlier process of the same
-   * node. Returns a text if another node has the id, or if the node was removed from the cluster.
+   * node. Returns null on success, and a text with the reason if another node has the id or this node was
+   * removed from the cluster.
    */
   async #take(lease: Lease): Promise<string | null> {
     const { id, identity } = this.#self;

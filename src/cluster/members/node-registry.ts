@@ -10,7 +10,10 @@ import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 
 export const nodeKey = (id: string): string => CLUSTER_RECORDS.node.prefix + id;
-/** `identity`: the identity of the data folder of the node. Another node can have the id later. */
+/**
+ * `identity`: the identity of the data folder of the removed node. The id is not used, because another node
+ * can get the same id later.
+ */
 export const removedKey = (identity: string): string => RECORDS.removedNode.prefix + identity;
 
 const WRITE = { withinMs: 5_000 };

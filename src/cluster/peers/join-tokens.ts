@@ -4,14 +4,14 @@ import { createHash, randomBytes } from 'node:crypto';
 export type JoinToken = {
   /** The address of the peer listener of the issuing node. */
   readonly address: string;
-  /** The fingerprint of its certificate. */
+  /** The fingerprint of the certificate of the issuing node. */
   readonly fingerprint: string;
   readonly secret: string;
 };
 
 /**
- * Everything that a node needs to join the cluster: how to reach etcd, and the secrets that all nodes have.
- * Files are given by their contents.
+ * Everything that a node needs to join the cluster: the addresses and credentials of etcd, and the secrets
+ * that all nodes share. A file is represented by its content.
  */
 export type ClusterAccess = {
   readonly prefix: string;
@@ -44,11 +44,13 @@ export function readJoinToken(text: string): JoinToken | null {
 }
 
 /**
- * The join tokens that this node has issued. A token is valid for one hour and for one node. Tokens are in
- * memory: a restart of the node ends them.
+ * The join tokens that this node has issued. A token is valid for one hour and for one node. Tokens are only
+ * in memory, so a restart of the node invalidates them.
  */
 export class JoinTokens {
-  /** When a token ends, in milliseconds since 1970, by the hash of its secret. */
+  /**
+   * Maps the hash of the secret of each token to the time when the token expires, in milliseconds since 1970.
+   */
   readonly #valid = new Map<string, number>();
   readonly #now: () => number;
 

@@ -16,10 +16,13 @@ import { fingerprintOf, type PeerIdentity } from './peer-identity.js';
 export type NextIdentity = (present: PeerIdentity | null) => PeerIdentity;
 
 const CHECK_MS = 60_000;
-/** Longer than other nodes use the members that they have read. */
+/**
+ * The time in milliseconds to wait until the other nodes know a new fingerprint. It exceeds the time for
+ * which a node uses a list of members that it has read (`FRESH_MS`).
+ */
 const KNOWN_MS = 2_000;
 
-/** The certificate of this node towards other nodes. It is renewed while the node runs. */
+/** The certificate with which this node authenticates to other nodes. It is renewed while the node runs. */
 export class PeerCertificate {
   readonly #next: NextIdentity;
   readonly #identity: BehaviorSubject<PeerIdentity>;
@@ -44,7 +47,7 @@ export class PeerCertificate {
 
   /**
    * Renews the certificate in time while there is a subscriber. Emits nothing. `isNeeded`: whether the
-   * present certificate must stay, for example because a join token contains its fingerprint.
+   * present certificate must not be replaced, for example because a join token contains its fingerprint.
    */
   renewals(membership: Membership, isNeeded: () => boolean = () => false): Observable<never> {
     return interval(CHECK_MS).pipe(
@@ -54,7 +57,7 @@ export class PeerCertificate {
     );
   }
 
-  /** Uses a renewed certificate only after the other nodes know its fingerprint. */
+  /** Announces a renewed certificate, and uses it only after the other nodes know its fingerprint. */
   async #renew(membership: Membership): Promise<void> {
     try {
       const next = this.#next(this.present);
@@ -66,7 +69,7 @@ export class PeerCertificate {
       await firstValueFrom(timer(KNOWN_MS));
       await membership.announce({ certificates: [renewed] });
     } catch (failure) {
-      // Without etcd, the certificate is renewed later.
+      // If etcd cannot be reached, the certificate is renewed later.
       if (!(failure instanceof EtcdError)) throw failure;
     }
   }

@@ -26,8 +26,8 @@ export class PeerClient {
   }
 
   /**
-   * Sends a request on a connection of its own, and returns the response before its body arrives: a long
-   * response does not delay other requests.
+   * Sends a request on a separate connection, so that a long response does not delay other requests. Returns
+   * the response before its body arrives.
    */
   open(node: NodeAddress, request: PeerRequest): Promise<IncomingMessage> {
     const headers = { ...request.headers, connection: 'close' };
@@ -44,7 +44,8 @@ export class PeerClient {
       const host = hostname.replace(/^\[|\]$/g, '');
       const request = send({ agent, host, port: Number(port || 443), method, path, headers, signal }, resolve);
       request.once('error', reject);
-      // Node does not end a request that waits for a connection of the agent.
+      // Reject on abort here, because Node.js does not end a request that waits for a connection of the
+      // agent.
       const abort = (): void => reject(signal.reason as Error);
       signal.addEventListener('abort', abort);
       request.once('close', () => signal.removeEventListener('abort', abort));

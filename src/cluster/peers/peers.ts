@@ -20,21 +20,27 @@ export type NodeResponse = {
 type Sources = {
   readonly self: string;
   readonly client: PeerClient;
-  /** Reads the present members from etcd. Rejects while etcd is away. */
+  /** Reads the present members from etcd. Rejects while etcd cannot be reached. */
   readonly members: () => Promise<readonly NodeAddress[]>;
   /** Reads the nodes of the cluster, present or not, from the local store. */
   readonly registered: () => Promise<readonly RegisteredNode[]>;
 };
 
-/** How long a node may take to respond. */
+/** The time limit in milliseconds for the response of a node. */
 const ANSWER_MS = 2_000;
-/** How long the members that were read are used: to ask them, and to find an unknown certificate. */
+/**
+ * The time in milliseconds for which a list of members from etcd is used: for requests to members, and
+ * (shorter) to find the node of an unknown certificate.
+ */
 const FRESH_MS = 1_000;
 const UNKNOWN_FRESH_MS = 200;
-/** How long a read of the members may take. Afterwards etcd counts as away. */
+/**
+ * The time limit in milliseconds for a read of the members. After this time, etcd is treated as not
+ * reachable.
+ */
 const READ_MS = 500;
 
-/** The other nodes of the cluster, as this node reaches them through their peer listeners. */
+/** The other nodes of the cluster, to which this node sends requests through their peer listeners. */
 export class Peers {
   readonly #sources: Sources;
   /** The members of the last read; null if it failed. */
@@ -48,8 +54,9 @@ export class Peers {
 
   /**
    * Sends a GET request for `path` to all other nodes at the same time, and calls `onResponse` for each
-   * response. Returns the number of nodes and those without a response. Never rejects for a node that does
-   * not respond. `without`: nodes that are not asked. `withinMs`: how long the nodes may take.
+   * response. Returns the number of nodes, and the nodes without a response. Does not reject if a node does
+   * not respond. `without`: nodes that get no request. `withinMs`: the time limit in milliseconds for the
+   * responses.
    */
   async askAll(
     path: string,
@@ -75,8 +82,8 @@ export class Peers {
   }
 
   /**
-   * Sends a request to one node, and returns the response before its body arrives. Throws an `Error`. The
-   * abort of `signal` also ends the response.
+   * Sends a request to one node, and returns the response before its body arrives. Rejects if the node does
+   * not respond. An abort of `signal` also ends the response.
    */
   async open(node: string, request: Omit<PeerRequest, 'signal'>, signal: AbortSignal): Promise<IncomingMessage> {
     const found = (await this.others()).find(({ id }) => id === node);
@@ -101,7 +108,7 @@ export class Peers {
 
   /**
    * Returns the other nodes of the cluster, sorted by id. `address` is null if the node is absent. While etcd
-   * is away, it is not known which nodes are absent: then all have the address that they registered.
+   * cannot be reached, it is unknown which nodes are absent; then all nodes have their registered addresses.
    */
   async others(): Promise<readonly { readonly id: string; readonly address: NodeAddress | null }[]> {
     const { self, registered } = this.#sources;
@@ -118,11 +125,14 @@ export class Peers {
     const fingerprint = fingerprintOf(certificate);
     const find = (nodes: readonly NodeAddress[]): string | null =>
       nodes.find(({ certificates = [] }) => certificates.includes(fingerprint))?.id ?? null;
-    // A member that has just joined is in etcd, and not yet in the local store.
+    // Read etcd too, because a new member may not be in the local store yet.
     return find(await this.#sources.registered()) ?? find((await this.#present(UNKNOWN_FRESH_MS)) ?? []);
   }
 
-  /** Returns the members as they were at most `freshMs` ago; null while etcd is away. */
+  /**
+   * Returns the members, read from etcd at most `freshMs` milliseconds ago; null while etcd cannot be
+   * reached.
+   */
   async #present(freshMs: number): Promise<readonly NodeAddress[] | null> {
     if (performance.now() - this.#readAt < freshMs) return this.#members;
     this.#reading ??= this.#read();

@@ -4,7 +4,7 @@ import { connect, type TLSSocket } from 'node:tls';
 import type { PeerIdentity } from './peer-identity.js';
 import { fingerprintOf } from './peer-identity.js';
 
-/** How long opening a connection may take. */
+/** The time limit in milliseconds to open a connection. */
 const HANDSHAKE_MS = 5_000;
 const KEEP_ALIVE_MS = 10_000;
 
@@ -33,12 +33,14 @@ export class PinnedAgent extends Agent {
     const socket = connect({
       ...(host === undefined ? {} : { host }),
       port: Number(port),
-      // The name is not compared, and an address is not allowed here (RFC 6066, 3).
+      // Send no server name: it is not compared, and an IP address is not permitted as a server name (RFC
+      // 6066, section 3).
       servername: '',
       minVersion: 'TLSv1.3',
-      // The fingerprint is compared below.
+      // `#faultOf` compares the fingerprint instead.
       rejectUnauthorized: false,
-      // The fingerprint names the node; its certificate need not contain its address.
+      // Do not compare the host name: the fingerprint identifies the node, and its certificate need not
+      // contain its address.
       checkServerIdentity: () => undefined,
       ...own,
       ...(ca === null ? {} : { ca }),

@@ -156,7 +156,7 @@ async function publish({ client, keys }: RecoveryPorts, publication: Publication
   ]);
 }
 
-/** Returns the head with a new commit. A change that was pending is complete then. */
+/** Returns the head with a new commit and without a pending change, which is completed by this. */
 function stamped({ pending: _, ...head }: PolicyHead, generation: number, sequence: number): PolicyHead {
   return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
 }
@@ -193,7 +193,7 @@ async function shared({ client, keys }: RecoveryPorts) {
       const row = local?.startsWith('policy/') === true ? RECORDS.policy.reading(local, value).value : undefined;
       return row === undefined ? [] : [row];
     }),
-    /** Keys that a node may remove: all but the head, tokens and nodes. */
+    /** Keys that a node may remove: all keys except the head, tokens and nodes. */
     removable: byLocal.flatMap(([local]) =>
       local === null || local === 'head' || /^(cluster-token|token-key|cluster-node|removed-node)[/]/.test(local)
         ? []
@@ -215,7 +215,7 @@ async function sealedEntry(entry: Put, seal: Seal | null): Promise<Put> {
 }
 
 async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content> {
-  /** Returns the values of a range that fit. */
+  /** Returns the values of a range that match their schema. */
   const all = async (prefix: `${string}/`): Promise<Put[]> => {
     const found: Put[] = [];
     for await (const [key, value] of intactEntries(kv, under(prefix), () => {})) {
@@ -238,7 +238,7 @@ async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content>
   };
 }
 
-/** Returns the format in the value of `meta`; 0 if it has none. */
+/** Returns the format that the value of `meta` contains; 0 if it contains none. */
 function formatIn(value: Uint8Array): number {
   return CLUSTER_RECORDS.metaFormat.reading(CLUSTER_RECORDS.metaFormat.prefix, value).value?.format ?? 0;
 }

@@ -3,16 +3,15 @@ import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvRange, KvStore } from '#store/store-types.js';
 
-/** How often a write that the disk refused is tried again. */
+/** The interval in milliseconds at which a failed write to the disk is repeated. */
 const RETRY_MS = 5_000;
-/** The size of all values that may wait in memory for the disk. */
+/** The maximum size in bytes of all values that wait in memory for the disk. */
 const MAX_UNKEPT_BYTES = 256 * 1024 * 1024;
 
 /**
- * The local store of a node in a cluster. etcd has each change before this store has it. So if the disk
- * refuses the write of a change, for example because it is full, the change stays in memory until the disk
- * accepts it: the node then enforces the newest policy. After a restart, the node reads the change from etcd
- * again.
+ * The local store of a node in a cluster. If a write to the disk fails, for example because the disk is full,
+ * the change stays in memory until a later write succeeds. So the node still enforces the newest policy. No
+ * change is lost at a restart, because etcd contains each change before this store does.
  */
 export class ReplicaStore implements KvStore {
   readonly #kv: KvStore;
@@ -26,14 +25,14 @@ export class ReplicaStore implements KvStore {
     this.#kv = kv;
   }
 
-  /** Emits why the disk does not store all changes, or null if it stores them. */
+  /** Emits the reason why a change could not be stored on the disk; null if all changes are stored. */
   get fault(): Observable<string | null> {
     return this.#fault;
   }
 
   /**
-   * Stores changes of etcd. If the disk refuses them, keeps them in memory. Throws the `StoreError` of the
-   * disk if too many changes wait in memory.
+   * Stores changes of etcd. If the write to the disk fails, keeps the changes in memory. Throws the
+   * `StoreError` of the write if the waiting changes exceed `MAX_UNKEPT_BYTES`.
    */
   keep(operations: readonly KvOperation[]): Promise<void> {
     return this.#runExclusive(async () => {
@@ -71,7 +70,7 @@ export class ReplicaStore implements KvStore {
     return this.batch([{ type: 'delete', key }], options);
   }
 
-  /** Writes what waits in memory as well. Throws if the disk refuses the write. */
+  /** Also writes the changes that wait in memory. Throws if the write to the disk fails. */
   batch(operations: readonly KvOperation[], options: { readonly sync: boolean }): Promise<void> {
     if (this.#unkept.size === 0) return this.#kv.batch(operations, options);
     return this.#runExclusive(() => this.#write(operations));
@@ -87,7 +86,7 @@ export class ReplicaStore implements KvStore {
     return this.#kv.close();
   }
 
-  /** Writes operations after those that wait in memory, in one batch. */
+  /** Writes the operations that wait in memory and then `operations`, in one batch. */
   async #write(operations: readonly KvOperation[]): Promise<void> {
     const waiting = [...this.#unkept].map(
       ([key, value]): KvOperation => (value === null ? { type: 'delete', key } : { type: 'put', key, value }),
@@ -107,7 +106,7 @@ export class ReplicaStore implements KvStore {
     return values.reduce((sum, value) => sum + (value?.length ?? 0), 0);
   }
 
-  /** Iterates over the stored entries and those in memory. */
+  /** Iterates over the entries on the disk and in memory, in the order of the keys. */
   async *#merged({
     limit = Number.POSITIVE_INFINITY,
     ...range

@@ -40,30 +40,33 @@ import type { ReplicaStore } from './replica-store.js';
 const KEPT = NODE_RECORDS.replica.prefix;
 const HEAD = RECORDS.head.prefix;
 const POLICY = RECORDS.policy.prefix;
-/** The form of an id of a commit. */
+/** The format of a commit id. */
 const COMMIT_ID = /^[0-9a-f-]{36}$/;
 
 /**
- * How often the replica compares itself with etcd. A watch alone does not show that etcd was restored from a
- * backup: etcd accepts a watch from a revision of the future, and sends nothing.
+ * The interval in milliseconds at which the replica is compared with etcd. A watch does not detect that etcd
+ * was restored from a backup, because etcd accepts a watch from a future revision and sends nothing.
  */
 const REREAD_MS = 30_000;
 const READ = { withinMs: 5_000 };
-/** When the local store first removes bodies of writes that were not committed, and how often it does. */
+/**
+ * The time in milliseconds before bodies of uncommitted writes are first removed from the local store, and
+ * the interval after it.
+ */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
-/** How often the old revisions of policies are read if a part of them is missing. */
+/** The number of attempts to read the old revisions of policies if a part of them is missing. */
 const ATTEMPTS = 3;
 /** etcd accepts at most 128 operations in a transaction. */
 const KEYS_PER_READ = 100;
 
 export type ReplicaEvent =
-  /** The replica equals etcd. From now on it follows the watch. */
+  /** The replica equals etcd, and now follows the watch. */
   { readonly type: 'replica.caught_up' } | { readonly type: 'replica.applied'; readonly revision: bigint };
 
 /**
- * The copy of the shared keys in the local store of this node. Reads of the node come from the local store,
- * so that they work without etcd.
+ * The copy of the shared keys in the local store of this node. The node reads only this copy, so reads work
+ * without etcd.
  */
 export class Replica {
   readonly #client: EtcdClient;
@@ -86,7 +89,10 @@ export class Replica {
   /** The bodies of the newest proposal that this node knows, with the hash of their list of parts. */
   #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
 
-  /** `unreadable` receives the values of etcd that do not fit. The local store contains them as they are. */
+  /**
+   * `unreadable` receives the values of etcd that do not match their schema. The local store contains these
+   * values unchanged.
+   */
   constructor(client: EtcdClient, kv: ReplicaStore, keys: ClusterKeys, unreadable: UnreadableValues) {
     this.#unreadable = unreadable;
     this.#client = client;
@@ -108,7 +114,7 @@ export class Replica {
     this.#revision.next(BigInt(revision));
   }
 
-  /** Emits each batch after the local store has stored it. */
+  /** Emits each batch after it was written to the local store. */
   get applied(): Observable<readonly KvOperation[]> {
     return this.#applied;
   }
@@ -127,7 +133,7 @@ export class Replica {
     return this.#clusterId;
   }
 
-  /** How often the cluster was recovered from a contradiction, as this node knows. */
+  /** The number of recoveries of the cluster from a contradiction that this node knows of. */
   get recoveries(): number {
     return this.#recoveries;
   }
@@ -143,8 +149,8 @@ export class Replica {
   }
 
   /**
-   * Gives the replica bodies that are perhaps committed soon, so that it need not read them. `list` is the
-   * hash of their list of parts.
+   * Passes bodies to the replica that may be committed soon, so that it need not read them from etcd. `list`
+   * is the hash of their list of parts.
    */
   offer(list: string, bodies: readonly KvPut[]): void {
     this.#offered = { list, bodies };
@@ -168,7 +174,7 @@ export class Replica {
     return this.#live;
   }
 
-  /** The value that `live` has emitted last. */
+  /** The last value that `live` emitted. */
   get present(): ReadonlyMap<string, KeyValue> {
     return this.#live.value;
   }
@@ -199,8 +205,8 @@ export class Replica {
 
   /**
    * Makes the replica equal to etcd and follows the changes of etcd, while there is a subscriber. Reads the
-   * old revisions of policies last: after a long absence they take longer than the newest revisions. Ends
-   * with a `Contradiction`, an `EtcdError` or a `StoreError`.
+   * old revisions of policies last, because after a long absence they take longest. Ends with a
+   * `Contradiction`, an `EtcdError` or a `StoreError`.
    */
   follow(): Observable<ReplicaEvent> {
     return defer(() => from(this.#read())).pipe(
@@ -229,8 +235,8 @@ export class Replica {
   }
 
   /**
-   * Makes the local store a copy of etcd, although it contradicts etcd. Policies of the node that etcd lacks
-   * are removed.
+   * Makes the local store a copy of etcd despite a contradiction. Removes policies of the node that etcd
+   * lacks.
    */
   async adopt(): Promise<void> {
     const found = await this.#client.range(this.#keys.shared, READ);
@@ -239,7 +245,7 @@ export class Replica {
     await this.#fetchHistory(found.revision);
   }
 
-  /** Makes this node a member of a cluster whose content comes from this node. */
+  /** Records that this node belongs to a cluster that it has just written to etcd. */
   async expect(clusterId: string, recoveries: number): Promise<void> {
     this.#clusterId = clusterId;
     this.#recoveries = recoveries;
@@ -248,7 +254,7 @@ export class Replica {
     this.#keptClusterId = clusterId;
   }
 
-  /** Forgets the revisions of etcd, which begin again after a recovery. */
+  /** Resets the known revisions of etcd, because etcd may begin its revisions anew after a recovery. */
   #startAgain(): void {
     this.#revision.next(0n);
     this.#history = 0n;
@@ -281,7 +287,7 @@ export class Replica {
       present.add(local);
       if (this.revisionOf(local) !== entry.modRevision) unknown.push(entry);
     }
-    // A damaged value counts as absent, so that it is replaced.
+    // Treat a damaged value as absent, so that it is replaced.
     const held = await intactValues(
       this.#kv,
       unknown.map(({ key }) => this.#keys.local(key) ?? ''),
@@ -303,8 +309,8 @@ export class Replica {
   }
 
   /**
-   * Returns the policies whose bodies the local store lacks, with the head, as changes. Their bodies were
-   * missing in etcd when this node read them.
+   * Returns changes for the policies whose bodies the local store lacks, and for the head. These bodies were
+   * missing in etcd at an earlier read.
    */
   async #withoutBody(entries: readonly KeyValue[], changes: readonly KeyChange[]): Promise<readonly KeyChange[]> {
     const changed = new Set(changes.map(keyOf));
@@ -324,7 +330,7 @@ export class Replica {
     return [...again, ...head].map((entry) => ({ type: 'put', entry }));
   }
 
-  /** Notes whether the value of a replicated key fits. */
+  /** Records whether the value of a replicated key matches its schema. */
   #readable(local: string, entry: KeyValue): void {
     const kind = this.#keys.kindOf(local);
     if (kind !== null) this.#unreadable.read(kind, entry);
@@ -340,8 +346,9 @@ export class Replica {
   }
 
   /**
-   * Reads bodies that the local store lacks from etcd. `lists`: the key of etcd that names each list of
-   * parts. `missing`: the lists that etcd lacks, or lacks a part of; `unreadable` then contains their keys.
+   * Reads bodies that the local store lacks from etcd. `lists`: for each list of parts, the key in etcd that
+   * refers to it. `missing`: the lists that etcd lacks entirely or partly; `unreadable` then contains their
+   * keys.
    */
   async #fetch(
     lists: ReadonlyMap<string, string>,
@@ -366,7 +373,10 @@ export class Replica {
     return { bodies, missing };
   }
 
-  /** Removes the bodies of writes that were not committed from the local store. A full disk refuses this. */
+  /**
+   * Removes the bodies of uncommitted writes from the local store. Ignores a failure, for example on a full
+   * disk.
+   */
   async #collect(): Promise<void> {
     try {
       await collectProposed(this.#kv, (lock) => this.present.has(this.#keys.lockEntry(lock)));
@@ -426,7 +436,7 @@ export class Replica {
     this.#metaRevision = entry.modRevision;
   }
 
-  /** Stores changes together with the bodies that they name, and then emits them. */
+  /** Stores changes together with the bodies to which they refer, and then emits them. */
   async #apply(changes: readonly KeyChange[], revision: bigint): Promise<void> {
     const operations: KvOperation[] = [];
     const lists = new Map<string, string>();
@@ -461,8 +471,9 @@ export class Replica {
   }
 
   /**
-   * Stores the old revisions of policies that were written while this node did not follow. Reads them again
-   * if a part is missing: the leader may have removed a revision with its parts since.
+   * Stores the old revisions of policies that were written while this node did not follow etcd. Reads them
+   * again if a part is missing, because the leader may have removed a revision with its parts since the first
+   * read.
    */
   async #fetchHistory(revision: bigint): Promise<void> {
     for (let attempt = 1; ; attempt++) {
@@ -471,7 +482,10 @@ export class Replica {
     }
   }
 
-  /** Returns false if a body is missing. `isLast`: leaves out the revisions without a body. */
+  /**
+   * Does one attempt of `#fetchHistory`. Returns false if a body is missing. With `isLast`, ignores revisions
+   * without a body.
+   */
   async #fetchHistoryOnce(revision: bigint, isLast: boolean): Promise<boolean> {
     const writtenSince = this.#history + 1n;
     const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
@@ -521,7 +535,10 @@ export class Replica {
     return putJson(KEPT, kept);
   }
 
-  /** Throws a `Contradiction` if etcd is not a later state of the cluster that this replica is a copy of. */
+  /**
+   * Throws a `Contradiction` unless etcd contains the cluster of this replica, in the same state or a later
+   * one.
+   */
   async #requireSuccessor(found: RangeResult): Promise<void> {
     const entry = found.entries.find(({ key }) => key === this.#keys.meta);
     const meta = entry === undefined ? null : metaIn(entry, this.#unreadable);
@@ -574,7 +591,7 @@ export class Replica {
     if (isRecovered) return;
     const key = this.#keys.commit(sequence);
     const { found: stored } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, READ);
-    // An id that cannot be read says nothing, like one that the leader has removed.
+    // Ignore an invalid id, like an id that the leader has removed.
     const id = Buffer.from(stored[0]?.[0]?.value ?? []).toString();
     if (COMMIT_ID.test(id) && id !== commit)
       throw new Contradiction('forked', `etcd has another commit ${sequence} than this node has applied`);
@@ -596,8 +613,8 @@ export function metaValue(meta: ClusterMeta): Uint8Array {
 }
 
 /**
- * Returns the list of parts that a record names. A node that goes back from a pending change needs the policy
- * before it.
+ * Returns the hash of the list of parts to which a record refers. For the head, this is the former policy of
+ * a pending change, which a node needs for a revert.
  */
 function bodyOf(local: string, value: Uint8Array): string | undefined {
   if (local === HEAD) return RECORDS.head.reading(local, value).value?.pending?.before.row?.body_sha256;

@@ -10,7 +10,10 @@ import type { Replica } from './replica.js';
 
 const WRITE = { withinMs: 3_000 };
 const APPLY_MS = 5_000;
-/** How often a write without a response is sent. Its conditions hold for one of them only. */
+/**
+ * The number of attempts for a write without a response. etcd applies at most one of them, because the
+ * conditions of the write then no longer hold.
+ */
 const ATTEMPTS = 3;
 
 /** The settings and integrations that all nodes of a cluster share. */
@@ -101,7 +104,7 @@ function newest(found: Found): bigint {
   return found.flat().reduce((newest, { modRevision }) => (modRevision > newest ? modRevision : newest), 0n);
 }
 
-/** Whether etcd holds the values that a write wanted to store: an earlier attempt was applied. */
+/** Whether etcd contains the values of a write already, because it applied an earlier attempt. */
 function holds(operations: readonly KvOperation[], found: Found): boolean {
   return operations.every((operation, index) => {
     const value = found[index]?.[0]?.value;

@@ -1,28 +1,34 @@
 import { interval, type Subscription } from 'rxjs';
 
-/** The time between two samples of the usual rate, and the number of samples: the last ten minutes. */
+/**
+ * The time in milliseconds between two samples of the usual rate, and the number of samples, which cover ten
+ * minutes.
+ */
 const SAMPLE_MS = 10_000;
 const SAMPLES = 60;
-/** A node may deny this much a second, and this many times its usual rate. */
+/**
+ * The rate of denials per second that a node may always have, and the factor by which the rate may exceed the
+ * usual rate.
+ */
 const LEAST_LIMIT = 10;
 const FACTOR = 3;
 
 export type HealthPorts = {
   /** Returns the generation that the node enforces. */
   readonly generation: () => number;
-  /** Names the readiness checks that fail. */
+  /** Returns the names of the failed readiness checks. */
   readonly failedChecks: () => readonly string[];
   /** Returns the number of packets, lookups, connections and requests that the node has denied. */
   readonly denied: () => Promise<number>;
-  /** Milliseconds that only rise. */
+  /** Returns the time of a monotonic clock in milliseconds. */
   readonly now?: () => number;
 };
 type Sample = { readonly at: number; readonly denied: number };
 
 /**
- * The health of this node during a roll-out. The node has a fault while it does not enforce the change, while
- * it is not ready, and while it denies too much: more than 10 a second, and more than 3 times the median of
- * the ten minutes before the roll-out.
+ * The health of this node during a roll-out. The node has a fault while it does not enforce the change, is
+ * not ready, or denies too much: more than 10 per second, and more than 3 times the median of the ten minutes
+ * before the roll-out.
  */
 export class CanaryHealth {
   readonly #ports: Required<HealthPorts>;
@@ -50,7 +56,8 @@ export class CanaryHealth {
 
   /**
    * Begins to observe this node during a roll-out of `generation`. The returned function returns the fault of
-   * the node as a sentence, or null if it is healthy. It measures the rate of denials since its last call.
+   * the node as a sentence, or null if the node is healthy. Each call measures the rate of denials since the
+   * previous call.
    */
   observe(generation: number): () => Promise<string | null> {
     const limit = Math.max(LEAST_LIMIT, FACTOR * median(this.#rates));
@@ -76,7 +83,10 @@ export class CanaryHealth {
   }
 }
 
-/** Returns the rate a second. Null if a sample is missing, or after the counters began again. */
+/**
+ * Returns the rate of denials per second. Returns null if a sample is missing, or if the counters were reset
+ * in between.
+ */
 function rateBetween(before: Sample | null, now: Sample | null): number | null {
   if (before === null || now === null || now.denied < before.denied || now.at <= before.at) return null;
   return ((now.denied - before.denied) * 1_000) / (now.at - before.at);

@@ -4,10 +4,10 @@ export type NodeHealth = { readonly node: string; readonly fault: string | null 
 /** The ids of all members, and the fault that each node reports about itself. */
 type Observed = { readonly members: readonly string[]; readonly reports: ReadonlyMap<string, string | null> };
 
-/** How long a node may have a fault before the roll-out goes back. */
+/** The time in milliseconds after which a continuous fault of a node reverts the roll-out. */
 const FAULT_LIMIT_MS = 10_000;
 
-/** Returns the health of nodes. A node that is not a member, or does not report, is not healthy. */
+/** Returns the health of nodes. A node that is not a member, or that does not report, has a fault. */
 export function healthOf(nodes: readonly string[], { members, reports }: Observed): readonly NodeHealth[] {
   return nodes.map((node) => {
     if (!members.includes(node)) return { node, fault: 'it is not a member of the cluster' };
@@ -16,7 +16,7 @@ export function healthOf(nodes: readonly string[], { members, reports }: Observe
   });
 }
 
-/** Finds nodes whose fault has lasted for `FAULT_LIMIT_MS` without a break. */
+/** Finds nodes that have had a fault without interruption for `FAULT_LIMIT_MS`. */
 export class FaultTracker {
   readonly #since = new Map<string, number>();
 

@@ -21,16 +21,25 @@ type Ports = {
   readonly election: Election;
 };
 
-/** How often the leader decides on a pending change, and how often a node checks its own health. */
+/**
+ * The interval in milliseconds at which the leader decides on a pending change, and at which a node checks
+ * its own health.
+ */
 const PERIOD_MS = 1_000;
 const CUT_OFF_MS = 15_000;
 const WITHIN = { withinMs: 2_000 };
 
-/** The first nodes of a roll-out, their health, and the end of pending changes that the leader decides. */
+/**
+ * Chooses the first nodes of a roll-out, reports and reads their health, and decides on the leader when a
+ * pending change ends.
+ */
 export class Rollouts {
   readonly #node: string;
   readonly #ports: Ports;
-  /** The faults of the nodes during the last change. A decision that failed begins again with them. */
+  /**
+   * The faults of the nodes during the last pending change. They are kept, so that a repeated call of
+   * `decide` continues with them.
+   */
   #tracker: { readonly change: string; readonly faults: FaultTracker } | null = null;
 
   constructor(node: string, ports: Ports) {
@@ -40,7 +49,7 @@ export class Rollouts {
 
   /**
    * Returns the nodes that enforce a roll-out of `share` percent first: this node and random other members.
-   * These are at least one node, and not all.
+   * Chooses at least one node and never all nodes.
    */
   async chooseNodes(share: number): Promise<readonly string[]> {
     const members = await this.#ports.membership.list().catch((failure: unknown) => {
@@ -54,8 +63,9 @@ export class Rollouts {
 
   /**
    * Reports the health of this node to the leader, while there is a subscriber. `fault` returns a sentence,
-   * or null if the node is healthy. The report ends with the membership of this node. Emits while this node
-   * has not been a member for `CUT_OFF_MS`: the leader then reverts the change, and this node cannot see it.
+   * or null if the node is healthy. etcd removes the report when the membership of this node ends. Emits when
+   * this node has not been a member for `CUT_OFF_MS`: the leader then reverts the change, but this node
+   * cannot read this from etcd.
    */
   report({ id }: PendingChange, fault: () => Promise<string | null>): Observable<void> {
     let reported = '';
@@ -74,7 +84,7 @@ export class Rollouts {
     );
   }
 
-  /** Writes a report. Returns whether etcd has it. */
+  /** Writes a report. Returns whether etcd has stored it. */
   async #write(change: string, { id: lease }: Lease, fault: string | null): Promise<boolean> {
     const { client, keys } = this.#ports;
     const value = encodeJson({ fault } satisfies HealthReport);
@@ -88,7 +98,10 @@ export class Rollouts {
     }
   }
 
-  /** Returns the health of the nodes that enforce a roll-out first. Throws an `EtcdError` without etcd. */
+  /**
+   * Returns the health of the nodes that enforce a roll-out first. Throws an `EtcdError` if etcd cannot be
+   * reached.
+   */
   async health({ id, terms }: PendingChange): Promise<readonly NodeHealth[]> {
     if (terms.kind !== 'rollout') return [];
     const { client, keys, membership } = this.#ports;
@@ -103,14 +116,17 @@ export class Rollouts {
     return healthOf(terms.nodes, { members: members.map((member) => member.id), reports });
   }
 
-  /** Waits until a pending change must end, while this node leads. Rejects after the abort of `signal`. */
+  /**
+   * Waits until a pending change must end, and returns how it must end. Decides only while this node leads.
+   * Rejects after the abort of `signal`.
+   */
   async decide(change: PendingChange, signal: AbortSignal): Promise<Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>> {
     if (this.#tracker?.change !== change.id) this.#tracker = { change: change.id, faults: new FaultTracker() };
     const { faults } = this.#tracker;
     for (;;) {
       await pause(PERIOD_MS, undefined, { signal });
       if (this.#ports.election.fence === null) continue;
-      // A timer that lost its lease never ends by itself.
+      // Treat a timer without a lease as elapsed, because etcd would never remove it.
       const timer = this.#ports.replica.present.get(this.#ports.keys.change(change.id));
       const hasElapsed = timer === undefined || timer.lease === 0n;
       if (change.terms.kind === 'confirm') {

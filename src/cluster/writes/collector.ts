@@ -16,15 +16,18 @@ const LISTS_PER_READ = 30;
 const READ = { withinMs: 30_000 };
 const WRITE = { withinMs: 5_000 };
 
-/** The number of keys that a collection removed. `isComplete` is false if another write came between. */
+/**
+ * The result of a collection. `removed`: the number of removed keys. `isComplete`: false if another write
+ * ended the collection early.
+ */
 export type Collection = { readonly removed: number; readonly isComplete: boolean };
 
 /**
- * Removes what no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids. Only
- * the leader collects. Nothing is removed while a record cannot be read: a newer build can have written it,
- * and needs its body. Each transaction has two conditions: `fence`, which proves that this node leads, and an
- * unchanged head. A transaction that removes bodies or revisions also removes all entries of the write lock:
- * a writer that has found an old part in etcd, and relies on it, begins again.
+ * Removes data that no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids.
+ * Only the leader collects. While a record cannot be read, nothing is removed, because a newer build may have
+ * written the record and may need its body. Each transaction has two conditions: `fence`, which proves that
+ * this node leads, and an unchanged head. A transaction that removes bodies or revisions also removes all
+ * entries of the write lock. So a writer that relies on an old part in etcd must start again.
  */
 export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);
@@ -69,7 +72,7 @@ function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): Readonly
   return new Set([...byPolicy.values()].flatMap((revisions) => revisions.slice(0, -REVISIONS)));
 }
 
-/** Returns the keys of bodies that no row in `rows` needs. */
+/** Returns the keys of the lists and parts of bodies in etcd that no row in `rows` needs. */
 async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly PolicyRow[]): Promise<string[]> {
   const lists = new Set(rows.map(({ body_sha256: list }) => listKey(list)));
   const live = new Set([...lists].map((list) => keys.inEtcd(list)));

@@ -16,10 +16,10 @@ import { proposedBodies } from './proposed-bodies.js';
 import type { LockEntry, WriteLock } from './write-lock.js';
 
 const COMMIT = { withinMs: 3_000 };
-/** How long a commit without a response from etcd is looked for. */
+/** The maximum time in milliseconds to find out whether etcd applied a commit that got no response. */
 const SETTLE_MS = 10_000;
 const SETTLE_PAUSE_MS = 50;
-/** How long a commit waits until the replica of this node contains it. */
+/** The maximum time in milliseconds for which a commit waits until the replica of this node contains it. */
 const APPLY_MS = 10_000;
 
 type CommitPorts = {
@@ -31,7 +31,10 @@ type CommitPorts = {
   readonly election: Election;
 };
 
-/** The policy commits of a cluster: parts first, then one transaction that moves the head. */
+/**
+ * Writes the policy commits of a cluster: first the parts of bodies, then one transaction that replaces the
+ * head.
+ */
 export class Commits implements SharedCommits {
   readonly #client: EtcdClient;
   readonly #keys: ClusterKeys;
@@ -39,7 +42,7 @@ export class Commits implements SharedCommits {
   readonly #writeLock: WriteLock;
   readonly #kv: KvStore;
   readonly #election: Election;
-  /** The plans whose bodies this node has stored, or stores now. */
+  /** The plans whose bodies this node has stored or is storing. */
   readonly #kept = new WeakMap<PolicyPlan, Promise<void>>();
 
   /** `kv` is the local store, which contains the replica. */
@@ -81,9 +84,9 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Commits the end of a pending change, while the head is unchanged. An end that the leader decides also has
-   * the condition that this node leads, and for the end of the time, that the timer of the change has ended.
-   * Throws like `commit`.
+   * Commits the end of a pending change, on the condition that the head is unchanged. If the leader decides
+   * the end, a further condition is that this node still leads; if the time has elapsed, also that the timer
+   * of the change has ended. Throws the errors of `commit`.
    */
   async settle(plan: PolicyPlan, { change, because }: ChangeEnd): Promise<void> {
     const timer = this.#keys.change(change);
@@ -109,8 +112,8 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Stores the bodies of a plan at this node, if they are not stored yet. After the commit, the replica finds
-   * them there, and does not read them from etcd.
+   * Stores the bodies of a plan on this node, if they are not stored yet. So after the commit, the replica
+   * need not read them from etcd.
    */
   keep(plan: PolicyPlan): Promise<void> {
     const known = this.#kept.get(plan);
@@ -134,7 +137,7 @@ export class Commits implements SharedCommits {
     if (pending === undefined || pending.id !== commit) return ends;
     const { terms } = pending;
     const ms = terms.kind === 'confirm' ? terms.within_ms : terms.hold_ms;
-    // The time begins with the commit, which may take as long as its deadline.
+    // Add the deadline of the commit, because the time of the change begins with the commit.
     const lease = await this.#client.grant(Math.ceil((ms + COMMIT.withinMs) / 1_000), COMMIT);
     return [...ends, { type: 'put', key: kept, value: new Uint8Array(), lease }];
   }
@@ -162,7 +165,9 @@ export class Commits implements SharedCommits {
     return [...writes, { type: 'put', key: this.#keys.commit(sequence), value: Buffer.from(commit) }];
   }
 
-  /** Moves the head, while the lock entry exists. Returns the revision of the commit. */
+  /**
+   * Replaces the head, on the condition that the lock entry exists. Returns the etcd revision of the commit.
+   */
   async #move(plan: PolicyPlan, lock: LockEntry, others: readonly Operation[]): Promise<bigint> {
     const { sequence = 0, commit = '' } = plan.head;
     const when = [...this.#unchanged(plan), { key: lock.entry.key, createRevision: lock.entry.createRevision }];
@@ -184,8 +189,9 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Finds out whether etcd applied a commit that got no response. Removes the lock entry if it exists: then
-   * etcd can never apply the commit. If the entry is gone, the id under the sequence of the commit decides.
+   * Finds out whether etcd applied a commit that got no response. If the lock entry still exists, removes it,
+   * so that etcd can never apply the commit. Otherwise reads the commit id that is stored under the sequence
+   * number: if it is `commit`, etcd applied the commit.
    */
   async #settle(lock: LockEntry, sequence: number, commit: string): Promise<bigint> {
     const { key, createRevision } = lock.entry;

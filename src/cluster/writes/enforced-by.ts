@@ -10,9 +10,9 @@ const MAX_WAIT_MS = 10_000;
 
 /**
  * Waits until members of a cluster enforce the generation of a write, at most `mostMs`. The write is
- * committed already, so the outcome stays the same. It gets the warning `nodes_behind` if members are late,
- * or if nodes left the cluster meanwhile. `members` reads the members and the generations that they enforce;
- * null if they cannot be read.
+ * committed already, so a late member does not make it fail. The outcome gets the warning `nodes_behind` if
+ * members are late, or if members were lost during the wait. `members` reads the members and the generations
+ * that they enforce; null if they cannot be read.
  */
 export async function enforcedBy(
   outcome: PolicyOutcome,

@@ -11,8 +11,8 @@ const LISTS_PER_READ = 100;
 const DELETES_PER_WRITE = 1_000;
 
 /**
- * Returns bodies of a write before its commit as operations for the local store. They include a note of the
- * lock entry of the write, so that `collectProposed` finds the bodies if the write is not committed.
+ * Returns bodies of a write before its commit as operations for the local store. They include a record with
+ * the lock entry of the write, with which `collectProposed` finds the bodies if the write is not committed.
  */
 export function proposedBodies(lock: string, bodies: readonly KvOperation[]): readonly KvOperation[] {
   return bodies.length === 0

@@ -25,28 +25,34 @@ import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
-/** How long a member may be without a report before the write goes on without its vote. */
+/** The time in milliseconds without a report after which a write continues without the vote of a member. */
 const SILENCE_MS = 3_000;
-/** How often a member that stages a proposal reports. */
+/** The interval in milliseconds of the reports of a member that stages a proposal. */
 const REPORT_MS = 1_000;
-/** A member that stages a proposal faster sends its vote alone. */
+/** The time in milliseconds before the first report. A member that votes earlier sends no report. */
 const FIRST_REPORT_MS = 500;
-/** Refusals that concern the state of a member, not the policy. They do not refuse the write. */
+/** Refusals because of the state of a member, not because of the policy. The write continues despite them. */
 const FOR_NOW: readonly RefusalCode[] = [
   'dataplane_unavailable',
   'feature_unavailable',
   'store_unavailable',
   'draining',
 ];
-/** Bodies up to this size are also a part of the proposal, so that members need not read them. */
+/**
+ * Bodies of at most this many bytes are included in the proposal, so that members need not read them from
+ * etcd.
+ */
 const ENCLOSED_BYTES = 4 * 1024;
-/** How long the watch of the votes stays open after a rehearsal. The next rehearsal then need not open it. */
+/**
+ * The time in milliseconds for which the watch of the votes stays open after a rehearsal, for use by the next
+ * rehearsal.
+ */
 const KEEP_WATCH_MS = 10_000;
 const WRITE = { withinMs: 3_000 };
 
 /** The votes of the members on a proposal. */
 export type Rehearsal = {
-  /** The number of members, with this node. */
+  /** The number of members, including this node. */
   readonly members: number;
   /** The members that did not report in time. */
   readonly behind: readonly string[];
@@ -59,7 +65,10 @@ function enclosed(plan: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
   return { bodies: Object.fromEntries(bodies.map(({ key, value }) => [key, Buffer.from(value).toString('base64')])) };
 }
 
-/** Thrown if a member cannot hold a proposed policy. */
+/**
+ * Thrown if a member refuses a proposed policy, for example because the policy is too large for its kernel
+ * maps.
+ */
 export class MemberRefused extends Error {
   override readonly name = 'MemberRefused';
   constructor(
@@ -72,8 +81,8 @@ export class MemberRefused extends Error {
 
 /**
  * The rehearsal of policy writes: before a commit, all members stage and prove the policy, and vote. So a
- * member that cannot hold the policy refuses the write, and all members change their policy at almost the
- * same time.
+ * member that cannot stage the policy refuses the write, and after the commit all members put the policy in
+ * force at almost the same time.
  */
 export class Rehearsals {
   readonly #client: EtcdClient;
@@ -83,7 +92,7 @@ export class Rehearsals {
   readonly #node: string;
   /** The id of the proposal for which this node has voted. */
   #voted: string | null = null;
-  /** The changes of the votes for this node, see `KEEP_WATCH_MS`. */
+  /** The changes of the votes on proposals of this node, see `KEEP_WATCH_MS`. */
   readonly #votesHere: Observable<KeyChange>;
 
   constructor(client: EtcdClient, keys: ClusterKeys, writeLock: WriteLock, membership: Membership, node: string) {
@@ -92,8 +101,8 @@ export class Rehearsals {
     this.#writeLock = writeLock;
     this.#membership = membership;
     this.#node = node;
-    // etcd starts a watch that begins at an old revision up to 100 ms later. So the watch begins at the
-    // present revision, and the votes before it are read.
+    // Watch from the present revision, and read earlier votes separately, because etcd starts a watch from an
+    // old revision up to 100 ms later.
     this.#votesHere = defer(() => client.watch(keys.votesFor(node), 0n)).pipe(
       mergeMap(async ({ changes }) => (changes.length === 0 ? this.#votesBefore() : changes)),
       mergeMap((changes) => changes),
@@ -115,8 +124,8 @@ export class Rehearsals {
   }
 
   /**
-   * Proposes a plan to the other members, and collects their votes. Throws `MemberRefused` if a member cannot
-   * hold the policy, and a `StoreError` if this node has lost the write lock or etcd cannot be reached.
+   * Proposes a plan to the other members, and collects their votes. Throws `MemberRefused` if a member
+   * refuses the policy, and a `StoreError` if this node has lost the write lock or etcd cannot be reached.
    */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     try {
@@ -131,7 +140,10 @@ export class Rehearsals {
     }
   }
 
-  /** Tells the node that proposes a policy whether this node can hold it. */
+  /**
+   * Writes the vote of this node on a proposal. `staged`: whether this node has staged the policy. `refusal`:
+   * why it refuses the policy, or null.
+   */
   vote({ id }: PolicyProposal, staged: boolean, refusal: Refusal | null): void {
     const report = (): Promise<boolean> => this.#report(id, { node: this.#node, staged, refusal });
     if (staged || refusal !== null) {
@@ -162,11 +174,11 @@ export class Rehearsals {
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#writeLock.propose(lock, full, [...bodies, members]);
     this.#writeLock.proposed = plan;
-    // A key without a lease is of no node, and nothing would vote.
+    // Omit keys without a lease: they belong to no node, so their votes would never arrive.
     return (present ?? []).filter(({ lease }) => lease !== 0n).map(({ key }) => this.#keys.memberOf(key));
   }
 
-  /** Reads the votes on proposals of this node. */
+  /** Reads the present votes on proposals of this node. */
   async #votesBefore(): Promise<readonly KeyChange[]> {
     const { entries } = await this.#client.range(this.#keys.votesFor(this.#node), WRITE);
     return entries.map((entry) => ({ type: 'put', entry }));
@@ -218,7 +230,10 @@ export class Rehearsals {
     });
   }
 
-  /** Writes a report, while the lock entry of the proposal exists. Returns whether it exists. */
+  /**
+   * Writes a report, on the condition that the lock entry of the proposal exists. Returns whether the entry
+   * exists.
+   */
   async #report(lockId: string, vote: Vote): Promise<boolean> {
     const { lease } = this.#membership;
     const lock = this.#writeLock.find(lockId);
@@ -232,7 +247,7 @@ export class Rehearsals {
       );
       return succeeded;
     } catch {
-      // The write goes on without the vote of this node.
+      // Ignore the failure: the write continues without the vote of this node.
       return true;
     }
   }

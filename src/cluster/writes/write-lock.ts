@@ -26,8 +26,8 @@ export type LockEntry = {
 type Found = TransactionResult['found'];
 
 /**
- * An entry that this node can make together with its proposal: no entry existed when the write began. `when`:
- * no entry exists, and no policy was written since the write began.
+ * The right to make an entry together with the proposal, because no entry existed when the write began.
+ * `when`: the conditions that still no entry exists, and that no policy was written since.
  */
 export type Claim = {
   readonly id: string;
@@ -38,8 +38,8 @@ export type Claim = {
 
 /**
  * The write lock of a cluster: policy writes of all nodes run one after the other. An entry is a key on the
- * lease of its node, so that it ends if the node dies or is frozen. A commit has the condition that its entry
- * exists.
+ * lease of its node, so etcd removes it if the node dies or is frozen. A commit has the condition that its
+ * entry exists.
  */
 export class WriteLock {
   readonly #client: EtcdClient;
@@ -53,9 +53,12 @@ export class WriteLock {
   #mustWait = false;
   /** The lease of the last entry that this node made. */
   #lease: bigint | null = null;
-  /** The ids of the entries with which this node waits for the lock or holds it, or that it removes. */
+  /** The ids of the entries of this node: those that wait for the lock, hold it, or are being removed. */
   readonly #known = new Set<string>();
-  /** The plan whose bodies etcd has since this node holds the lock; null without a proposal. */
+  /**
+   * The plan whose bodies this node has written to etcd with its proposal, while it holds the lock; null
+   * without a proposal.
+   */
   proposed: PolicyPlan | null = null;
 
   constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, node: string) {
@@ -75,16 +78,19 @@ export class WriteLock {
     return this.#entriesIn(this.#replica.present).find((lock) => lock.id === id) ?? null;
   }
 
-  /** The entry of this node that holds the lock, or its claim; null if this node does not write. */
+  /**
+   * The entry with which this node holds the lock, or the claim of this node; null if this node does not
+   * write.
+   */
   get own(): LockEntry | Claim | null {
     return this.#own;
   }
 
   /**
    * Waits until this node holds the lock. The replica then contains all earlier commits. If no entry exists,
-   * returns at once with a claim: the proposal or the commit takes the lock, unless another node is faster.
-   * Begins again if the leader removes all entries. Throws a `StoreError` if etcd cannot be reached,
-   * and the reason of `signal` after its abort.
+   * only makes a claim and resolves at once: the proposal or the commit then takes the lock, and fails if
+   * another node took it first. Waits again if the leader removes all entries. Throws a `StoreError` if etcd
+   * cannot be reached, and the reason of `signal` after its abort.
    */
   async take(lease: Lease, signal: AbortSignal): Promise<void> {
     this.#lease = lease.id;
@@ -114,14 +120,14 @@ export class WriteLock {
     }
   }
 
-  /** Returns the entry of this node. Makes it first, if it is only claimed. */
+  /** Returns the entry of this node. If there is only a claim, makes the entry first. */
   async taken(own: LockEntry | Claim): Promise<LockEntry> {
     return 'when' in own ? (await this.#takeClaimed(own)).lock : own;
   }
 
   /**
-   * Reads whether this node can still take the lock that it claims, so that it has seen the newest policies.
-   * Throws `revision_conflict` if it cannot. Has no effect if this node has an entry already.
+   * Throws `revision_conflict` if this node can no longer take the lock that it claims, because another node
+   * has taken it or has written a policy. Does nothing if this node already has an entry.
    */
   async confirm(): Promise<void> {
     const own = this.#own;
@@ -133,8 +139,8 @@ export class WriteLock {
 
   /**
    * Puts a proposal into the entry of this node, in one transaction with `more`. Returns what each
-   * `get_range` in `more` found. Throws `revision_conflict` if the entry is gone, or cannot be claimed any
-   * more.
+   * `get_range` in `more` found. Throws `revision_conflict` if the entry was removed, or can no longer be
+   * claimed.
    */
   async propose(own: LockEntry | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
     if ('when' in own) return (await this.#takeClaimed(own, proposal, more)).found;
@@ -173,7 +179,7 @@ export class WriteLock {
     return new StoreError('revision_conflict', 'another node writes a policy; nothing was changed');
   }
 
-  /** Conditions that hold until any node makes an entry or writes a policy. */
+  /** Returns conditions that hold until any node makes an entry or writes a policy. */
   #unchanged(): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
@@ -182,7 +188,7 @@ export class WriteLock {
     ];
   }
 
-  /** Removes the entry of this node, if it has one and has not committed. */
+  /** Removes the entry of this node, if there is one that no commit has removed. */
   release(): void {
     const own = this.#own;
     this.#own = null;
@@ -191,7 +197,7 @@ export class WriteLock {
     void this.#remove(own.id, this.#keys.votes(own));
   }
 
-  /** Forgets the entry of this node, which a commit has removed. */
+  /** Must be called after a commit, which has removed the entry of this node from etcd. */
   forget(): void {
     if (this.#own !== null) this.#known.delete(this.#own.id);
     this.#own = null;
@@ -204,7 +210,7 @@ export class WriteLock {
     return this.#client.transact({ when: [], apply: [...apply, { type: 'put', key, value, lease: lease.id }] }, WITHIN);
   }
 
-  /** Waits until an entry is the first. Returns null if the entry is removed before. */
+  /** Waits until an entry is the oldest. Returns null if the entry is removed before that. */
   async #first(id: string, revision: bigint, lease: Lease, signal: AbortSignal): Promise<LockEntry | null> {
     const lost = (reason: string) => (): never => {
       throw new EtcdError('unavailable', reason);
@@ -231,8 +237,9 @@ export class WriteLock {
   }
 
   /**
-   * Removes entries that this node does not use. etcd may apply the put of an entry after the node has given
-   * up and removed the key. Such an entry would stop the writes of all nodes, as its lease lives on.
+   * Removes entries of this node that it does not use. etcd may apply the put of an entry after the node has
+   * given up and removed the key. Such an entry would block the writes of all nodes, because its lease is
+   * still renewed.
    */
   #removeLost(live: ReadonlyMap<string, KeyValue>): void {
     for (const { key, lease } of live.values()) {
@@ -250,7 +257,7 @@ export class WriteLock {
     try {
       await this.#client.transact({ when: [], apply: [{ type: 'delete', key }, ...ranges] }, WITHIN);
     } catch (failure) {
-      // `#removeLost` or the next entry of this node removes the key, or its lease ends.
+      // Ignore the failure: `#removeLost` or the next entry of this node removes the key, or the lease ends.
       if (!(failure instanceof EtcdError)) throw failure;
     } finally {
       this.#known.delete(id);
@@ -258,8 +265,8 @@ export class WriteLock {
   }
 
   /**
-   * Returns the entries of nodes, the oldest first. An entry that cannot be read, or is on no lease, holds no
-   * lock: the conditions of a commit alone make it safe.
+   * Returns the entries of nodes, the oldest first. Ignores an entry that cannot be read or has no lease.
+   * This is safe, because the conditions of a commit prevent two writes at the same time.
    */
   #entriesIn(live: ReadonlyMap<string, KeyValue>): readonly LockEntry[] {
     const entries: LockEntry[] = [];

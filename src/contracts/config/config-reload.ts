@@ -3,7 +3,8 @@ import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 
 /**
  * The parts of the node that take new settings while they run, in the order in which a reload changes them.
- * `policy_file` is the last part that can refuse: a policy that it has put in force does not go back.
+ * `policy_file` is the last part that can refuse, because a policy that it has put in force cannot be
+ * reverted.
  */
 export const RELOAD_PARTS = ['dataplane', 'dns', 'service_plane', 'policy_file', 'api', 'log'] as const;
 export type ReloadPart = (typeof RELOAD_PARTS)[number];
@@ -13,7 +14,7 @@ export type ReloadPart = (typeof RELOAD_PARTS)[number];
  * that only one of the two configurations has.
  */
 type ConfigChanges = {
-  /** Changed fields that running parts take over. */
+  /** Changed fields that running parts apply. */
   readonly applied: readonly string[];
   readonly unchanged: readonly string[];
   /** Changed fields that take effect at the next start of the node. */
@@ -24,9 +25,9 @@ type ConfigChanges = {
 export type ReloadPlan = ConfigChanges & { readonly parts: readonly ReloadPart[] };
 
 /**
- * A request to reload the configuration. `allowUnpoliced`: the reload may end the policing of an existing
- * interface, and ends the policing of interfaces that were renamed. `author`: the subject of the API token,
- * or the name of a signal.
+ * A request to reload the configuration. `allowUnpoliced`: the reload may end the policing (enforcement of
+ * the policy) of an existing interface, and ends it for renamed interfaces. `author`: the subject of the API
+ * token, or the name of a signal.
  */
 export type ReloadRequest = { readonly dryRun: boolean; readonly allowUnpoliced: boolean; readonly author: string };
 export type ReloadReport = ConfigChanges & { readonly kind: 'reloaded' };
@@ -34,12 +35,16 @@ export type ReloadReport = ConfigChanges & { readonly kind: 'reloaded' };
 /**
  * `applied`: all changes are in force, or nothing was to be changed. `refused`: the file or the policy file
  * is not valid, and nothing was changed. `rolled_back`: a part could not apply its settings, and the parts
- * before it have their former settings again. `rollback_failed`: a part did not take its former settings.
+ * before it have their former settings again. `rollback_failed`: a part did not apply its former settings
+ * again.
  */
 export const RELOAD_RESULTS = ['applied', 'refused', 'rolled_back', 'rollback_failed'] as const;
 export type ReloadResult = (typeof RELOAD_RESULTS)[number];
 
-/** The last reload that was no dry run. `at`: its end in ISO 8601, UTC. `detail`: why it failed. */
+/**
+ * The last reload that was not a dry run. `at`: the end of the reload in ISO 8601, UTC. `detail`: why it
+ * failed.
+ */
 export type LastReload = {
   readonly at: string;
   readonly by: string;
@@ -64,8 +69,8 @@ export type DnsSettings = {
   readonly maxGrantMs: number;
   readonly cacheBytes: number;
   /**
-   * For this time after its expiry, in milliseconds, the proxy still serves a cached answer if the upstreams
-   * return no answer, or an error other than NXDOMAIN. With 0, the proxy serves no expired answers.
+   * The time in milliseconds for which the proxy still serves an expired answer from its cache, if the
+   * upstreams return no answer or an error other than NXDOMAIN. With 0, the proxy serves no expired answers.
    */
   readonly serveStaleMs: number;
   readonly rebindProtection: boolean;

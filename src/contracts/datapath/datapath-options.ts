@@ -1,7 +1,7 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { FlowState, ReversePath } from './datapath-numbers.js';
 
-/** For each flow state: if a flow in this state has no packet for this many milliseconds, it ends. */
+/** For each flow state, the time in milliseconds without a packet after which a flow in this state ends. */
 export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 
 export type DatapathOptions = {
@@ -30,8 +30,8 @@ export type DatapathOptions = {
   /** Whether the datapath also classifies packets to and from the node itself (D17). */
   readonly policeLocal: boolean;
   /**
-   * Ranges of service addresses that the node translates, at most `MAX_TRANSLATED`. The real destination
-   * alone decides packets to them.
+   * Ranges of service addresses that the node translates (DNAT), at most `MAX_TRANSLATED`. Packets to them
+   * are classified only by their destination after translation.
    */
   readonly translated?: readonly Prefix[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
@@ -69,7 +69,7 @@ export type DatapathOptions = {
   readonly watchIntervalMs?: number;
   /** The path of the compiled BPF object; `dist/bpf/weir.bpf.o` by default. */
   readonly objectPath?: string;
-  /** Whether BPF programs search conntrack; by default, if the kernel lets them. */
+  /** Whether BPF programs look up connections in conntrack. By default they do if the kernel permits it. */
   readonly readsConntrack?: boolean;
 };
 

@@ -68,16 +68,16 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * Changes the owners of addresses (D38a). The change needs no new program: an address whose set of groups
-   * is not in the program gets each deny rule of a group with selectors, and none of its allow rules, until a
-   * program with it is in force. When the promise resolves, no later packet passes by the former rights of a
-   * changed address: its flows are classified again with their next packet.
+   * Changes the owners of addresses (D38a). The change needs no new program. An address whose set of
+   * selectors is not in the program gets all deny rules and no allow rules of groups with selectors, until a
+   * program with this set is in force. When the promise resolves, the flows of a changed address are
+   * classified again with their next packet.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
    * Replaces all members, for example those that an earlier process has left in the kernel. The first call
    * must precede the first program in which a selector is resolved. Until this call, new maps treat each
-   * address as one whose set is not in the program.
+   * address as an address whose set is not in the program.
    */
   replaceMembers(list: MemberList): Promise<MembersChanged>;
   /**
@@ -92,8 +92,8 @@ export type Datapath = {
    */
   spliceOffload(): Promise<SpliceOffload>;
   /**
-   * Returns the unexpired grants. After a restart, a grant is omitted until a program that contains its
-   * pattern is staged, because the kernel does not store the pattern text.
+   * Returns the unexpired grants. After a restart, omits a grant until a program that contains its pattern is
+   * staged, because the kernel does not store the text of patterns.
    */
   learned(): Promise<readonly Learned[]>;
   /**
@@ -146,9 +146,10 @@ export type Datapath = {
 };
 
 /**
- * The state after a change of members. `members`: the addresses with an owner. `refused`: those that are
- * closed because the table of members is full. `uncompiled`: the addresses of the change that are closed
- * until the policy is compiled with the present members. `flows`: the flows that are classified again.
+ * The state after a change of members. All fields are numbers. `members`: the addresses with an owner.
+ * `refused`: the addresses that are closed because the map of members is full. `uncompiled`: the addresses of
+ * the change that are closed until the policy is compiled with the present members. `flows`: the flows that
+ * are classified again.
  */
 export type MembersChanged = {
   readonly members: number;
@@ -232,7 +233,7 @@ export type Learned = {
 
 export type DatapathChange =
   | { readonly type: 'interface_appeared' | 'interface_vanished' | 'link_lost'; readonly interface: string }
-  /** A policed interface got another name. It stays policed, also if the name matches no configured name. */
+  /** A policed interface was renamed. It stays policed, even if no configured name matches the new name. */
   | { readonly type: 'interface_renamed'; readonly interface: string; readonly to: string }
   | { readonly type: 'guard_lost' }
   /**
@@ -286,7 +287,7 @@ export type DatapathStats = {
   readonly verdicts: { readonly allow: Counter; readonly deny: Counter; readonly audit: Counter };
   /**
    * Packets of inspected connections. `handed`: packets that the datapath redirected to the service plane.
-   * `joined`: packets of spliced connections that the datapath forwarded itself.
+   * `joined`: packets of spliced connections that the datapath forwarded without the service plane.
    */
   readonly inspected: { readonly handed: Counter; readonly joined: Counter };
   /** Counters of dropped packets. The key is the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
@@ -348,13 +349,13 @@ export type Hit = {
   readonly bytes: bigint;
   /** The time of the last hit; null if the rule or default was never hit. */
   readonly lastMs: number | null;
-  /** If the rule or default was never hit, the time since when its hits are counted; otherwise null. */
+  /** If the rule or default was never hit, the time when the node began to count its hits; otherwise null. */
   readonly unusedSinceMs: number | null;
 };
 
 /**
  * Packets and bytes by source group and verdict, counted since this process opened the datapath. No count
- * decreases. `groups`: ids of the groups with counts of their own, at most `DatapathOptions.countedGroups`.
+ * decreases. `groups`: ids of the groups with separate counts, at most `DatapathOptions.countedGroups`.
  * `unlisted`: the number of other groups in the policy in force. `counts`: rows of `GROUP_COUNTS` numbers:
  * the packets and the bytes of each verdict in `COUNTED_VERDICTS`. There is a row for each of `groups`, then
  * one for all other groups together, then one for the default of the policy.

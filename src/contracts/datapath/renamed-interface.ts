@@ -6,8 +6,8 @@ export type RenamedInterface = { readonly from: string; readonly to: string };
 
 /**
  * How a change of the configured names treats renamed interfaces. `keep`: they stay policed while a
- * configured name matches their former name. `release`: their policing ends. `restore`: those that the last
- * `release` has released are policed again.
+ * configured name matches their former name. `release`: their policing ends. `restore`: the interfaces that
+ * the last `release` released are policed again.
  */
 export type RenamedPolicing = 'keep' | 'release' | 'restore';
 

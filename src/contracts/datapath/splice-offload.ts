@@ -8,13 +8,16 @@ export type SpliceOffload = {
   readonly program: PassedObject;
   /** The map `joins`: the entries of spliced connections. */
   readonly spliceMap: PassedObject;
-  /** The map `joiners`: until when the datapath forwards the connections of each offloader. */
+  /**
+   * The map `joiners`: for each offloader (a service-plane thread), the time until which the datapath
+   * forwards its connections.
+   */
   readonly offloaderMap: PassedObject;
   /** The packet mark (`SO_MARK`) of packets that the datapath passes without classification. */
   readonly mark: number;
   /**
    * `idleMs`: after this time without a packet, the datapath ends a connection. `endedMs`: after this time,
-   * the datapath forgets an ended connection. Both times are in milliseconds.
+   * the datapath removes an ended connection from its table. Both times are in milliseconds.
    */
   readonly idleMs: number;
   readonly endedMs: number;

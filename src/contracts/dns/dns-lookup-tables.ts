@@ -3,14 +3,17 @@ import type { MemberTrees } from '#contracts/kubernetes/member-tables.js';
 import type { Intervals } from '#contracts/policy/interval-map.js';
 
 /**
- * The tables by which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
+ * The tables with which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
  * threads can share them. The number of a pattern is its index in `Program.names`. `words` and `defaults`
  * contain verdict words.
  */
 export type LookupTables = {
   /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
-  /** For sources with an owner: the same populations as `MemberTables`, and the class of each population. */
+  /**
+   * For sources with an owner (a Kubernetes object): the same populations as in `MemberTables`, and the class
+   * of each population.
+   */
   readonly members: (MemberTrees & { readonly classes: Uint32Array }) | null;
   readonly classes: {
     /**
@@ -35,8 +38,8 @@ export type LookupTables = {
 };
 
 /**
- * The tables by which `NameIndex` finds the patterns that match a name. The number of a pattern is its index
- * in `Program.names`.
+ * The tables with which `NameIndex` finds the patterns that match a name. The number of a pattern is its
+ * index in `Program.names`.
  */
 export type NameTables = {
   /**

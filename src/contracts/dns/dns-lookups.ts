@@ -8,7 +8,9 @@ export type Lookups = {
   /** The text of each pattern, by the number that the pattern has in `LookupTables`. */
   readonly patterns: readonly string[];
   readonly tables: LookupTables;
-  /** For sources with an owner; null if the policy has no resolved selector. */
+  /**
+   * The tables for sources with an owner (a Kubernetes object); null if the policy has no resolved selector.
+   */
   readonly selectors: SelectorTables | null;
 };
 

@@ -11,7 +11,8 @@ export type OwnerChange = { readonly address: number; readonly owner: OwnerName 
 
 /**
  * Owners of addresses that changed together. `replaces`: all other addresses have no owner any more.
- * `sinceMs`: the time since when the owners are those, in milliseconds since 1970; 0 for always.
+ * `sinceMs`: the time from which the owners own the addresses, in milliseconds since 1970; 0 if the time is
+ * not known.
  */
 export type OwnerChanges = {
   readonly replaces: boolean;

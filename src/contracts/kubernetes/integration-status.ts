@@ -34,7 +34,7 @@ export type IntegrationStatus = {
     readonly networks: number;
   }[];
   readonly warnings: readonly { readonly code: string; readonly message: string }[];
-  /** Whether objects are in force that can be older than those of the server. */
+  /** Whether the objects in force may be older than the objects on the server. */
   readonly stale: boolean;
 };
 
@@ -45,7 +45,7 @@ export type GroupMembers = {
   readonly total: number;
   /** Sorted by address. */
   readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
-  /** The last address of the page, if more addresses follow; else null. */
+  /** The last address of the page if more addresses follow; otherwise null. */
   readonly next: number | null;
 };
 
@@ -56,11 +56,14 @@ export type KubernetesStats = {
     readonly state: IntegrationState;
     /** Null if the Kubernetes thread does not respond. */
     readonly objects: IntegrationFacts['objects'] | null;
-    /** The time in seconds for which the objects can be older than those of the server; 0 if they are not. */
+    /**
+     * The time in seconds since when the objects may be older than the objects on the server; 0 if they are
+     * current.
+     */
     readonly staleSeconds: number;
   }[];
   /** The number of addresses that an object owns. */
   readonly members: number;
-  /** The number of these addresses that are closed because the table of members is full. */
+  /** The number of these addresses that are closed because the map of members is full. */
   readonly membersRefused: number;
 };

@@ -10,8 +10,8 @@ import type {
 import type { ReflectorPhase } from './reflector-state.js';
 
 /**
- * This file defines the interface of the Kubernetes thread: it watches the objects of all integrations, and
- * gives the members of the selectors that policies name.
+ * This file defines the interface of the Kubernetes thread. The thread watches the objects of all
+ * integrations, and returns the members of the selectors of policies.
  */
 
 /**
@@ -34,17 +34,18 @@ export type KubernetesOptions = {
   readonly nodeName?: string | undefined;
 };
 
-/** An object in the store, in the thread's own format. Null removes it. */
+/** A record for the store in the format of the thread. `value`: null removes the record. */
 export type StoredObject = { readonly key: string; readonly value: string | null };
 
 /**
- * The members that the thread gives at one time. `replaces`: all members, as the first message after each
- * start of the thread; the numbers of sets begin again. Otherwise `changes` has at most one change that takes
- * selectors or owners, and then at most one that only adds.
- * - `owners`: the addresses whose owner has another name now; null if the address has no owner.
- * - `shared`: addresses that are shared since the last message; at most some hundred.
+ * The changed members in one message of the thread. `replaces`: all members, in the first message after each
+ * start of the thread; the numbers of sets begin anew. `changes`: in later messages, at most one change that
+ * removes selectors or owners, and then at most one that only adds.
+ * - `owners`: the addresses whose owner has changed, with the name of the new owner; null if the address has
+ *   no owner.
+ * - `shared`: addresses that became shared since the last message, at most about a hundred.
  * - `scope`: the selector resolution after the members; undefined if it is the same as before.
- * - `stored`: the objects that the store has to keep so that a later process knows the members.
+ * - `stored`: the changed records for the store, from which a later process restores the members.
  */
 export type MembersMessage = {
   readonly replaces: MemberList | null;
@@ -55,7 +56,10 @@ export type MembersMessage = {
   readonly stored: readonly StoredObject[];
 };
 
-/** The phase of a reflector of an integration; null if the integration lost the reflector. `at`: ISO 8601. */
+/**
+ * The phase of a reflector of an integration; null if the integration no longer has the reflector. `at`: ISO
+ * 8601.
+ */
 export type ReflectorChange = {
   readonly integration: string;
   readonly name: string;
@@ -67,7 +71,10 @@ export type ReflectorChange = {
 /** The number of objects of an integration. */
 export type ObjectCounts = { readonly pods: number; readonly nodes: number; readonly namespaces: number };
 
-/** The facts about an integration. `addresses` and `networks`: how many of them a selector selects. */
+/**
+ * The facts about an integration. `addresses` and `networks` map each selector to the number of addresses and
+ * networks that it selects.
+ */
 export type IntegrationFacts = {
   readonly objects: ObjectCounts;
   readonly selectors: readonly {
@@ -97,16 +104,19 @@ export type KubernetesListener = {
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
-  /** The thread failed and is started again after a pause. The members stay in force meanwhile. */
+  /**
+   * Called when the thread has failed. The thread is started again after a pause, and the members stay in
+   * force until then.
+   */
   readonly failed: (reason: string) => void;
 };
 
 export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
-   * first message to the listener follows after `setIntegrations`, and after `setSelectors` or `membership`:
-   * at once if the store has the objects of each integration, otherwise when their first lists are complete.
-   * After five seconds, or after the time of a call of `membership`, it waits no longer.
+   * listener gets its first message after calls of `setIntegrations`, and of `setSelectors` or `membership`.
+   * If the store lacks the objects of an integration, the message waits for the first lists of this
+   * integration, but at most five seconds or the time limit of a call of `membership`.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
@@ -116,17 +126,19 @@ export type KubernetesSource = {
   /**
    * Returns the resolution and the members for the compilation of a policy with these selectors. Waits until
    * all of them are resolved, at most `withinMs`. The listener has applied all changes up to the result
-   * before the promise resolves. The selectors stay named until the next call, or until `release`. Without
-   * `setIntegrations`, no selector is resolved.
+   * before the promise resolves. The thread watches the objects of these selectors until the next call, or
+   * until `release`. Before `setIntegrations`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**
-   * Names only the selectors of the policy in force from now on. No program that was compiled with other
-   * selectors may be put in force afterwards: its deny rules by these selectors would match no member.
+   * Ends the watches for the selectors of `membership` that the policy in force does not contain. After this
+   * call, no program with these selectors may be put in force, because their deny rules would match no
+   * member.
    */
   release(): void;
   /**
-   * Looks at all objects of the integration. Rejects at once if the thread does not run, as the next two do.
+   * Returns the facts about an integration, for which it visits all objects. Rejects at once if the thread
+   * does not run, like the next two methods.
    */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;

@@ -1,30 +1,30 @@
 import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
 
 /**
- * The tables for sources with an owner. An owner is represented by the index of the set of groups that select
- * it: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX` stands for a
- * set that the program does not contain.
+ * The tables for sources with an owner. An owner is represented by the index of the set of source groups that
+ * select the owner: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX`
+ * stands for a set that the program does not contain.
  */
 export type MemberTables = MemberTrees &
   SelectorTables & {
     /** Maps a population to the number of its list in `lists`. */
     readonly lists: Uint32Array;
     /**
-     * The pairs of base and set that the program contains, besides the empty set. The sets for base `b` are
-     * the elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, ascending.
+     * The pairs of a base and a non-empty set that the program contains. The sets for base `b` are the
+     * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, in ascending order.
      */
     readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
   };
 
-/** The step from a set of selectors to the index of its set of groups. */
+/** The tables that map a set of selectors to the index of its set of groups. */
 export type SelectorTables = {
-  /** The resolved selectors that groups name, with the ascending indexes of their groups in the policy. */
+  /** The resolved selectors of the policy, each with the indexes of its groups in ascending order. */
   readonly selectors: readonly { readonly key: string; readonly groups: readonly number[] }[];
   /** The sets of groups, each ascending. The first set is empty. */
   readonly sets: readonly (readonly number[])[];
 };
 
-/** Two steps from a source and the index of its set of groups to a population. */
+/** The tables that map a source address and the index of its set of groups to a population, in two steps. */
 export type MemberTrees = {
   /** Maps a source address to its base: the number of its interval map in `trees`. */
   readonly bases: Intervals;

@@ -1,8 +1,8 @@
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
 
 /**
- * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can, except those
- * that a rule intercepts, because the intercept CA is missing. `absent`: it does not run.
+ * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can inspect only
+ * connections that no rule intercepts, because the intercept CA is missing. `absent`: it does not run.
  */
 export type PlaneState = 'inspecting' | 'no_ca' | 'absent';
 

@@ -1,17 +1,20 @@
 /** How a pending change ends. Times are in milliseconds. */
 export type ChangeTerms =
-  /** The change goes back unless it is confirmed in time. */
+  /** The change is reverted unless it is confirmed within this time. */
   | { readonly kind: 'confirm'; readonly within_ms: number }
   /**
    * Only `nodes` enforce the change at first, about `share` percent of the nodes. All nodes enforce it after
-   * `hold_ms`. It goes back if one of `nodes` is not ready, or denies too much.
+   * `hold_ms`. The change is reverted if one of `nodes` is not ready, or denies too much.
    */
   | { readonly kind: 'rollout'; readonly share: number; readonly hold_ms: number; readonly nodes: readonly string[] };
 
 /** The terms of a policy write, its author and its time (ISO 8601, UTC). */
 export type PendingWrite = { readonly terms: ChangeTerms; readonly by: string; readonly at: string };
 
-/** A policy write that goes back by itself: the policy before it comes in force again. */
+/**
+ * A policy write that Weir reverts by itself under the conditions of its terms: the former policy then comes
+ * in force again.
+ */
 export type PendingChange = PendingWrite & {
   /** The id of the commit of the write. */
   readonly id: string;
@@ -21,7 +24,7 @@ export type PendingChange = PendingWrite & {
   readonly before: { readonly generation: number };
 };
 
-/** A change that went back, and why. */
+/** A change that was reverted, and the reason. */
 export type RevertedChange = { readonly generation: number; readonly at: string; readonly reason: string };
 
 /** The end of a pending change. `complete`: it was confirmed, or all nodes enforce it. */

@@ -36,16 +36,22 @@ export type PolicyWrite = {
   readonly dryRun: boolean;
   /**
    * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may not
-   * change the node: it uses the members that the node knows.
+   * change the node; it uses the members that are already known.
    */
   readonly mayWatch: boolean;
-  /** Whether the members of a cluster rehearse the write before its commit. Omitted: they do. */
+  /**
+   * Whether the members of a cluster rehearse the write (stage it and vote) before its commit. Default: true.
+   */
   readonly rehearse?: boolean;
-  /** The members of a cluster that must enforce the write before the response. Omitted: this node. */
+  /**
+   * The members of a cluster that must enforce the write before the response is sent. Default: only this
+   * node.
+   */
   readonly wait?: 'quorum' | 'all';
   /**
-   * Makes the write a pending change. `confirm`: it goes back unless it is confirmed in time. `rollout`:
-   * about `share` percent of the nodes of the cluster enforce it first, and all nodes after `holdMs`.
+   * Makes the write a pending change. `confirm`: the write is reverted unless it is confirmed in time.
+   * `rollout`: about `share` percent of the nodes of the cluster enforce the write first, and all nodes after
+   * `holdMs`.
    */
   readonly terms?: WriteTerms;
   /** The subject of the API token with which the request was sent. */

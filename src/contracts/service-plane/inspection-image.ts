@@ -3,15 +3,15 @@ import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 
 /**
- * The policy if at least one rule has TLS matchers or a hostname; otherwise only the compiled program, which
- * is then enough to decide by addresses and ports.
+ * The policy if at least one rule has TLS matchers or a hostname. Otherwise only the compiled program, which
+ * decides by addresses and ports.
  */
 type PolicyOrProgram<P> =
   | { readonly program: Program; readonly policy: null }
   | { readonly program: null; readonly policy: P };
 
 /**
- * The policy or the program by which the service plane decides redirected connections, and its generation.
+ * The policy or the program with which the service plane decides redirected connections, and its generation.
  */
 export type Inspection = PolicyOrProgram<Policy> & Compiled;
 

@@ -3,13 +3,13 @@ import { Agent } from 'node:https';
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-/** The largest plain text of a TLS record. */
+/** The maximum size in bytes of the plaintext of a TLS record. */
 const RECORD_BYTES = 16 * 1024;
 
 /**
- * An agent whose connections read nothing from the kernel while they are paused. Another socket of Node reads
- * on after `pause()` until its buffer is full, and wakes the thread for each TLS record. Only a socket with
- * `onread` stops at once.
+ * An agent whose connections read nothing from the kernel while they are paused. By default, a socket of
+ * Node.js reads on after `pause()` until its buffer is full, which wakes the thread for each TLS record. A
+ * socket with `onread` stops at once.
  */
 export class StoppingAgent extends Agent {
   override createConnection(
@@ -18,7 +18,7 @@ export class StoppingAgent extends Agent {
   ): Duplex | null | undefined {
     const onread = {
       buffer: Buffer.allocUnsafeSlow(RECORD_BYTES),
-      // Copies the bytes: the next record overwrites the buffer.
+      // Copy the bytes, because the next record overwrites the buffer.
       callback: (count: number, bytes: Uint8Array): boolean =>
         socket instanceof Socket && socket.push(Buffer.from(bytes.subarray(0, count))),
     };

@@ -36,7 +36,7 @@ export function groupMembersOver({ readGroup, membersOf }: GroupMembersPorts) {
     if (keys.size === 0) return { networks: [], total: 0, members: [], next: null };
     let page: MemberPage;
     try {
-      // One member more than the limit shows whether another page follows.
+      // Read one member more than the limit, to know whether another page follows.
       page = await membersOf([...keys], after, limit + 1);
     } catch (failure) {
       return refusal('feature_unavailable', `the Kubernetes thread does not respond: ${reasonOf(failure)}`);

@@ -30,7 +30,10 @@ export type IntegrationStatusPorts = {
   readonly now: () => Date;
 };
 
-/** Returns the function that reads the status of an integration. It resolves with null if there is none. */
+/**
+ * Returns the function that reads the status of an integration. The function resolves with null if there is
+ * no such integration.
+ */
 export function integrationStatusOver({ integrations, store, snapshotOf, facts, now }: IntegrationStatusPorts) {
   return async (name: string): Promise<IntegrationStatus | Refusal | null> => {
     const integration = await integrations.read(name);

@@ -52,7 +52,7 @@ export type IntegrationsPorts = {
   readonly isChangePending: () => Promise<boolean>;
   /** The setting `kubernetes.in_cluster.name`: a stored integration with this name is not shown. */
   readonly inCluster: string | null;
-  /** Tries the connection to the API server. Takes some seconds at most. */
+  /** Tries the connection to the API server, for at most 5 s. Returns a warning for each fault. */
   readonly accessWarnings: (integration: Integration) => Promise<readonly Warning[]>;
 };
 
@@ -102,7 +102,8 @@ export function integrationsOver({
           return refusal('feature_unavailable', 'the node has not read yet which integrations the stored policy uses');
         if (names.includes(name))
           return refusal('integration_in_use', `the active policy uses the integration ${name}`);
-        // Other nodes may enforce the policy before the change, or this node after its end.
+        // During a pending change, other nodes may enforce the former policy, and this node may enforce it
+        // after a revert. That policy may use the integration.
         if (await isChangePending())
           return refusal('change_pending', 'a policy change is pending, so that no integration can be removed');
         const removed = dryRun ? (await store.get(name)) !== null : await store.remove(name, expectedRevision);

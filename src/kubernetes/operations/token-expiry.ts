@@ -20,7 +20,7 @@ function expiryOf(token: string): number | null {
   const [, payload = ''] = token.split('.');
   try {
     const { exp } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { readonly exp?: unknown };
-    // The largest time of a Date.
+    // The maximum time of a Date is 8.64e12 seconds.
     return typeof exp === 'number' && Math.abs(exp) <= 8.64e12 ? exp * 1_000 : null;
   } catch {
     return null;

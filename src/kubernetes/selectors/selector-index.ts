@@ -2,9 +2,9 @@ import type { KubernetesObject, Labels } from '#kubernetes/watch/objects.js';
 import { isSelected, type ParsedSelector } from './selectors.js';
 
 /**
- * Finds the selectors that select an object without a test of every selector. Each selector is in one place:
- * at the value of a label, at a label, at a namespace, at a service account, or among `others`. Of the
- * places that suit a selector, it is at the place that suits the fewest selectors.
+ * Finds the selectors that select an object without a test of every selector. Each selector is filed under
+ * one of its conditions: the value of a label, a label, a namespace, or a service account; otherwise in
+ * `#others`. The condition that the fewest selectors have is used.
  */
 export class SelectorIndex {
   readonly #values = new Map<string, Map<string, ParsedSelector[]>>();
@@ -79,7 +79,7 @@ export class SelectorIndex {
   }
 }
 
-/** A place that suits a selector. Places with equal `text` are the same. */
+/** A condition under which a selector can be filed. Conditions with equal `text` are the same. */
 type Place = {
   readonly type: 'value' | 'key' | 'namespace' | 'service_account';
   readonly key: string;

@@ -42,8 +42,8 @@ export function isResolvable(selector: ParsedSelector, objects: IntegrationObjec
 }
 
 /**
- * Returns the nodes whose pods are watched although the cluster is not known to have them. The list of such
- * pods is empty also if the name of the node is wrong, so it resolves no selector.
+ * Returns the nodes whose pods are watched, but which are not known to exist in the cluster. The list of pods
+ * is also empty if the name of a node is wrong, so such a list must not resolve selectors.
  */
 export function unknownNodesOf({ scopes, nodes }: IntegrationObjects): readonly string[] {
   const names = new Set(scopes.flatMap(({ node }) => (node === null ? [] : [node])));
@@ -56,9 +56,9 @@ function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: 
 }
 
 /**
- * Returns the networks in which an address without an owner is closed. This needs the pods of all namespaces:
- * with some namespaces only, the pods of the others would be closed too. If only the pods of one node are
- * known, the networks of that node are closed.
+ * Returns the networks in which an address without an owner is closed. Returns none if only some namespaces
+ * are watched, because the pods of all other namespaces would be closed too. If only the pods of one node are
+ * known, returns the networks of that node.
  */
 function closedNetworks(all: readonly IntegrationObjects[], podNetworks: readonly Prefix[] | undefined) {
   const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));
@@ -83,7 +83,7 @@ export function selectedNodes(selector: NodeSelector, { nodes }: IntegrationObje
   return [...nodes].filter((node) => isSelected(selector, node, undefined));
 }
 
-/** Sorts prefixes, and leaves out those that another prefix contains. */
+/** Returns the prefixes in order, without those that another prefix contains. */
 function sortedPrefixes(prefixes: readonly Prefix[]): readonly Prefix[] {
   const sorted = [...prefixes].sort((a, b) => a.address - b.address || a.length - b.length);
   const kept: Prefix[] = [];

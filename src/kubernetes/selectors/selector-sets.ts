@@ -1,23 +1,26 @@
 import { CLOSED_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
 
 /**
- * A set. `uses`: the number of addresses with the set. `last`: the address that lost it last; undefined if it
- * did so because the named selectors changed.
+ * A set of selectors. `uses`: the number of addresses with the set. `last`: the address that had this set
+ * last; undefined if that address lost the set because the selectors of policies changed.
  */
 export type CountedSet = SelectorSet & { uses: number; last?: number | undefined };
 
 /**
- * The bound on unused sets. A set of `n` keys counts `n + 1`. Unused sets are kept so that a deployment that
- * is scaled to zero and back has the same set again.
+ * The limit for unused sets, where a set of `n` keys counts as `n + 1`. Unused sets are kept so that a
+ * deployment gets the same set again after it was scaled to zero.
  */
 const MAX_UNUSED = 65_536;
 
-/** Gives each set of selectors a number. A number is never given to another set. */
+/** Gives each set of selectors a number, which is never used for another set. */
 export class SelectorSets {
-  /** The set of owners for which no selector can be decided. Its count begins with 1: it is never unused. */
+  /**
+   * The set of owners for which selectors cannot be evaluated. `uses` begins with 1, so that the set is never
+   * unused.
+   */
   readonly closed: CountedSet = { ...CLOSED_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
-  /** Sets without addresses. The set that is unused for the longest time is first. */
+  /** Sets without addresses. The set that became unused first is first. */
   readonly #unused = new Set<CountedSet>();
   #unusedSize = 0;
   #last = 0;
@@ -60,7 +63,7 @@ export class SelectorSets {
     return added;
   }
 
-  /** Drops unused sets beyond the bound, and returns their numbers. */
+  /** Removes unused sets above `MAX_UNUSED`, and returns their numbers. */
   drop(): readonly number[] {
     const dropped: number[] = [];
     for (const set of this.#unused) {
@@ -73,7 +76,7 @@ export class SelectorSets {
     return dropped;
   }
 
-  /** Makes `lastUnused` leave out the sets that are unused now. They may lack a selector that is new. */
+  /** Makes `lastUnused` omit the sets that are unused now, because they may lack a new selector. */
   forgetLast(): void {
     for (const set of this.#unused) set.last = undefined;
   }
@@ -86,7 +89,7 @@ export class SelectorSets {
     return found.slice(-most);
   }
 
-  /** All sets that were not dropped, those without addresses included. */
+  /** Returns all sets, including unused ones. */
   all(): IterableIterator<CountedSet> {
     return this.#byKeys.values();
   }

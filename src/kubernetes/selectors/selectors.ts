@@ -82,8 +82,8 @@ export function isSelected(
 }
 
 /**
- * Whether a selector selects a pod if the labels of its namespace are the right ones. While the namespace of
- * a pod is not known, such a selector cannot be decided.
+ * Whether a selector could select a pod whose namespace is not known: all conditions hold except those on the
+ * labels of the namespace.
  */
 export function mayBeSelected(selector: ParsedSelector, pod: PodRecord): boolean {
   if (selector.resource !== 'pods' || selector.namespaceLabels === undefined) return false;
@@ -106,7 +106,7 @@ function areMet(requirements: readonly Requirement[], labels: Labels): boolean {
   return requirements.every((requirement) => isMet(requirement, labelOf(labels, requirement.key)));
 }
 
-/** As in Kubernetes, a label that is absent meets NotIn. */
+/** As in Kubernetes, an absent label fulfils NotIn. */
 function isMet({ operator, values }: Requirement, value: string | undefined): boolean {
   switch (operator) {
     case 'In':

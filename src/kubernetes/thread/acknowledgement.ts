@@ -5,9 +5,9 @@ const PENDING = 1;
 const AWAITED = 2;
 
 /**
- * Whether the listener has applied the last message of the Kubernetes thread, in memory that both threads
- * share. The main thread sends a message only if the Kubernetes thread waits for it: otherwise each change of
- * a pod would wake up the Kubernetes thread once more.
+ * Shows the Kubernetes thread whether the main thread has applied its last message, through shared memory.
+ * The main thread sends `members_applied` only if the Kubernetes thread waits for it, because otherwise each
+ * change of a pod would wake up the Kubernetes thread once more.
  */
 export class Acknowledgement {
   readonly #state: Int32Array;
@@ -26,7 +26,7 @@ export class Acknowledgement {
     return Atomics.compareExchange(this.#state, 0, PENDING, AWAITED) === APPLIED;
   }
 
-  /** The last message is applied. Returns whether the main thread must send `members_applied`. */
+  /** Marks the last message as applied. Returns whether the main thread must send `members_applied`. */
   give(): boolean {
     return Atomics.exchange(this.#state, 0, APPLIED) === AWAITED;
   }

@@ -10,7 +10,7 @@ import type { Memberships } from '#kubernetes/members/memberships.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
 
-/** Returns the facts about an integration. `selectors`: those that policies name. */
+/** Returns the facts about an integration for its status. `selectors`: the selectors of policies. */
 export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {
   const counts = memberships.counts();
   return {
@@ -66,7 +66,7 @@ export function membersOf(
   keys: readonly string[],
   { after, limit }: { readonly after: number | null; readonly limit: number },
 ): MemberPage {
-  // The same object can be known by two integrations: the name has the one of the selector.
+  // Two integrations can contain the same object. Use the name of the integration of the selector.
   const found = new Map<number, string>();
   for (const key of keys)
     for (const address of memberships.membersOf(key)) found.set(address, sourceOf(key).integration);

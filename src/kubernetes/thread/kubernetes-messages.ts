@@ -42,11 +42,14 @@ export type ToKubernetesThread =
   | { readonly kind: 'open' }
   | { readonly kind: 'setIntegrations'; readonly integrations: readonly WatchedIntegration[] }
   | { readonly kind: 'setSelectors'; readonly selectors: readonly Selector[] }
-  /** The selectors of a call of `membership` to a thread before. */
+  /** Sent to a new thread: the selectors of a call of `membership` that the previous thread received. */
   | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
   /** Ends the proposal, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
-  /** The listener has applied the last message with members. Sent if the thread waits for it. */
+  /**
+   * The listener has applied the last message with members. This message is sent only if the thread waits for
+   * it.
+   */
   | { readonly kind: 'members_applied' };
 
 export type FromKubernetesThread =

@@ -19,14 +19,20 @@ import type {
   ToKubernetesThread,
 } from './kubernetes-messages.js';
 
-/** The wait before the thread is started again after an error, see `backoffMs`. */
+/** The time in milliseconds before the thread is started again after its first error, see `backoffMs`. */
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 30_000;
-/** A thread that lived this long resets the wait. */
+/** A thread that ran for this many milliseconds resets the back-off. */
 const LIVED_MS = 60_000;
-/** Objects of the store in one message to the thread, so that the main thread serves requests in between. */
+/**
+ * The number of stored objects in one message to the thread. It is limited so that the main thread can serve
+ * requests between the messages.
+ */
 const STORED_IN_MESSAGE = 1_000;
-/** The objects of a page live shortly. By default, V8 lets them take up to 48 MiB before it frees them. */
+/**
+ * The young generation of the V8 heap of the thread in MiB. The objects of a page are soon garbage, and by
+ * default, V8 would let them grow to 48 MiB before it frees them.
+ */
 const YOUNG_HEAP_MIB = 4;
 
 /**
@@ -92,7 +98,7 @@ class KubernetesThread implements KubernetesSource {
       try {
         return await thread.request('membership', [selectors, Math.max(0, until - performance.now())]);
       } catch (failure) {
-        // The thread ended with an error: ask the next thread, until the deadline.
+        // The thread ended with an error: repeat the request with the next thread, until the deadline.
         if (this.#closed.signal.aborted || performance.now() > until) throw failure;
       }
     }
@@ -190,7 +196,7 @@ class KubernetesThread implements KubernetesSource {
         if (acknowledgement.give()) thread.send({ kind: 'members_applied' });
       },
       (failure: unknown) => {
-        // The listener lacks these members, so it needs all members again.
+        // Restart the thread, so that it sends all members again: the listener has not applied these members.
         const reason = `the members were not taken: ${failure instanceof Error ? failure.message : String(failure)}`;
         if (!thread.isOver) void thread.end(reason).then(() => this.#restart(listener, reason));
       },

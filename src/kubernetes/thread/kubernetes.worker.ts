@@ -19,7 +19,7 @@ const kubernetes = new LocalKubernetes(options, new Acknowledgement(acknowledgem
   members: (message) => parent.send({ kind: 'members', message }),
   reflector: (change) => parent.send({ kind: 'reflector', change }),
   failed: (failure) => {
-    // Outside of RxJS, so that the thread ends with the error.
+    // Throw outside of RxJS, which would catch the error, so that the error ends the thread.
     setImmediate(() => {
       throw failure;
     });

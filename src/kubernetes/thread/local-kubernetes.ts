@@ -34,7 +34,7 @@ type Integration = {
   readonly reflectors: Set<string>;
 };
 
-/** The time for which the first message waits for an integration without a list. */
+/** The time in milliseconds for which the first message waits for an integration without a list. */
 const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
@@ -46,9 +46,12 @@ export type KubernetesOutput = {
   readonly failed: (failure: unknown) => void;
 };
 
-/** To read the addresses of a node with many interfaces takes some milliseconds. */
+/**
+ * The minimum interval in milliseconds between two reads of the node's addresses, because a read takes some
+ * milliseconds on a node with many interfaces.
+ */
 const OWN_ADDRESSES_MS = 1_000;
-/** The most shared addresses that the warnings of a write name. */
+/** The maximum number of shared addresses in the warnings of a write. */
 const MAX_SHARED = 8;
 
 /**
@@ -92,7 +95,7 @@ export class LocalKubernetes {
     this.#messages = new MemberMessages(sources, acknowledgement, (message) => output.members(message));
   }
 
-  /** Adds a part of the objects in the store. `open` follows after all parts. */
+  /** Adds a part of the objects in the store. The caller must call `open` after the last part. */
   restorePart(records: readonly StoredObject[]): void {
     this.#stored.add(records);
   }
@@ -133,9 +136,10 @@ export class LocalKubernetes {
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     this.setProposedSelectors(selectors);
     await this.#resolved(selectors, withinMs);
-    // Before the integrations are known, a first message would remove all members of an earlier process.
+    // Before the integrations are known, a first message would remove all members of the previous process.
     if (!this.#isBegun) return NOTHING_LISTED;
-    // After this time, members of other integrations must not wait for an integration without a list.
+    // The time has elapsed: members of other integrations must not wait longer for an integration without a
+    // list.
     this.#messages.open();
     await this.#messages.flushed();
     const { resolution: scope } = this.#memberships;
@@ -214,7 +218,7 @@ export class LocalKubernetes {
     });
   }
 
-  /** Restores the objects of one integration, if they are complete and of the same cluster. */
+  /** Restores the stored objects of one integration, if they are complete and belong to the same cluster. */
   #restore(name: string, { watched, feeds }: Integration): void {
     const restored = this.#stored.objectsOf(name);
     if (restored?.cluster === this.#serverOf(watched).cluster) {
@@ -248,14 +252,15 @@ export class LocalKubernetes {
   }
 
   /**
-   * Watches the objects that the selectors need. Before the selectors are known, no object is needed, and the
-   * objects of the store would be removed.
+   * Watches the objects that the selectors need. Does nothing before the selectors are known, because the
+   * stored objects would be removed as not needed.
    */
   #retarget(): void {
     if ((this.#inForce ?? this.#proposed) === undefined) return;
     const selectors = this.#selectors();
     const { node, podNetworks } = this.#options;
-    // An empty list of networks means that nothing is closed. Then few namespaces are watched one by one.
+    // With an empty list of networks, no address is closed. Then a watch for each of a few namespaces is
+    // enough.
     const closes = podNetworks === undefined || podNetworks.length > 0;
     for (const [name, { watched, targets }] of this.#integrations) {
       const own = selectors.filter(({ source }) => source.integration === name);
@@ -288,8 +293,8 @@ export class LocalKubernetes {
 
   /**
    * Whether each integration has its objects. A first message without them would remove members that deny
-   * rules of the program in force still need. `FIRST_MESSAGE_MS` bounds the wait for an integration that
-   * never has a list.
+   * rules of the program in force still need. `FIRST_MESSAGE_MS` limits the wait for an integration that
+   * never gets a list.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);

@@ -9,13 +9,16 @@ import type { Memberships } from '#kubernetes/members/memberships.js';
 import type { Acknowledgement } from './acknowledgement.js';
 import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 
-/** The shortest time between two messages, in milliseconds. */
+/** The minimum time in milliseconds between two messages. */
 const BATCH_MS = 20;
-/** With this number of changed addresses, a message does not wait. */
+/** With this number of changed addresses, a message is sent at once. */
 const BATCH_ADDRESSES = 500;
-/** The most addresses that are told to be shared in one message: each of them is a finding. */
+/** The maximum number of newly shared addresses in one message, because each of them becomes a finding. */
 const MAX_SHARED = 100;
-/** The most owners, and the most objects for the store, in one message: it must not block the main thread. */
+/**
+ * The maximum number of owners, and of objects for the store, in one message. A larger message would block
+ * the main thread.
+ */
 const MAX_RECORDS = 500;
 
 type Sources = {
@@ -26,7 +29,7 @@ type Sources = {
 
 /**
  * Sends the changes of members to the main thread in messages. It sends the next message after the listener
- * has acknowledged the last one. Several changes of an address before a message are one change.
+ * has acknowledged the last one. Several changes of one address between two messages become one change.
  */
 export class MemberMessages {
   readonly #sources: Sources;
@@ -68,18 +71,20 @@ export class MemberMessages {
 
   /** Must be called when the listener has applied the last message, if the thread waits for that. */
   acknowledge(): void {
-    // A later message can have followed the one for which the thread waited.
+    // Return if a later message, which is not applied yet, was sent after the message for which the thread
+    // waited.
     if (!this.#acknowledgement.isGiven()) return;
     const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
-    // The caller of `flushed` runs first, so that it reads exactly the members that the listener has.
+    // Let the caller of `flushed` run before the next message, so that it reads exactly the members that the
+    // listener has applied.
     if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
     else if (this.#isWaiting) this.#next();
     else this.#schedule();
   }
 
   /**
-   * Resolves when the listener has applied all changes up to now. No further message has been made then. Call
-   * `open` before.
+   * Resolves when the listener has applied all changes made before this call, before a further message is
+   * made. `open` must be called first.
    */
   flushed(): Promise<void> {
     return new Promise((resolve) => {
@@ -96,7 +101,8 @@ export class MemberMessages {
   #schedule(): void {
     if (!this.#isOpen || !this.#isChanged || !this.#acknowledgement.isGiven()) return;
     const wait = this.#sources.memberships.waiting < BATCH_ADDRESSES ? this.#sentAt + BATCH_MS - performance.now() : 0;
-    // A read of a watch gives several changes one after the other: one message has them all.
+    // One read of a watch makes several changes one after the other. Wait for the microtask, so that one
+    // message contains all of them.
     if (wait <= 0) queueMicrotask(() => this.#next());
     else this.#timer ??= setTimeout(() => this.#next(), wait);
   }
@@ -115,7 +121,7 @@ export class MemberMessages {
     this.#sentAt = performance.now();
     this.#acknowledgement.expect();
     this.#send(message);
-    // A change can have come between two parts of a message.
+    // Changes may have arrived between two parts of a message.
     const isAwaited = this.#isWaiting || this.#isChanged;
     if (isAwaited && this.#acknowledgement.isGiven()) queueMicrotask(() => this.acknowledge());
   }
@@ -145,7 +151,8 @@ export class MemberMessages {
     this.#isFirst = false;
     this.#resolution = resolution;
     const count = Math.max(1, Math.ceil(Math.max(owners.length, stored.objects.length) / MAX_RECORDS));
-    // While the store has only some of the objects, it must not call them complete.
+    // Remove the record `complete` while the store contains only some of the objects, and write it with the
+    // last part.
     const storedCount = Math.max(1, Math.ceil(stored.objects.length / MAX_RECORDS));
     const incomplete = storedCount === 1 ? [] : stored.complete.map(({ key }) => ({ key, value: null }));
     return Array.from({ length: count }, (_, part) => ({

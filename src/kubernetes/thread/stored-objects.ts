@@ -5,8 +5,8 @@ import { areCompleteScopes, isOwningObject } from './stored-shape.js';
 
 /**
  * The objects in the store. Each key begins with the name of the integration.
- * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). Start times alone would
- *   give an address back to an object whose claim a later claim has ended.
+ * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). The claims are stored
+ *   because start times alone could return an address to an object that lost it to a later claim.
  * - `prod/complete`: the cluster, and the complete scopes with their versions. It is written after all
  *   objects of its scopes. Without it, the objects have no effect.
  */
@@ -23,15 +23,15 @@ export type RestoredObjects = {
 const FORMAT = 1;
 const COMPLETE = 'complete';
 
-/** An integration as the store sees it. `cluster`: undefined if no list is complete. */
+/** The data of an integration that is stored. `cluster`: undefined if no list is complete. */
 export type StoredIntegration = {
   readonly cluster: string | undefined;
   readonly objects: Pick<IntegrationObjects, 'owning' | 'complete'> | undefined;
 };
 
-/** Notes which objects have changed, and returns the changes for the store. */
+/** Records which objects have changed, and returns the changes for the store. */
 export class ObjectChanges {
-  /** For each integration, the keys behind its name: a resource and a UID. */
+  /** For each integration, the rest of the store key after its name: a resource and a UID. */
   readonly #changed = new Map<string, Set<string>>();
   readonly #removed: string[] = [];
 
@@ -42,12 +42,12 @@ export class ObjectChanges {
     else known.add(key);
   }
 
-  /** Notes that the complete scopes of an integration may have changed. */
+  /** Records that the complete scopes of an integration may have changed. */
   scopesChanged(integration: string): void {
     if (!this.#changed.has(integration)) this.#changed.set(integration, new Set());
   }
 
-  /** Forgets the changes of an integration whose objects came from the store. */
+  /** Discards the changes of an integration whose objects were restored from the store. */
   stored(integration: string): void {
     this.#changed.delete(integration);
   }

@@ -4,7 +4,7 @@ import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kube
 /** Decides whether records of the store have the shape that this version of Weir writes. */
 
 type Check = (value: unknown) => boolean;
-/** A check for each field. A field of a record without a check does not compile. */
+/** A check for each field. TypeScript reports an error for a field without a check. */
 type Checks<T> = { readonly [Field in keyof Required<T>]: Check };
 
 const isText: Check = (value) => typeof value === 'string';

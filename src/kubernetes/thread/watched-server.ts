@@ -10,8 +10,8 @@ const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 /**
  * Returns the API server of an integration. `cluster` is a digest of the address and the CA, or of the
- * address alone with `in_cluster`. Two clusters can have the same address. A cluster that was created again
- * counts its resource versions from the start.
+ * address alone with `in_cluster`. Two clusters can have the same address. The CA distinguishes them: a
+ * cluster that was created again begins its resource versions anew.
  */
 export function watchedServer(
   { access }: WatchedIntegration,

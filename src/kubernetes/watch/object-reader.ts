@@ -29,9 +29,9 @@ export class ObjectReader {
   readonly #strings = new Map<string, string>();
 
   /**
-   * Returns the record of an object. A pod or a node of which a part is damaged keeps those addresses that
-   * can be read, and is undecided. Without its record, the address would have no owner, and no deny rule by a
-   * selector would match it. Returns undefined if the object has no identity. Never throws.
+   * Returns the record of an object. A damaged pod or node keeps its readable addresses, and no selector is
+   * evaluated for it (it is undecided). Without a record, the address would have no owner, and no deny rule
+   * by a selector would match. Returns undefined if the object has no identity. Never throws.
    */
   read(resource: ResourceName, value: unknown): KubernetesObject | undefined {
     try {
@@ -106,7 +106,10 @@ export class ObjectReader {
     return text;
   }
 
-  /** The cache has one place for each hash, so that its size is fixed. */
+  /**
+   * Returns an equal label list from the cache, or adds `labels` to the cache. The cache has one slot for
+   * each hash value, so its size is fixed.
+   */
   #sharedLabels(labels: Labels): Labels {
     if (labels.length === 0) return NO_LABELS;
     const place = hashOf(labels) % LABEL_CACHE;
@@ -157,7 +160,7 @@ function undecided(resource: 'pods' | 'nodes', object: Fields): PodRecord | Node
   };
 }
 
-/** Returns the result of `read`, or `otherwise` if the read part is damaged. */
+/** Returns the result of `read`, or `otherwise` if `read` throws because the data is damaged. */
 function lenient<T>(read: () => T, otherwise: T): T {
   try {
     return read();
@@ -227,7 +230,7 @@ function hashOf(labels: Labels): number {
   return hash >>> 0;
 }
 
-/** A time in RFC 3339; 0 if there is none. */
+/** Parses a time in RFC 3339. Returns milliseconds since 1970, or 0 if the value is not a time. */
 function timeOf(value: unknown): number {
   if (value === undefined || value === null) return 0;
   const time = Date.parse(textOf(value));

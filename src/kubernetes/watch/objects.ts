@@ -1,17 +1,20 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /**
- * The parts of Kubernetes objects that decide membership (D38a). Addresses are IPv4 only; other addresses of
- * an object are left out.
+ * The parts of Kubernetes objects that selectors use (D38a). Addresses are IPv4 only; other addresses of an
+ * object are omitted.
  */
 
-/** The labels of an object: each key and its value, sorted by key. Objects with equal labels may share it. */
+/**
+ * The labels of an object: each key and its value, sorted by key. Objects with equal labels may share one
+ * list.
+ */
 export type Labels = readonly string[];
 
 /**
  * Fields that all objects have. `version`: the resource version. `started`: the start of the object in
- * milliseconds since 1970, or 0 if the object has no such time. `undecided`: no selector can be decided for
- * the object, because a part of it exceeds a bound or has the wrong shape.
+ * milliseconds since 1970, or 0 if the object has no such time. `undecided`: selectors cannot be evaluated
+ * for the object, because a part of it exceeds a limit or has the wrong shape.
  */
 type ObjectRecord = {
   readonly uid: string;
@@ -52,9 +55,9 @@ export type KubernetesObject = PodRecord | NodeRecord | NamespaceRecord;
 export type ResourceName = KubernetesObject['resource'];
 
 /**
- * A message from a list or a watch. `listed`: all objects of the scope at a version. A list that is not
- * complete gives no message, so that the objects before stay in force until then. Changes and deletions
- * follow in the order of the server. `version`: the resource version of the list or of the deletion.
+ * A message from a list or a watch. `listed`: all objects of the scope at a version. An incomplete list sends
+ * no message, so the former objects stay in force until the list is complete. Changes and deletions follow in
+ * the order in which the server sends them. `version`: the resource version of the list or of the deletion.
  */
 export type ObjectMessage<Kept = KubernetesObject> =
   | { readonly type: 'listed'; readonly objects: readonly Kept[]; readonly version: number }

@@ -12,11 +12,11 @@ import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
 /** The times of a reflector. Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
-  /** The longest watch in seconds: below the five minutes after which many proxies end a request. */
+  /** The maximum duration of a watch in seconds. Many proxies end a request after five minutes. */
   readonly watchSeconds: number;
-  /** After this time, the end of a watch leads to a new list. */
+  /** If a watch ends this many milliseconds or more after the last list, the reflector lists again. */
   readonly relistMs: number;
-  /** A watch that lived this long resets the back-off. */
+  /** A watch that lasted this many milliseconds resets the back-off. */
   readonly livedMs: number;
   readonly firstBackoffMs: number;
   readonly mostBackoffMs: number;
@@ -25,7 +25,7 @@ export type ReflectorTimes = Deadlines & {
 export const REFLECTOR_TIMES: ReflectorTimes = {
   headersMs: 10_000,
   bodyMs: 60_000,
-  // With the deadline for headers, a server that does not respond is noticed within 90 seconds.
+  // Together with `headersMs`, this detects a server that does not respond within 90 seconds.
   silenceMs: 75_000,
   watchSeconds: 290,
   relistMs: 30 * 60_000,
@@ -42,36 +42,43 @@ export type ReflectorOptions<Kept> = {
   readonly times?: ReflectorTimes;
   readonly bounds?: ListBounds;
   /**
-   * Emits a reflector that saw the server go back to older versions. Each other reflector with this subject
-   * lists again.
+   * Emits a reflector that has detected an older version on the server than before. All other reflectors with
+   * this subject then list again.
    */
   readonly restored?: Subject<unknown> | undefined;
 };
 
 /**
- * The bounds of one list. A server that exceeds them sends pages without end, or has more objects than Weir
- * supports.
+ * The limits of one list. A server exceeds them if it sends an endless number of pages, or has more objects
+ * than Weir supports.
  */
 export type ListBounds = { readonly objects: number; readonly characters: number };
 
 /** Kubernetes supports 150,000 pods. A pod has some 7 kB. */
 const LIST_BOUNDS: ListBounds = { objects: 200_000, characters: 4 * 1024 ** 3 };
 
-/** `reason`: the sentence of the server, or the reason of the failure; null if the reflector has none. */
+/** `reason`: the message of the server, or the reason of the failure; null if there was no failure. */
 export type PhaseMessage = { readonly type: 'phase'; readonly phase: ReflectorPhase; readonly reason: string | null };
 
-/** After so many lists whose `continue` token had expired, the next list has no pages. */
+/**
+ * After this number of successive lists whose `continue` token expired, the next list is requested without
+ * pages.
+ */
 const MOST_EXPIRED_LISTS = 2;
-/** A page of pods is then below a megabyte, so that its objects are freed in V8's young generation. */
+/**
+ * With this number of objects, a page of pods has less than a megabyte, so V8 frees its objects in the young
+ * generation.
+ */
 const FIRST_PAGE_SIZE = 100;
 /**
- * A watch lives at least this part of `watchSeconds`, so that the watches of many nodes do not end together.
+ * A watch lasts a random part of `watchSeconds`, at least this part, so that the watches of many nodes do not
+ * end at the same time.
  */
 const SHORTEST_WATCH = 0.8;
 
 /**
  * Lists the objects of a scope, and then watches for changes. Keeps no objects. Tries again after each
- * failure. Never completes; an error is a bug.
+ * failure. The observable never completes, and fails only because of a bug.
  */
 export function reflect<Kept>(options: ReflectorOptions<Kept>): Observable<ObjectMessage<Kept> | PhaseMessage> {
   return new Observable((subscriber) => {
@@ -102,11 +109,13 @@ class Reflector<Kept> {
   #count = 0;
   /** The highest version of an object in the last list. */
   #lastChange = 0;
-  /** When the last list was complete, or a watch sent the last line. */
+  /** The value of `performance.now()` when the last list was complete or the last line of a watch arrived. */
   #heardAt = 0;
-  /** Whether a list had changes that the watch before had not sent, and no watch has sent a line since. */
+  /**
+   * Whether the last list contained changes that the watch had not sent. Reset by the next line of a watch.
+   */
   #isMissing = false;
-  /** The lists in a row whose `continue` token had expired. */
+  /** The number of successive lists whose `continue` token expired. */
   #expiredLists = 0;
   #session: ApiSession | null = null;
 
@@ -161,7 +170,7 @@ class Reflector<Kept> {
     }
   }
 
-  /** Ends the connection. The next one begins with a list of any version. */
+  /** Ends the connection. The next connection begins with a list of any version. */
   #begin(fault: ApiFault): void {
     this.#version = null;
     this.#newest = 0;
@@ -169,12 +178,12 @@ class Reflector<Kept> {
   }
 
   #handleFault({ kind, message }: ApiFault): void {
-    // A server whose objects do not change sends no bookmarks either. The next connection shows whether it
-    // responds.
+    // Keep the version: a server whose objects do not change also sends no bookmarks. The next connection
+    // shows whether the server responds.
     if (kind === 'quiet') return;
     if (kind === 'expired') this.#version = null;
     if (kind === 'too_large') {
-      // A list without pages is repeated with pages.
+      // After a failed list without pages, try again with pages.
       if (!this.#hasPages) this.#expiredLists = 0;
       else this.#pageSize = Math.max(1, Math.floor(this.#pageSize / 4));
     }
@@ -194,8 +203,8 @@ class Reflector<Kept> {
   }
 
   /**
-   * Reports all objects of a new list. Returns the version of the list. A list beyond the bounds fails, so
-   * that the objects before stay in force.
+   * Reports all objects of a new list. Returns the version of the list. A list that exceeds the limits fails,
+   * so that the former objects stay in force.
    */
   async #list(session: ApiSession): Promise<number> {
     const objects: Kept[] = [];
@@ -207,7 +216,7 @@ class Reflector<Kept> {
     for (let next = ''; ; ) {
       const page = await this.#page(session, next);
       if (this.#version === null) this.#enter('listing', null);
-      // A page without objects counts too, so that a list of such pages ends.
+      // Count an empty page as one object, so that an endless list of empty pages ends.
       left -= Math.max(page.objects.length, page.next === '' ? 0 : 1);
       if (left < 0) throw new ApiFault('failed', `the list has more than ${bounds.objects} objects`);
       if (session.received > mostReceived)
@@ -233,7 +242,7 @@ class Reflector<Kept> {
     }
   }
 
-  /** Reads a page of a list; the first one without `next`. */
+  /** Reads a page of a list; the first page if `next` is empty. */
   async #page(session: ApiSession, next: string): Promise<ListPage> {
     const limit = this.#hasPages ? { limit: String(this.#pageSize) } : {};
     const path = this.#path + this.#query({ ...limit, ...(next === '' ? {} : { continue: next }) });
@@ -245,19 +254,22 @@ class Reflector<Kept> {
     }
   }
 
-  /** Whether the next list has pages. A server that compacts often may let each `continue` token expire. */
+  /**
+   * Whether the next list is requested in pages. On a server that compacts often, each `continue` token may
+   * expire.
+   */
   get #hasPages(): boolean {
     return this.#expiredLists < MOST_EXPIRED_LISTS;
   }
 
   /**
    * Returns the version from which the next watch continues. Throws an `ApiFault` if the server is at an
-   * older version than this reflector, because etcd was restored from a backup. A watch from a version of the
-   * future would be silent, and would miss changes. If the server is at a newer version and no watch has sent
-   * anything for a while, a list shows the changes that the watch did not send.
+   * older version than this reflector, because etcd was restored from a backup. A watch from a later version
+   * than that of the server would miss changes. If the server is at a newer version, and no watch has sent
+   * anything for `silenceMs`, lists the objects to find changes that the watch did not send.
    */
   async #continued(session: ApiSession, version: number): Promise<number> {
-    // Without the field selector, because the server reads many objects of etcd to find one that matches.
+    // Omit the field selector, because the server would read many objects from etcd to find a matching one.
     const page = listPageOf(await session.get(`${this.#path}?limit=1`));
     if (page.version < version) throw this.#wentBack(`the server went back from version ${version} to ${page.version}`);
     if (page.version === version || performance.now() - this.#heardAt < this.#times.silenceMs) return version;
@@ -267,7 +279,10 @@ class Reflector<Kept> {
     return listed;
   }
 
-  /** Tells the other reflectors that the server is at an older version. */
+  /**
+   * Notifies the other reflectors that the server is at an older version, and returns the fault of this
+   * reflector.
+   */
   #wentBack(message: string): ApiFault {
     this.#newest = 0;
     this.#options.restored?.next(this);

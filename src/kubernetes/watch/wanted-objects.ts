@@ -36,7 +36,8 @@ export function wantedObjectsOf(
   }
   return {
     pods: hasPods && isOfAll ? 'all' : pods,
-    // With the pods of one node only, the node object shows that the cluster has this node.
+    // If only the pods of one node are watched, watch the node objects too, to know whether the cluster has
+    // this node.
     nodes: nodes || (hasPods && (node !== null || (closes && !hasPodNetworks))),
     namespaces,
     node,

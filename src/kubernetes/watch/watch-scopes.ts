@@ -21,15 +21,12 @@ export type WantedObjects = {
 };
 
 /**
- * With more namespaces than this, one watch of all pods replaces one watch for each namespace. A service
- * account that may read few namespaces needs only a Role in each.
+ * The maximum number of namespaces with a separate watch. Above this number, one watch of all pods is used.
+ * Separate watches need only a Role in each namespace.
  */
 const MAX_NAMESPACES = 8;
 
-/**
- * A pod that has completed has no address. With this selector, the server sends `DELETED` when a pod
- * completes.
- */
+/** Excludes completed pods, which have no address. The server then sends `DELETED` when a pod completes. */
 const NOT_COMPLETED = 'status.phase!=Succeeded,status.phase!=Failed';
 
 /** Returns the watch scopes that contain the wanted objects. */
@@ -58,7 +55,7 @@ export function fieldSelectorOf({ resource, node }: WatchScope): string | undefi
   return node === null ? NOT_COMPLETED : `${NOT_COMPLETED},spec.nodeName=${node}`;
 }
 
-/** Returns the name of a scope. Scopes with equal names have equal objects. */
+/** Returns the name of a scope. Scopes with equal names contain the same objects. */
 export function nameOf({ resource, namespace, node }: WatchScope): string {
   return `${namespace === null ? '' : `${namespace}/`}${resource}${node === null ? '' : ` on ${node}`}`;
 }

@@ -37,10 +37,10 @@ export type CompileOptions = {
 };
 
 /**
- * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. A program
- * also depends on the selector resolution, and on the pairs of base and set of groups that occur among
- * members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules overlap so much that
- * the program would exceed the limits.
+ * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. The program
+ * also depends on the selector resolution, and on the pairs of base (population without selectors) and set of
+ * groups that occur among members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules
+ * overlap so much that the program would exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });

@@ -17,8 +17,9 @@ type Explained = {
 
 /**
  * Explains a packet on a node that may translate its destination (D17b). `explainOne` explains a packet that
- * is not translated. The policy sees only the real destination if the destination is an address of the node,
- * or is in `dataplane.translated`. Otherwise the policy must allow both destinations.
+ * is not translated. If the destination is an address of the node or in `dataplane.translated`, the policy is
+ * evaluated only with the real destination (after translation). Otherwise the policy must allow both
+ * destinations.
  */
 export function explainTranslated<Query extends Asked, Explanation extends Explained>(
   query: Query,

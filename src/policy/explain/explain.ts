@@ -65,11 +65,14 @@ export type Explanation = {
   readonly rule: string | null;
   readonly reason: string;
   /**
-   * The Kubernetes objects that own the addresses; null if none does. `destination`: of the destination that
-   * the policy sees. A lookup has none.
+   * The Kubernetes objects that own the addresses; null for an address without an owner. `destination`: the
+   * owner of the destination with which the policy is evaluated; null for a lookup.
    */
   readonly owners: { readonly source: OwnerName | null; readonly destination: OwnerName | null };
-  /** The first selector of the group that selects the source; null if none does, or if no group decided. */
+  /**
+   * The first selector of the deciding group that selects the source; null if no selector selects it, or if
+   * no group decided.
+   */
   readonly selected_by: KubernetesSource | null;
   /** The steps of the evaluation in order. The last step is the step that decided. */
   readonly walk: readonly WalkStep[];
@@ -141,7 +144,10 @@ export function explain(
   return selected({ ...decision, owners });
 }
 
-/** Names the source by the integration of the selector: two integrations can know the same object. */
+/**
+ * Use the integration of the selector in the name of the source, because two integrations can contain the
+ * same object.
+ */
 function selected(explanation: Explanation): Explanation {
   const { selected_by: by, owners } = explanation;
   if (by === null || owners.source === null) return explanation;

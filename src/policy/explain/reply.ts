@@ -11,7 +11,7 @@ const ICMP_QUERIES: ReadonlyMap<number, number> = new Map([
 
 /**
  * Returns the packet that opens the flow in which the packet of the request would be a reply. Returns null if
- * there is none: an ICMP packet that is not a reply, or an unknown port.
+ * there is no such flow (an ICMP packet that is not a reply), or if a port is unknown.
  */
 export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | null {
   const hasPorts = PORT_PROTOCOLS.includes(packet.protocol);
@@ -27,13 +27,16 @@ export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | n
   };
 }
 
-/** Whether the policy denies the packet. A decision that the state of the node makes has no walk. */
+/**
+ * Whether the policy denies the packet. A decision by the state of the node does not count; it has an empty
+ * `walk`.
+ */
 export const isDeniedByPolicy = ({ effective_action: action, walk }: Explanation): boolean =>
   action === 'deny' && walk.length > 0;
 
 /**
- * Whether the policy can allow a flow: it allows the first packet, or decides the connection by TLS and HTTP
- * facts that the request does not give. A packet that passes without a policy opens no flow.
+ * Whether the policy can allow a flow: it allows the first packet, or the decision depends on TLS and HTTP
+ * properties that the request omits. A packet that passes without a policy opens no flow.
  */
 export const opensFlow = ({ effective_action: action, walk, unknown }: Explanation): boolean =>
   walk.length > 0 && (action === 'allow' || unknown.some((name) => /^(sni$|tls\.|http\.)/.test(name)));

@@ -78,7 +78,8 @@ function icmpTypes({ icmp_types: types = NONE, icmp_codes: codes = NONE }: RuleM
 }
 
 function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE): readonly Prefix[] {
-  // `push` reserves room for 17 elements, and a large policy has a hundred thousand of these lists.
+  // Do not use `push`, which reserves memory for 17 elements: a large policy has a hundred thousand of these
+  // lists.
   if (ips.length === 0) return cidrs.length === 0 ? NONE : cidrs.map(network);
   return cidrs.length === 0 ? ips.map(host) : [...cidrs.map(network), ...ips.map(host)];
 }

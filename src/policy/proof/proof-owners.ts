@@ -10,14 +10,14 @@ import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/so
 export type OwnedSource = { readonly source: number; readonly owner: number };
 
 /**
- * The owners of the packets of a proof. The numbers of the cells must equal those of the compiler, so they
- * come from the same function (`groupSetsOf`). Everything else comes from the policy and the members.
+ * The owners of the packets of a proof. The numbers in owner cells must equal those of the compiler, so both
+ * use `groupSetsOf`. All other data comes from the policy and the members, independently of the compiler.
  */
 export class ProofOwners {
   readonly #sets: readonly (readonly number[])[];
   /**
-   * For each set of groups, one member for each combination of groups that have it as a static source; and
-   * for each such combination a closed source.
+   * The sources of the proof packets with owners. For each combination of groups in whose static sources an
+   * address is, they contain one member for each set of groups, and one closed source.
    */
   readonly sources: readonly OwnedSource[];
 

@@ -4,7 +4,10 @@ import { isHostnameExpression, parseHostname } from '#policy/model/names/hostnam
 import { validateExpression } from './regex-validation.js';
 import type { Validation } from './validation-context.js';
 
-/** Returns why a text can never match, as a part of a sentence. Returns undefined if it can match. */
+/**
+ * A function that returns why a text can never match, as a part of a sentence, or undefined if the text can
+ * match.
+ */
 type NameCheck = (text: string) => string | undefined;
 
 /** The checks of a name matcher: of the entries of its list, and of its regular expression. */
@@ -50,8 +53,8 @@ function reportName(text: string, at: string, check: NameCheck, { problems }: Va
 }
 
 /**
- * Returns why a regular expression is a mistaken name: it can never match, and it has only characters that
- * stand for themselves, and stars.
+ * Returns why a text is not a useful regular expression: it contains only literal characters and stars, like
+ * a name, and can never match.
  */
 const whyNoExpression: NameCheck = (text) => (METACHARACTERS.test(text) ? undefined : whyNoNameMatches(text));
 

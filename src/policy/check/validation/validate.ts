@@ -208,7 +208,7 @@ function validateSources(sources: Intact<SourcesConfig>, at: string, validation:
 }
 
 /**
- * The id of a list element, and where it is. `ids` maps the ids of earlier elements to their indexes. `list`
+ * The id of a list element, and its position. `ids` maps the ids of earlier elements to their indexes. `list`
  * and `at` are the JSON pointers of the list and the element. `what` is the noun for an element in messages.
  */
 type ListedId = {

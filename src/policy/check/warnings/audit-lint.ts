@@ -7,8 +7,8 @@ import { containsAll, covers, overlapPrefixes, overlaps } from '#policy/model/ru
 const COMPARISONS = 1_000_000;
 
 /**
- * A warning. `pointer` is the JSON pointer of a deny rule under audit. `behind` names the enforced deny that
- * would drop the same packets: a later rule, or the default of a group.
+ * A warning. `pointer` is the JSON pointer of a deny rule under audit. `behind` is the name of the enforced
+ * deny that would drop the same packets: a later rule, or the default of a group.
  */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
@@ -68,8 +68,8 @@ function isEnforcedDeny({ action, mode, tls }: Rule): boolean {
 }
 
 /**
- * A warning. `pointer` is the JSON pointer of a group under audit. `to` names the enforced default that
- * denies the packets which match no rule of the group.
+ * A warning. `pointer` is the JSON pointer of a group under audit. `to` is the name of the enforced default
+ * that denies packets which match no rule of the group.
  */
 type FallThrough = { readonly pointer: string; readonly to: string };
 

@@ -20,7 +20,10 @@ export type UncoveredQuic = { readonly pointer: string; readonly packet: string 
 
 const COMPARISONS = 1_000_000;
 const HTTPS = 443;
-/** A destination that stands for all others, in a range that no network uses (RFC 5737). */
+/**
+ * A destination that represents all destinations without rules of their own. It is in a range that no network
+ * uses (RFC 5737).
+ */
 const ANY_DESTINATION = 0xc633_64fe;
 
 /**
@@ -60,7 +63,7 @@ export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
 
 /**
  * Returns the JSON pointers of the hostnames of allow rules on port 443 that pass a connection without
- * reading its server name. Each is found by a packet to a granted address that the rule decides.
+ * reading its server name. The function tests a packet to a granted address for each such rule.
  */
 export function namesWithoutSni(policy: Policy): string[] {
   const { groups } = policy;

@@ -47,7 +47,10 @@ function isLimited({
   return Object.keys(labels).length + expressions.length > 0;
 }
 
-/** Returns the parts of a selector that can select nothing, each with the key of a label that tells it. */
+/**
+ * Returns the parts of a selector that cannot select any object, each with the key of a label whose
+ * conditions contradict each other.
+ */
 function contradictionsOf({ pod_selector: pod, node_selector: node }: KubernetesSource) {
   return [
     { pointer: '/pod_selector', key: contradictionOf(pod) },
@@ -56,7 +59,10 @@ function contradictionsOf({ pod_selector: pod, node_selector: node }: Kubernetes
   ].filter(({ key }) => key !== undefined);
 }
 
-/** Returns the key of a label for which no value, and not its absence, meets all conditions. */
+/**
+ * Returns the key of a label whose conditions contradict each other: neither a value nor the absence of the
+ * label fulfils all of them.
+ */
 function contradictionOf(selector: LabelSelectorConfig = {}): string | undefined {
   const { match_labels: labels = {}, match_expressions: expressions = [] } = selector;
   const equal = Object.entries(labels).map(([key, value]): LabelExpressionConfig => {

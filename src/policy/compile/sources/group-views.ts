@@ -5,8 +5,8 @@ import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js'
 
 /**
  * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
- * group, and a copy with only its deny rules. Their sources are those that do not depend on members: the
- * prefixes of the original group and the networks of its selectors, and for the copy every source while a
+ * group, and a copy with only its deny rules. Their sources do not depend on members. They are the prefixes
+ * of the original group and the networks of its selectors; for the copy, they are all addresses while a
  * selector is not resolved (D19a). A deny rule has the same rank in both groups.
  */
 export type GroupViews = {
@@ -22,7 +22,7 @@ export type GroupViews = {
    * all rules of the original group.
    */
   readonly places: readonly (Uint32Array | null)[];
-  /** For each group of the original policy, the index of its group with all rules in `policy`. */
+  /** For each group of the original policy, the index in `policy` of the group with all its rules. */
   readonly whole: Uint32Array;
   /**
    * The groups of `policy` that apply to a source in a closed network: copies with the deny rules of groups

@@ -23,10 +23,10 @@ const ADDRESSES = 2 ** 32;
  * Adds the populations that depend on members. `bases` has the populations of sources that no selector
  * selects.
  * - A closed population has the groups of a base, and the deny rules of every group with resolved selectors.
- *   It applies to each source without an owner in a closed network.
- * - A merged population has the groups of a base, and the groups of a set that selects a member of this base.
- *   Each pair of base and set that occurs among the members has one. All other pairs get the closed
- *   population, until a compilation includes them.
+ *   It applies to sources without an owner in a closed network.
+ * - A merged population has the groups of a base, and the groups whose selectors select a member of this
+ *   base. There is one for each pair of base and set of groups that occurs among the members. All other pairs
+ *   use the closed population until the next compilation.
  */
 export function withMembers(
   views: GroupViews,
@@ -73,8 +73,8 @@ export function withMembers(
 }
 
 /**
- * Returns a function that adds groups to those of a base, and returns the number of the resulting population.
- * Like every population, it ends with the first group that has a default action.
+ * Returns a function that merges further groups into the groups of a base, and returns the number of the
+ * resulting population. Like every population, it ends with the first group that has a default action.
  */
 function merger(policy: Policy, groups: Sequences, budget: Budget): (base: number, added: Uint32Array) => number {
   const result = new GrowingUint32Array();
@@ -163,7 +163,10 @@ class TreeWriter {
     this.#next = 0;
   }
 
-  /** Must be called with ascending indexes. Each index without a call gets the default of the tree. */
+  /**
+   * Sets the population of a set of groups. Must be called with ascending indexes. An index without a call
+   * gets the default of the tree.
+   */
   put(index: number, population: number): void {
     if (index > this.#next) this.#add(this.#next, this.#byDefault);
     this.#add(index, population);

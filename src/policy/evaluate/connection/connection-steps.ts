@@ -79,8 +79,8 @@ export class StepFinder {
   readonly #sets: GroupSetIndex | null;
 
   /**
-   * `members` is null if the owners of addresses are not known. Then each source gets every deny rule of a
-   * group with selectors, and no allow rule by a selector.
+   * `members` is null if the owners of addresses are not known. Then groups with selectors apply all their
+   * deny rules, and no allow rule because of a selector.
    */
   constructor(
     private readonly inspection: Inspection,
@@ -172,13 +172,19 @@ function withPath(decision: Decided, reached: readonly Step[], request: RequestF
   return decision;
 }
 
-/** Adds to the reason of a denial why the first undecidable allow rule before it is undecidable. */
+/**
+ * If an earlier allow rule was undecidable, adds the cause to the reason of a denial. Uses the first such
+ * rule.
+ */
 function withCause(decision: Decided, undecided: UndecidableCause | null): Decided {
   if (decision.verdict === 'allow' || decision.reason !== 'matched' || undecided === null) return decision;
   return { ...decision, reason: undecided };
 }
 
-/** The step does not decide. `undecided`: why its matchers are undecidable; null if they do not match. */
+/**
+ * The result of a step that does not decide. `undecided`: why its matchers are undecidable; null if they do
+ * not match.
+ */
 type Passed = { readonly kind: 'passed'; readonly undecided: UndecidableCause | null };
 
 const NO_MATCH: Passed = { kind: 'passed', undecided: null };

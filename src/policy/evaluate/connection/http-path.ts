@@ -8,7 +8,7 @@ import { anyOf, exactTest, regexTest, type TextTest } from './http-values.js';
  */
 export type PathView = 'raw' | 'normalised' | 'decoded' | 'unreadable';
 
-/** How many rounds of decoding a path may need until nothing changes. */
+/** The maximum number of decoding rounds that a path may need until nothing changes. */
 const MAX_ROUNDS = 3;
 
 /**
@@ -18,7 +18,10 @@ const MAX_ROUNDS = 3;
 export class PathMatcher {
   readonly #raw: TextTest;
   readonly #normalised: TextTest;
-  /** A test for each round of decoding, at least one. Further rounds change no configured text. */
+  /**
+   * One test for each round of decoding, at least one. In further rounds, the configured text no longer
+   * changes, so the last test is used.
+   */
   readonly #decoded: readonly TextTest[];
   readonly #rounds: number;
 
@@ -102,7 +105,7 @@ export function writtenPath(path: string): string {
 const UNREADABLE = /%(?![0-9a-f]{2})|[^!-~]|#/i;
 const ESCAPES = /%[0-9a-f]{2}/gi;
 
-/** Decodes a text in rounds until nothing changes, but in one round more than allowed at most. */
+/** Decodes a text in rounds until nothing changes, and stops after `MAX_ROUNDS` + 1 rounds. */
 function roundsOf(path: string): readonly string[] {
   const texts: string[] = [];
   let text = path;
@@ -115,7 +118,10 @@ function roundsOf(path: string): readonly string[] {
   return texts;
 }
 
-/** Returns the form of a path after a round of decoding. A path with less rounds keeps its last form. */
+/**
+ * Returns the form of a path after a round of decoding. If the path needs fewer rounds, returns its last
+ * form.
+ */
 function formAfter(round: number, decoded: readonly string[], path: string): string {
   return decoded[Math.min(round, decoded.length - 1)] ?? resolved(path);
 }

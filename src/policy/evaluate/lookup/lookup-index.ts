@@ -12,7 +12,7 @@ class SourceClasses {
   readonly #sources: Intervals;
   /**
    * The source address in each cache slot; 0 marks an unused slot. Address 0 belongs to slot 0 only, and the
-   * constructor stores its class there. So `of` never mistakes an unused slot for a cached address.
+   * constructor stores its class there. So `of` cannot confuse an unused slot with a cached address.
    */
   readonly #kept = new Uint32Array(2 ** SLOT_BITS);
   readonly #classes = new Uint32Array(2 ** SLOT_BITS);
@@ -33,7 +33,7 @@ class SourceClasses {
 }
 
 /**
- * Decides DNS lookups by the tables of a program (D11). A key is a name in DNS wire format and lower case,
+ * Decides DNS lookups with the tables of a program (D11). A key is a name in DNS wire format and lower case,
  * with one character for each byte, such as `"\x03api\x07example\x03com\x00"`. A dot within a label is an
  * ordinary byte. The methods throw a RangeError for a key in another form.
  */

@@ -15,7 +15,7 @@ export function isHostnameExpression(text: string): boolean {
 
 /**
  * Returns the form in which names are compared: lower case, A-labels (RFC 5890) for letters outside ASCII, no
- * final dot. A text that is no name stays as it is.
+ * final dot. Returns a text that is not a name unchanged.
  */
 export function canonicalName(text: string): string {
   const name = asciiForm(text);
@@ -64,8 +64,8 @@ export function matchesHostname(pattern: HostnamePattern, name: string | readonl
 }
 
 /**
- * Returns why a text is not the name of a host; undefined if it is one. A text of a DNS lookup can have other
- * characters, but its labels have the same lengths.
+ * Returns why a text is not a valid hostname; undefined if it is valid. With `isLookup`, permits all
+ * characters and checks only the lengths of the labels.
  */
 export function hostnameFault(text: string, { isLookup = false } = {}): string | undefined {
   const name = canonicalName(text);

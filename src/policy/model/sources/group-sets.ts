@@ -22,7 +22,10 @@ export type GroupSets = {
   readonly ofSelectorSets: ReadonlyMap<number, number>;
 };
 
-/** The resolved selectors that groups with rules name, each with the ascending indexes of its groups. */
+/**
+ * The resolved selectors of groups with rules. Maps the key of a selector to the indexes of its groups, in
+ * ascending order.
+ */
 export type SelectorGroups = ReadonlyMap<string, readonly number[]>;
 
 export function selectorGroups(groups: readonly Group[], { resolved }: SelectorResolution): SelectorGroups {
@@ -46,7 +49,7 @@ export function groupsOfSet({ keys }: Pick<SelectorSet, 'keys'>, known: Selector
   return [...found].sort((left, right) => left - right);
 }
 
-/** The addresses and the numbers of the sets of members and of former members. */
+/** Yields the address and the number of the selector set of each member and of each former member. */
 export function* addressesWithSets(membership: ListedMembership): Generator<readonly [address: number, set: number]> {
   const { list, former } = membership;
   for (const { addresses, sets } of former === undefined ? [list] : [list, former])
@@ -75,7 +78,10 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
   };
 }
 
-/** Returns the membership for the reference evaluator. A later change of the members does not affect it. */
+/**
+ * Returns a copy of the membership for the reference evaluator. Later changes of the members do not affect
+ * the copy.
+ */
 export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
   const { added, addresses, sets } = list;
   const byNumber = new Map(added.map((set) => [set.number, set]));

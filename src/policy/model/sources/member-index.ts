@@ -16,7 +16,7 @@ export function populationOf({ bases, trees }: MemberTrees, source: number, inde
   return valueAt(trees, index, u32At(trees.offsets, base), u32At(trees.offsets, base + 1));
 }
 
-/** Finds the index of a set of groups in the member tables of a program. */
+/** Maps a set of selectors to the index of its set of groups, with the member tables of a program. */
 export class GroupSetIndex {
   readonly #selectors: SelectorGroups;
   readonly #indexes: ReadonlyMap<string, number>;
@@ -39,7 +39,7 @@ export class GroupSetIndex {
   }
 }
 
-/** Finds sets of selectors and populations in the member tables of a program. */
+/** Like `GroupSetIndex`. Also tells which populations the program contains. */
 export class MemberIndex extends GroupSetIndex {
   readonly #tables: Pick<MemberTables, 'bases' | 'pairs'>;
 
@@ -48,7 +48,7 @@ export class MemberIndex extends GroupSetIndex {
     this.#tables = tables;
   }
 
-  /** Whether the program has the population of this source for the set of groups with this index. */
+  /** Whether the program contains a population for this source and the set of groups with this index. */
   has(source: number, index: number): boolean {
     const { bases, pairs } = this.#tables;
     if (index <= EMPTY_SET) return index === EMPTY_SET;

@@ -7,17 +7,19 @@ import {
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
 
-/** The members that the changes so far have given. Each thread that decides by members has one. */
+/**
+ * The present members, as the result of all changes so far. Each thread that uses members has its own record.
+ */
 export class MemberRecord implements Members {
   readonly #sets = new Map<number, SelectorSet>();
   readonly #owned = new Map<number, SelectorSet>();
-  /** Addresses that the last list did not have. */
+  /** Addresses that the last list did not contain. */
   readonly #leaving = new Set<number>();
   #isKnown = false;
 
   /**
-   * False before the first `replace`. The owners of addresses are not known then, so no address may get an
-   * allow rule by a selector, and each address gets every deny rule of a group with selectors.
+   * False before the first call of `replace`, when the owners of addresses are not known. Then all deny rules
+   * of groups with selectors must apply to every address, and no allow rule because of a selector.
    */
   get isKnown(): boolean {
     return this.#isKnown;
@@ -35,9 +37,9 @@ export class MemberRecord implements Members {
   }
 
   /**
-   * Replaces all members. The addresses that the list does not have are closed until `policyChanged`: the
-   * policy in force can have more resolved selectors than the thread has with the list, and its deny rules
-   * must still match the former members of these selectors.
+   * Replaces all members. Addresses that are not in the list are closed until `policyChanged` is called. The
+   * policy in force can have more resolved selectors than the list, and its deny rules must still match the
+   * former members of these selectors.
    */
   replace(list: MemberList): void {
     const former = [...this.#owned.keys()];
@@ -53,7 +55,10 @@ export class MemberRecord implements Members {
     this.#isKnown = true;
   }
 
-  /** Removes the addresses that the last list did not have. A policy for that list must be in force. */
+  /**
+   * Removes the addresses that the last list did not contain. Call it when a policy for that list is in
+   * force.
+   */
   policyChanged(): void {
     for (const address of this.#leaving) this.#owned.delete(address);
     this.#leaving.clear();
@@ -64,8 +69,8 @@ export class MemberRecord implements Members {
   }
 
   /**
-   * All members as the change from no members, with the sets that a later change may name. The addresses that
-   * the last list did not have are left out.
+   * Returns all members in the form of a change that adds them, with the sets to which a later change may
+   * refer. Omits the addresses that the last list did not contain.
    */
   list(): MemberList {
     const members = [...this.#owned].filter(([address]) => !this.#leaving.has(address));

@@ -12,8 +12,9 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
 /**
  * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
  * the group or a network of its selectors contains the source, or if a resolved selector of the group selects
- * it. Otherwise the deny rules apply to every source while a selector of the group is not resolved (D19a), to
- * each `CLOSED_MEMBER`, and to each source without an owner in a closed network (D38a).
+ * it. Otherwise only the deny rules apply: to every source while a selector of the group is not resolved
+ * (D19a), to each address with the set `CLOSED_MEMBER`, and to each source without an owner in a closed
+ * network (D38a).
  */
 export function ruleScopeOf(
   { sources, selectors }: Sources,
@@ -29,7 +30,7 @@ export function ruleScopeOf(
   return closes ? 'denies' : null;
 }
 
-/** Returns the first selector of a group that selects a source; undefined if none does. */
+/** Returns the first selector of a group that selects a source; undefined if no selector selects it. */
 export function selectorFor(
   { selectors }: Pick<Group, 'selectors'>,
   source: number,
@@ -43,7 +44,7 @@ export function selectorFor(
   );
 }
 
-/** Returns the prefixes whose addresses are in a group whatever the members are. */
+/** Returns the prefixes whose addresses belong to a group independently of the members. */
 export function staticSources({ sources, selectors }: Sources, { networks }: SelectorResolution): readonly Prefix[] {
   if (networks.size === 0 || selectors.length === 0) return sources;
   const selected = selectors.flatMap(({ key }) => networks.get(key) ?? []);
@@ -55,7 +56,10 @@ export function areResolved(selectors: Group['selectors'], { resolved }: Selecto
   return selectors.every(({ key }) => resolved.has(key));
 }
 
-/** Whether a source is in a closed network, where an address without an owner gets no rights by selectors. */
+/**
+ * Whether a source is in a closed network, where an address without an owner gets only the deny rules of
+ * groups with selectors.
+ */
 export function isClosed({ closed }: SelectorResolution, source: number): boolean {
   return closed.some((prefix) => covers(prefix, source));
 }
@@ -81,8 +85,8 @@ export function isInScope(scope: RuleScope | null, action: Action): boolean {
 
 /**
  * Returns the prefixes of all sources without an owner to which at least one rule of the group can apply. For
- * a group with selectors, they include every address while a selector is not resolved, and else the closed
- * networks.
+ * a group with selectors, they include all addresses while a selector is not resolved, and otherwise the
+ * closed networks.
  */
 export function affectedSources({ sources, selectors }: Sources, resolution: SelectorResolution): readonly Prefix[] {
   if (selectors.length === 0) return sources;

@@ -13,11 +13,11 @@ function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).filter(([, entry]) => entry !== undefined);
-  // Object.fromEntries defines a property, so a label key `__proto__` stays a label key.
+  // Use Object.fromEntries, which keeps a label key `__proto__`; an assignment would set the prototype.
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, entry]) => [key, sorted(entry)]));
 }
 
-/** Returns the selector of a key, with sorted object keys. */
+/** Returns the selector with this key; its object keys are sorted. */
 export function sourceOf(key: string): KubernetesSource {
   return JSON.parse(key) as KubernetesSource;
 }

@@ -17,7 +17,7 @@ export type ScopedGroup = { readonly group: number; readonly scope: RuleScope };
 
 /**
  * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
- * the address. `CLOSED`: every deny rule of a group with selectors applies, and none of its allow rules.
+ * the address. `CLOSED`: all deny rules of groups with selectors apply, and none of their allow rules.
  */
 export type Owner = readonly number[] | typeof NO_OWNER | typeof CLOSED;
 export const NO_OWNER = 'no_owner';
@@ -30,7 +30,10 @@ export const CLOSED = 'closed';
 export class SourceIndex {
   readonly #bySource = new Map<number, number[]>();
   readonly #lengths: readonly number[];
-  /** The groups with selectors that deny something: only these can apply by deny rules alone. */
+  /**
+   * The groups with selectors that have a deny rule or a deny default. Only these groups can apply to a
+   * source with their deny rules alone.
+   */
   readonly #denying: readonly number[];
   readonly #unresolved: readonly number[];
   readonly #bySelector: SelectorGroups;
