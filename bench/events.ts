@@ -2,7 +2,7 @@ import { NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';

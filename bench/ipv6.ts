@@ -1,8 +1,8 @@
 import { dirname, join } from 'node:path';
 import { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { LAYOUT_32, LAYOUT_64, LAYOUT_128, Trees } from './ipv6/trees.js';

@@ -4,7 +4,7 @@ import { portMapKey } from '#contracts/policy/program.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
 import { type LoadedObject, loadObject } from '#dataplane/object/loaded-object.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 
 const LOOKUPS = 2_000_000;
 const SLOT_LINES = 1 << 20;

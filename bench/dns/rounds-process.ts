@@ -1,9 +1,9 @@
 import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
-import { addressesOf } from '#dns/wire/address-chain.js';
-import { readMessage } from '#dns/wire/dns-message.js';
-import { writeQuery } from '#dns/wire/dns-query.js';
+import { readMessage } from '#dns/wire/message/dns-message.js';
+import { writeQuery } from '#dns/wire/message/dns-query.js';
 import { nameOf } from '#dns/wire/name.js';
+import { addressesOf } from '#dns/wire/records/address-chain.js';
 
 async function ask(resolver: string, port: number, rounds: number, atOnce: number) {
   const failures: Record<string, number> = {};

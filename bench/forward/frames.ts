@@ -2,11 +2,11 @@ import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import { builtObject } from '#dataplane/loader/built-objects.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 import { PASSED, SKB } from '#test/dataplane/loaded.js';
 
 const objectPath = join(dirname(builtObject), 'frames.bpf.o');

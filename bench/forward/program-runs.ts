@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { closeFd, linkInfo, openPinned, programInfo } from '#dataplane/loader/bpf-fd.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 
 const SWITCH = '/proc/sys/kernel/bpf_stats_enabled';

@@ -3,7 +3,7 @@ import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
-import { AddressChanges } from '#sockets/address-changes.js';
+import { AddressChanges } from '#sockets/routes/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { settingsActor } from './settings.actor.js';
 

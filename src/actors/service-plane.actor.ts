@@ -4,7 +4,7 @@ import type { Message } from '#bus/bus-messages.js';
 import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
-import { AddressChanges } from '#sockets/address-changes.js';
+import { AddressChanges } from '#sockets/routes/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
 import { settingsActor } from './settings.actor.js';
 

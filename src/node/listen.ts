@@ -2,9 +2,9 @@ import { isIPv4 } from 'node:net';
 import type { Logger } from 'pino';
 import type { Api } from '#api/api.js';
 import type { ListenAddress } from '#config/value.js';
-import { processOfSocket, tcpListeners } from '#libc/proc-sockets.js';
-import { listenOnceThere } from '#sockets/address-changes.js';
-import { descriptorIn, type ListeningSocket, type ListeningSockets } from '#sockets/listening-sockets.js';
+import { processOfSocket, tcpListeners } from '#libc/proc/proc-sockets.js';
+import { descriptorIn, type ListeningSocket, type ListeningSockets } from '#sockets/listening/listening-sockets.js';
+import { listenOnceThere } from '#sockets/routes/address-changes.js';
 import { duplicateSocket } from '#sockets/socket-options.js';
 
 export type Listening = {

@@ -6,7 +6,7 @@ import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
 import type { Config } from '#config/config.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
-import { connectionLimit } from '#sockets/connection-limit.js';
+import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { listen } from './listen.js';
 
 /**

@@ -16,7 +16,7 @@ import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
-import { connectionLimit } from '#sockets/connection-limit.js';
+import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { fileSeal } from '#store/settings/seal.js';
 import type { KvStore } from '#store/store-types.js';
 

@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { System } from '#actors/system-contract.js';
-import type { ServiceManager } from '#sockets/service-manager.js';
+import type { ServiceManager } from '#sockets/listening/service-manager.js';
 
 /**
  * Logs when the opening of the store begins and ends, with the size of the store in bytes, and reports both

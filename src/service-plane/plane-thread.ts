@@ -3,7 +3,7 @@ import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
-import { Handover } from '#sockets/handover.js';
+import { Handover } from '#sockets/listening/handover.js';
 import { type OwnSpliceOffload, ownSpliceOffload, resetLeft } from '#splicing/offloader.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type {

@@ -5,7 +5,7 @@ import type { MemberList, MembershipChange } from '#contracts/kubernetes/members
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
-import type { SharedHandover } from '#sockets/handover.js';
+import type { SharedHandover } from '#sockets/listening/handover.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import type { ServicePlaneOptions } from './service-plane-options.js';
 

@@ -5,7 +5,12 @@ import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
-import { descriptorIn, type ListeningSocket, ListeningSockets, MAX_WAIT_MS } from '#sockets/listening-sockets.js';
+import {
+  descriptorIn,
+  type ListeningSocket,
+  ListeningSockets,
+  MAX_WAIT_MS,
+} from '#sockets/listening/listening-sockets.js';
 import { canAssignToShared } from '#sockets/socket-options.js';
 import type { InterceptCa } from './ca/intercept-ca.js';
 import { PlaneThread } from './plane-thread.js';

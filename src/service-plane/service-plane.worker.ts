@@ -1,5 +1,5 @@
 import { workerData } from 'node:worker_threads';
-import { Handover } from '#sockets/handover.js';
+import { Handover } from '#sockets/listening/handover.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { LocalServicePlane } from './local-service-plane.js';
 import type { FromPlaneThread, PlaneRequests, PlaneWorkerData, ToPlaneThread } from './service-plane-messages.js';

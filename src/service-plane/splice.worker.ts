@@ -1,6 +1,6 @@
 import { receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
-import { Handover } from '#sockets/handover.js';
+import { Handover } from '#sockets/listening/handover.js';
 import { offloadFaultOf, SpliceOffloader } from '#splicing/offloader.js';
 import { Splicer } from '#splicing/splicer.js';
 import { WorkerServer } from '#threads/worker-server.js';

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
-import { descriptorOf } from '#sockets/descriptor-reserve.js';
-import type { Handover } from '#sockets/handover.js';
+import { descriptorOf } from '#sockets/listening/descriptor-reserve.js';
+import type { Handover } from '#sockets/listening/handover.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import type { SpliceOrder } from './service-plane-messages.js';
 

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import { constants, release } from 'node:os';
-import { lacking } from '#libc/capabilities.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
-import { descriptorOf, isReserved } from './descriptor-reserve.js';
+import { lacking } from '#libc/proc/capabilities.js';
+import { descriptorOf, isReserved } from '#sockets/listening/descriptor-reserve.js';
 
 const AF_INET = 2;
 const TYPES = { udp: 2, tcp: 1 } as const;

@@ -1,6 +1,6 @@
 import { smallest } from '#arrays/extremes.js';
 import { guarded } from '#libc/termination-guard.js';
-import { closeSilently, readEndpoint, type TcpEndpoint } from '#sockets/tcp-endpoint.js';
+import { closeSilently, readEndpoint, type TcpEndpoint } from '#sockets/listening/tcp-endpoint.js';
 import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './layout.js';
 import type { RawSocket } from './raw-socket.js';
 import type { Entry, SpliceTable } from './table.js';

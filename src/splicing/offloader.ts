@@ -1,8 +1,8 @@
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
-import { type Capability, lacking } from '#libc/capabilities.js';
+import { takeObject } from '#libc/bpf/object-handle.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
-import { takeObject } from '#libc/object-handle.js';
+import { type Capability, lacking } from '#libc/proc/capabilities.js';
 import { OffloadedConnection, type SocketPair, type SpliceMeans, takeAndReset } from './offloaded-connection.js';
 import { RawSocket } from './raw-socket.js';
 import { SpliceTable } from './table.js';

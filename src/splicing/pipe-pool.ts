@@ -1,6 +1,6 @@
 import type { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
-import { isReserved } from '#sockets/descriptor-reserve.js';
+import { isReserved } from '#sockets/listening/descriptor-reserve.js';
 
 const O_NONBLOCK_CLOEXEC = 0o2004000;
 const F_SETPIPE_SZ = 1_031;

@@ -1,9 +1,9 @@
 import { append } from '#arrays/append.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
-import type { Handover } from '#sockets/handover.js';
+import type { Handover } from '#sockets/listening/handover.js';
+import { isIdle } from '#sockets/listening/tcp-endpoint.js';
 import { resetSocket } from '#sockets/socket-options.js';
-import { isIdle } from '#sockets/tcp-endpoint.js';
 import type { OffloadedConnection } from './offloaded-connection.js';
 import type { SpliceOffloader } from './offloader.js';
 import { PipePool } from './pipe-pool.js';

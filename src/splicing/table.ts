@@ -1,11 +1,11 @@
 import { u32At } from '#arrays/read.js';
 import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { takeObject } from '#libc/bpf/object-handle.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import type { Descriptors } from '#libc/descriptors.js';
-import { libbpf } from '#libc/libbpf.js';
 import { check, libc } from '#libc/libc.js';
-import { takeObject } from '#libc/object-handle.js';
-import { TestRun } from '#libc/test-run.js';
 import { HOLD_RESULT, SPLICE_ENTRY, SPLICE_ENTRY_BYTES, SPLICE_KEY, SPLICE_KEY_BYTES } from './layout.js';
 import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
 

@@ -6,7 +6,7 @@ import type { Observation } from '#dataplane/events/observation.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, onlyClient } from './conversation.js';

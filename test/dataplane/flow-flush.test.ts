@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { writeFrame } from './frame.js';

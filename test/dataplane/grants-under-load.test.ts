@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { IPPROTO, type Packet, type Rule } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, icmp, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';

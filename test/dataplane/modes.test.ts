@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Policy } from '#contracts/policy/policy-model.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';

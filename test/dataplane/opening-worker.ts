@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { PASSED } from './loaded.js';
 
 export type OpeningInput = {

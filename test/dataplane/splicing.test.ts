@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
-import { libbpf } from '#libc/libbpf.js';
-import { passedObject } from '#libc/object-handle.js';
-import { TestRun } from '#libc/test-run.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { passedObject } from '#libc/bpf/object-handle.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { compile } from '#policy/compile/compile.js';
 import {
   MAX_OFFLOADERS,

@@ -3,7 +3,7 @@ import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { NONE, type Program } from '#contracts/policy/program.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { MAX_FRAME, writeFrame } from './frame.js';
 import { type Loaded, loadForTest } from './loaded.js';

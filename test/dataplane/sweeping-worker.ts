@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 
 export type SweepingInput = { readonly sweepFd: number; readonly stop: SharedArrayBuffer };
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { lookupsOf } from '#contracts/dns/dns-lookups.js';
 import { type Membership, NO_MEMBERS } from '#contracts/kubernetes/membership.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
-import { ActiveLookups } from '#dns/active-lookups.js';
+import { ActiveLookups } from '#dns/resolver/active-lookups.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';

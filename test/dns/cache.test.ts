@@ -1,7 +1,7 @@
 import { type Answer, decode, type Packet } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
 import type { DnsOptions } from '#dns/dns-options.js';
-import { InFlight } from '#dns/in-flight.js';
+import { InFlight } from '#dns/resolver/in-flight.js';
 import { edns, exchange, lookUp, type Opt, query, responseText, TcpClient, UdpClient } from './client.js';
 import { a, alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { startProxy } from './proxy.js';

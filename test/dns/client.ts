@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, type DecodedPacket, decode, encode, type Packet, type RecordType } from 'dns-packet';
 import type { Endpoint } from '#dns/dns-options.js';
-import { FrameReader, framed } from '#dns/wire/framing.js';
+import { FrameReader, framed } from '#dns/wire/message/framing.js';
 
 const TIMEOUT_MS = 4_000;
 const RECURSION_DESIRED = 0x0100;

@@ -1,6 +1,6 @@
 import { decode } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
-import { framed } from '#dns/wire/framing.js';
+import { framed } from '#dns/wire/message/framing.js';
 import { query, responseText, TcpClient, UdpClient } from './client.js';
 import { alwaysAt, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';
 import { startProxy } from './proxy.js';

@@ -3,7 +3,7 @@ import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, decode, encode, type Packet, type Question, type StringAnswer } from 'dns-packet';
 import { nowMs } from '#dns/clock.js';
 import type { Endpoint } from '#dns/dns-options.js';
-import { FrameReader, framed } from '#dns/wire/framing.js';
+import { FrameReader, framed } from '#dns/wire/message/framing.js';
 import { endpoint } from './loopback.js';
 import { opened } from './opened.js';
 

@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
 import type { GrantRequest } from '#contracts/datapath/grant-messages.js';
-import { Granter } from '#dns/granter.js';
+import { Granter } from '#dns/grants/granter.js';
 import { settled } from './settled.js';
 
 /**

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { KnownNames } from '#dns/known-names.js';
+import { KnownNames } from '#dns/grants/known-names.js';
 import { name } from './wire/message-bytes.js';
 
 const key = (text: string): string => Buffer.from(name(text)).toString('latin1');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RecentWaits } from '#dns/recent-waits.js';
+import { RecentWaits } from '#dns/dns-counts.js';
 
 test('`RecentWaits` computes the median and the 99th percentile of only the last 4,096 waits', () => {
   const waits = new RecentWaits();

@@ -4,7 +4,7 @@ import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
 import type { MemberList, MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
-import { createDnsProxy } from '#dns/dns-thread.js';
+import { createDnsProxy } from '#dns/thread/dns-thread.js';
 import { compile } from '#policy/compile/compile.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
-import { framed } from '#dns/wire/framing.js';
+import { framed } from '#dns/wire/message/framing.js';
 import { libc } from '#libc/libc.js';
 import { lookUp } from './client.js';
 import { a, alwaysAt, answerTo, FakeUpstream, type ReceivedQuery } from './fake-upstream.js';

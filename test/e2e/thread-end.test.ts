@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check, libc } from '#libc/libc.js';
 import { SPLICE_ENTRY_BYTES, SPLICE_KEY_BYTES } from '#splicing/layout.js';
 import { eventually } from '#test/eventually.js';

@@ -11,7 +11,7 @@ import { closeFd, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
-import { objectId } from '#libc/object-handle.js';
+import { objectId } from '#libc/bpf/object-handle.js';
 import { datapathOptions } from './datapath-options.js';
 import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';

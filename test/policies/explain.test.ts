@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import { UnforwardedNames } from '#dns/unforwarded-names.js';
+import { UnforwardedNames } from '#dns/resolver/unforwarded-names.js';
 import { type ExplainPorts, explainLane, explainPolicy } from '#policies/explain.js';
 import { FairQueue, QueueFull } from '#policies/fair-queue.js';
 import { createPolicyThread, type PolicyThread } from '#policies/thread/policy-thread.js';

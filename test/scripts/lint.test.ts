@@ -19,7 +19,7 @@ describe('lint rules', () => {
   it.each([
     ['a spread list in Math.max', 'src/cli/output/table.ts', 'Math.max(0, ...list);', 'use `largest`'],
     ['a spread list in Math.min', 'src/node/policy-file.ts', 'Math.min(...list);', 'use `largest` or `smallest`'],
-    ['a spread list in push', 'src/dns/dns-thread.ts', 'list.push(...more);', 'use `append`'],
+    ['a spread list in push', 'src/dns/thread/dns-thread.ts', 'list.push(...more);', 'use `append`'],
     ['AbortSignal.any in src', 'src/cli/client/client.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['AbortSignal.any in a test', 'test/cli/cli-run.ts', 'AbortSignal.any([a]);', 'use `withJoinedSignal`'],
     ['mkdir with recursive', 'src/store/store.ts', 'mkdirSync(a, { recursive: true });', 'use `makeFolders`'],

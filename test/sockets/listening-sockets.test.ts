@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram';
 import { fstatSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { libc } from '#libc/libc.js';
-import { type ListeningSocket, ListeningSockets } from '#sockets/listening-sockets.js';
+import { type ListeningSocket, ListeningSockets } from '#sockets/listening/listening-sockets.js';
 import { duplicateSocket, isBoundTo, openListener, openReceiver } from '#sockets/socket-options.js';
 
 const LOOPBACK = 0x7f00_0001;

@@ -4,9 +4,9 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { Descriptors } from '#libc/descriptors.js';
-import { Pump } from '#sockets/pump.js';
 import { openReceiver, openSocket } from '#sockets/socket-options.js';
-import { UdpPort } from '#sockets/udp-port.js';
+import { Pump } from '#sockets/udp/pump.js';
+import { UdpPort } from '#sockets/udp/udp-port.js';
 import { ProgressClock } from '#test/progress-clock.js';
 
 const LOOPBACK = 0x7f000001;

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { serviceManager } from '#sockets/service-manager.js';
+import { serviceManager } from '#sockets/listening/service-manager.js';
 import { FakeServiceManager } from '#test/e2e/service-manager.js';
 
 const PERIOD_MS = 90;

@@ -1,4 +1,4 @@
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { libc } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
 import { guarded } from '#libc/termination-guard.js';

@@ -1,7 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { CliError } from '#cli/errors/command-error.js';
 import { isLoopback } from '#config/value.js';
-import { processOfSocket, type TcpListener, tcpListeners } from '#libc/proc-sockets.js';
+import { processOfSocket, type TcpListener, tcpListeners } from '#libc/proc/proc-sockets.js';
 
 /**
  * The user id of root. The owner of a listener must be checked, because any local user can listen on a port

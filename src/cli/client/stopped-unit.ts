@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { CliError } from '#cli/errors/command-error.js';
 import { pause } from '#cli/pause.js';
-import { processOfSocket } from '#libc/proc-sockets.js';
+import { processOfSocket } from '#libc/proc/proc-sockets.js';
 import { isOfThisMachine, listenersAt } from './api-listener.js';
 
 const UNIT = 'weir.service';

@@ -8,7 +8,7 @@ import type { Terminal } from '#cli/output/terminal.js';
 import { visible, visibleIn } from '#cli/output/visible.js';
 import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
-import { lacking } from '#libc/capabilities.js';
+import { lacking } from '#libc/proc/capabilities.js';
 import type { DataplaneStatus, MachineCheck } from '#main.js';
 
 const UNPOLICED = 3;

@@ -2,8 +2,8 @@ import { u32At } from '#arrays/read.js';
 import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 
 /**
  * Classifies the packets of a proof sample in the kernel, by the compiled policy in one program slot. A proof

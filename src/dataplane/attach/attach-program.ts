@@ -1,8 +1,8 @@
 import { existsSync, rmSync } from 'node:fs';
 import { closeFd, linkInfo, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import type { Direction } from '#dataplane/loader/direction.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 
 const TCX = { ingress: 46, egress: 47 } as const;

@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
-import { type Process, processOf } from '#libc/proc-sockets.js';
+import { type Process, processOf } from '#libc/proc/proc-sockets.js';
 
 /**
  * Returns the process that holds a `flock` lock on the file at `path`; undefined if no process holds a lock,

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { lacking } from '#libc/capabilities.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { attribute, NETLINK_NETFILTER, NetlinkSocket } from '#libc/netlink.js';
-import { netlinkSockets, type Process, processOf, processOfSocket } from '#libc/proc-sockets.js';
+import { lacking } from '#libc/proc/capabilities.js';
+import { netlinkSockets, type Process, processOf, processOfSocket } from '#libc/proc/proc-sockets.js';
 
 /** Number of the nfnetlink_log group. Weir's routing rule and routing table have the same number. */
 const GROUP = 8353;

@@ -1,7 +1,7 @@
 import { closeSync, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
-import { isInUnit, type Process } from '#libc/proc-sockets.js';
+import { isInUnit, type Process } from '#libc/proc/proc-sockets.js';
 import { lockHolder } from './lock-holder.js';
 import { NamespaceLock, namespaceLockHolder } from './namespace-lock.js';
 

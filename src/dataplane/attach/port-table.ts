@@ -1,5 +1,5 @@
 import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/abi/port.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { Interface } from './interfaces.js';
 import type { Link } from './netlink-interfaces.js';

@@ -2,9 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { release, version } from 'node:os';
 import type { Missing } from '#contracts/datapath/datapath.js';
-import { type Capability, lacking } from '#libc/capabilities.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { membarrier } from '#libc/libc.js';
+import { type Capability, lacking } from '#libc/proc/capabilities.js';
 import { hasPacketLog } from './namespace-lock.js';
 import { isBpfFileSystem } from './pins.js';
 

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import type { FlowTest } from './flow-filter.js';
 import { LeastFlows } from './least-flows.js';
 import type { MappedFlows } from './mapped-flows.js';

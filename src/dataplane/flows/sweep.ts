@@ -1,6 +1,6 @@
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 
 /**
  * `refresh` starts a sweep (a walk over the whole flow table in the kernel) only if this many times the

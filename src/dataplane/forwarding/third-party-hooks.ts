@@ -1,8 +1,8 @@
 import { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';
-import { TestRun } from '#libc/test-run.js';
 
 /** The number of each kind of hook, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const HOOK_KIND = {

@@ -1,8 +1,8 @@
 import { Btf, NO_LAYOUT } from '#dataplane/abi/btf.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { objectId } from '#libc/bpf/object-handle.js';
 import { check, libc } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
-import { objectId } from '#libc/object-handle.js';
 import type { MapDescription, MapShape } from './bpf-object.js';
 
 export function closeFd(fd: number): void {

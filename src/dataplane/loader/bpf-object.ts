@@ -1,8 +1,8 @@
 import { u32At } from '#arrays/read.js';
 import { Btf, type StructLayout } from '#dataplane/abi/btf.js';
 import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/abi/settings.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
 import { lacksModuleBtf } from './kernel-functions.js';

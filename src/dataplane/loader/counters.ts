@@ -1,6 +1,6 @@
 import type { Counter } from '#contracts/datapath/datapath.js';
 import { COUNTERS } from '#contracts/datapath/datapath-numbers.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 

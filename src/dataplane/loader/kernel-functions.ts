@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { lacking } from '#libc/capabilities.js';
+import { lacking } from '#libc/proc/capabilities.js';
 
 const BTF = '/sys/kernel/btf';
 const TIMEOUTS = '/proc/sys/net/netfilter/nf_conntrack';

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { libbpf } from '#libc/libbpf.js';
 import type { MapShape } from './bpf-object.js';
 
 const BATCH = 2_048;

@@ -1,4 +1,4 @@
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';

@@ -2,8 +2,8 @@ import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
 import { closeFd, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
+import { passedObject } from '#libc/bpf/object-handle.js';
 import { duplicate } from '#libc/libc.js';
-import { passedObject } from '#libc/object-handle.js';
 
 /**
  * BPF maps and a BPF program that other threads of this process use, through duplicated file descriptors.

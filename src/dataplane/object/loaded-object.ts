@@ -14,9 +14,9 @@ import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
 import { MEMBER_LINES, MEMBER_SETS } from '#dataplane/members/member-layout.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 

@@ -4,14 +4,13 @@ import type { Adoption } from '#contracts/datapath/datapath.js';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
-import type { BpfObject, MapDescription, MapName } from '#dataplane/loader/bpf-object.js';
-import { MAPS } from '#dataplane/loader/bpf-object.js';
+import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { type Layouts, readLayouts } from '#dataplane/loader/map-layouts.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
+import { objectId } from '#libc/bpf/object-handle.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
-import { libbpf } from '#libc/libbpf.js';
 import { check } from '#libc/libc.js';
-import { objectId } from '#libc/object-handle.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
 
 const SET = /^maps-(\d{1,9})$/;

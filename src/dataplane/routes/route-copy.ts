@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { TestRun } from '#libc/test-run.js';
 import { ROUTES, ROUTES_BYTES, routeLines } from './route-lines.js';
 import { readRoutes } from './routes.js';
 

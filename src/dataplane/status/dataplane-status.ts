@@ -13,16 +13,15 @@ import {
 } from '#dataplane/attach/policed-names.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
-import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
-import { mapShape } from '#dataplane/loader/bpf-fd.js';
+import { mapShape, type ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { Direction } from '#dataplane/loader/direction.js';
 import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
 import { guardOf } from '#dataplane/translation/translation.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
-import type { Process } from '#libc/proc-sockets.js';
+import type { Process } from '#libc/proc/proc-sockets.js';
 import { type ConfiguredDataplane, forwardingOf } from './forwarding-status.js';
 
 /**

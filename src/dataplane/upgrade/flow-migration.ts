@@ -1,6 +1,6 @@
 import type { Field, StructLayout } from '#dataplane/abi/btf.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { TestRun } from '#libc/test-run.js';
+import { TestRun } from '#libc/bpf/test-run.js';
 import type { FlowTable } from './flow-conversion.js';
 
 /**

@@ -2,7 +2,7 @@ import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
-import { libbpf } from '#libc/libbpf.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 
 /** The index of each direction in the map `predecessors`, as in `enum predecessor` of the BPF code. */

@@ -1,12 +1,12 @@
 import type { UpstreamStats } from '#contracts/dns/dns-stats.js';
 import { nowMs } from '#dns/clock.js';
 import { type Endpoint, textOf } from '#dns/dns-options.js';
-import type { Message } from '#dns/wire/dns-message.js';
 import { FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
+import type { Message } from '#dns/wire/message/dns-message.js';
 import { nameOf } from '#dns/wire/name.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import type { Pump } from '#sockets/pump.js';
-import { sourceTowards } from '#sockets/source-address.js';
+import { sourceTowards } from '#sockets/routes/source-address.js';
+import type { Pump } from '#sockets/udp/pump.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { TcpExchange } from './tcp-exchange.js';
 import { UdpPool } from './udp-pool.js';

@@ -1,4 +1,4 @@
-import type { EdnsOption } from '#dns/wire/edns.js';
+import type { EdnsOption } from '#dns/wire/message/edns.js';
 import type { NameKey, WireName } from '#dns/wire/name.js';
 
 /** A DNS question that is sent to upstreams. */

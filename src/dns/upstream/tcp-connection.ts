@@ -1,10 +1,10 @@
 import { Socket } from 'node:net';
 import type { Endpoint } from '#dns/dns-options.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
-import { isResponseTo, readMessage } from '#dns/wire/dns-message.js';
-import { writeQuery } from '#dns/wire/dns-query.js';
+import { isResponseTo, readMessage } from '#dns/wire/message/dns-message.js';
+import { writeQuery } from '#dns/wire/message/dns-query.js';
+import { FrameReader, framed } from '#dns/wire/message/framing.js';
 import { openSocket } from '#sockets/socket-options.js';
-import { FrameReader, framed } from '../wire/framing.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 import type { OnAnswer } from './udp-socket.js';

@@ -1,4 +1,4 @@
-import type { Pump } from '#sockets/pump.js';
+import type { Pump } from '#sockets/udp/pump.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 import { type OnAnswer, type PendingQuery, type Server, UdpSocket } from './udp-socket.js';

@@ -1,9 +1,9 @@
 import { ExpiringMap } from '#dns/expiring-map.js';
-import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
-import { writeQuery } from '#dns/wire/dns-query.js';
-import type { Pump } from '#sockets/pump.js';
+import { isResponseTo, type Message, readMessage } from '#dns/wire/message/dns-message.js';
+import { writeQuery } from '#dns/wire/message/dns-query.js';
 import { openSender } from '#sockets/socket-options.js';
-import { UdpPort } from '#sockets/udp-port.js';
+import type { Pump } from '#sockets/udp/pump.js';
+import { UdpPort } from '#sockets/udp/udp-port.js';
 import type { UpstreamQuery } from './pending-query.js';
 import { random16 } from './random.js';
 

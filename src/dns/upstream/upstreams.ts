@@ -1,8 +1,8 @@
 import { append } from '#arrays/append.js';
 import { type DnsOptions, type Endpoint, textOf } from '#dns/dns-options.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
-import type { Message } from '#dns/wire/dns-message.js';
-import type { Pump } from '#sockets/pump.js';
+import type { Message } from '#dns/wire/message/dns-message.js';
+import type { Pump } from '#sockets/udp/pump.js';
 import { nowMs } from '../clock.js';
 import { type Attempt, isRefusal, Upstream } from './dns-upstream.js';
 import type { UpstreamQuery } from './pending-query.js';

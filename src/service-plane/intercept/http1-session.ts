@@ -1,6 +1,6 @@
 import type { Decided } from '#policy/evaluate/connection/connection-steps.js';
-import { descriptorOf } from '#sockets/descriptor-reserve.js';
-import { isBroken } from '#sockets/tcp-endpoint.js';
+import { descriptorOf } from '#sockets/listening/descriptor-reserve.js';
+import { isBroken } from '#sockets/listening/tcp-endpoint.js';
 import { hostFault } from '../http/canonical.js';
 import { chunked } from '../http/chunks.js';
 import type { HttpFault } from '../http/fault.js';

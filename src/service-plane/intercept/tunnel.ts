@@ -1,7 +1,7 @@
 import type { TLSSocket } from 'node:tls';
-import { descriptorOf } from '#sockets/descriptor-reserve.js';
+import { descriptorOf } from '#sockets/listening/descriptor-reserve.js';
+import { isBroken } from '#sockets/listening/tcp-endpoint.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
-import { isBroken } from '#sockets/tcp-endpoint.js';
 import { IdleTimeout } from './idle-timeout.js';
 import type { ServerLink } from './server-link.js';
 import type { TlsEnd } from './stream-end.js';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { addressesOf, cacheSecondsOf, type Found } from '#dns/wire/address-chain.js';
-import { type Message, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
+import { type Message, readMessage } from '#dns/wire/message/dns-message.js';
 import { keyOf } from '#dns/wire/name.js';
+import { addressesOf, cacheSecondsOf, type Found } from '#dns/wire/records/address-chain.js';
 import { concatenated, messageBytes, name, type RawRecord, u32s } from './message-bytes.js';
 
 const a = (owner: string, last: number, ttl = 60): RawRecord => ({

@@ -1,10 +1,10 @@
 import { type Answer, decode, encode, type Packet, type Question } from 'dns-packet';
 import { describe, expect, it } from 'vitest';
-import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
-import { type Query, readQuery, writeQuery } from '#dns/wire/dns-query.js';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message/dns-message.js';
+import { type Query, readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
+import { respond, templateOf } from '#dns/wire/message/response.js';
 import { keyOf, nameOf, presentationOf } from '#dns/wire/name.js';
-import { respond, templateOf } from '#dns/wire/response.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const LABELS = ['www', 'Example', 'com', 'a', 'x-1', '_sip', 'cdn', 'net', 'y'.repeat(60)];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { isResponseTo, type Message, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
+import { isResponseTo, type Message, readMessage } from '#dns/wire/message/dns-message.js';
 import { concatenated, messageBytes, name, pointer, type RawRecord, u16s, u32s } from './message-bytes.js';
 
 const RECORD = { name: name('www.example.com'), class: CLASS.in, ttl: 60 };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
-import { type Query, readQuery, writeQuery } from '#dns/wire/dns-query.js';
+import { type Query, readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
 import { nameOf } from '#dns/wire/name.js';
 import { concatenated, messageBytes, name, type RawRecord, u16s } from './message-bytes.js';
 

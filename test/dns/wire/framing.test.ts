@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FrameReader, framed } from '#dns/wire/framing.js';
+import { FrameReader, framed } from '#dns/wire/message/framing.js';
 import { concatenated } from './message-bytes.js';
 
 const messages = [Uint8Array.of(1, 2, 3), new Uint8Array(0), new Uint8Array(260).fill(7), Uint8Array.of(9)];

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { readMessage } from '#dns/wire/dns-message.js';
 import { TYPE } from '#dns/wire/dns-numbers.js';
+import { readMessage } from '#dns/wire/message/dns-message.js';
+import { respond, templateOf } from '#dns/wire/message/response.js';
 import { keyOf, labelsOf } from '#dns/wire/name.js';
-import { respond, templateOf } from '#dns/wire/response.js';
 import { concatenated, messageBytes, name, pointer, type RawRecord, u16s } from './message-bytes.js';
 
 /** The offset of the first record in bytes: after the header and the question `www.example.com`. */

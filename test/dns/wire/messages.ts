@@ -1,7 +1,7 @@
 import fc from 'fast-check';
-import type { Message, ResourceRecord } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
-import type { Edns } from '#dns/wire/edns.js';
+import type { Message, ResourceRecord } from '#dns/wire/message/dns-message.js';
+import type { Edns } from '#dns/wire/message/edns.js';
 import { nameOf } from '#dns/wire/name.js';
 import { concatenated, u16s } from './message-bytes.js';
 

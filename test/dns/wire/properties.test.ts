@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isResponseTo, type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
 import { FLAG } from '#dns/wire/dns-numbers.js';
-import { readQuery, writeQuery } from '#dns/wire/dns-query.js';
+import { isResponseTo, type Message, type ResourceRecord, readMessage } from '#dns/wire/message/dns-message.js';
+import { readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
 import { keyOf, labelsOf, nameOf, presentationOf } from '#dns/wire/name.js';
 import { Random, seedOf } from '#test/seed.js';
 import { checkAnswer, checkQuery, mutated, seedAnswers } from './fuzz/targets.js';

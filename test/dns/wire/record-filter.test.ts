@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
-import { withoutUnenforceable } from '#dns/wire/record-filter.js';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message/dns-message.js';
+import { withoutUnenforceable } from '#dns/wire/records/record-filter.js';
 import { concatenated, messageBytes, name, u16s } from './message-bytes.js';
 
 const record = (owner: string, type: number, data: Uint8Array): ResourceRecord => ({

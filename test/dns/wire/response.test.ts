@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { type Message, type ResourceRecord, readMessage } from '#dns/wire/dns-message.js';
 import { CLASS, EXTENDED_ERROR, OPTION, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
-import { type Query, type QueryFault, readQuery, writeQuery } from '#dns/wire/dns-query.js';
-import type { Edns } from '#dns/wire/edns.js';
+import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message/dns-message.js';
+import { type Query, type QueryFault, readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
+import type { Edns } from '#dns/wire/message/edns.js';
+import { type ResponseOptions, respond, respondError, templateOf } from '#dns/wire/message/response.js';
 import { keyOf, nameOf } from '#dns/wire/name.js';
-import { type ResponseOptions, respond, respondError, templateOf } from '#dns/wire/response.js';
 import { concatenated, messageBytes, name, pointer, u16s, u32s } from './message-bytes.js';
 
 const record = (owner: string, type: number, data: Uint8Array, ttl = 60): ResourceRecord => ({

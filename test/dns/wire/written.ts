@@ -1,7 +1,7 @@
-import type { Message } from '#dns/wire/dns-message.js';
 import { FLAG } from '#dns/wire/dns-numbers.js';
+import type { Message } from '#dns/wire/message/dns-message.js';
+import { respond, templateOf } from '#dns/wire/message/response.js';
 import { keyOf } from '#dns/wire/name.js';
-import { respond, templateOf } from '#dns/wire/response.js';
 
 /** Encodes a message as the response to the question in this message. */
 export function written(message: Message): Uint8Array {

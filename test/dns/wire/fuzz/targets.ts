@@ -1,9 +1,9 @@
 import fc from 'fast-check';
-import { addressesOf, cacheSecondsOf } from '#dns/wire/address-chain.js';
-import { type Message, readMessage } from '#dns/wire/dns-message.js';
-import { readQuery, writeQuery } from '#dns/wire/dns-query.js';
-import { withoutUnenforceable } from '#dns/wire/record-filter.js';
-import { respondError, templateOf } from '#dns/wire/response.js';
+import { type Message, readMessage } from '#dns/wire/message/dns-message.js';
+import { readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
+import { respondError, templateOf } from '#dns/wire/message/response.js';
+import { addressesOf, cacheSecondsOf } from '#dns/wire/records/address-chain.js';
+import { withoutUnenforceable } from '#dns/wire/records/record-filter.js';
 import type { Target } from '#test/fuzz-campaign.js';
 import type { Random } from '#test/seed.js';
 import { anyEdns, anyMessage, anyName } from '../messages.js';

@@ -1,0 +1,83 @@
+import { KernelFailure } from '#libc/kernel-failure.js';
+import { check } from '#libc/libc.js';
+import { addressOf } from '#libc/library.js';
+import { libbpf } from './libbpf.js';
+
+// The size of `struct bpf_test_run_opts`, and the offsets of its fields, in bytes.
+const SIZE = 80;
+const AT = {
+  dataIn: 8,
+  dataOut: 16,
+  dataSizeIn: 24,
+  dataSizeOut: 28,
+  contextIn: 32,
+  contextOut: 40,
+  contextSizeIn: 48,
+  contextSizeOut: 52,
+  returned: 56,
+  repeat: 60,
+  duration: 64,
+} as const;
+
+/**
+ * Runs a loaded BPF program with `BPF_PROG_TEST_RUN`. A BPF program of type `tc` needs a frame; a BPF program
+ * of type `syscall` needs only a context.
+ */
+export class TestRun {
+  readonly #options = new Uint8Array(SIZE);
+  readonly #view = new DataView(this.#options.buffer);
+
+  constructor(
+    readonly programFd: number,
+    readonly frame: Uint8Array | undefined,
+    readonly context: Uint8Array | undefined,
+    readonly contextOut: Uint8Array | undefined,
+    /** The buffer that receives the frame as the BPF program left it. */
+    readonly frameOut?: Uint8Array,
+  ) {
+    this.#view.setBigUint64(0, BigInt(SIZE), true);
+    if (frame !== undefined) this.#view.setBigUint64(AT.dataIn, addressOf(frame), true);
+    if (frameOut !== undefined) this.#view.setBigUint64(AT.dataOut, addressOf(frameOut), true);
+    if (context !== undefined) this.#view.setBigUint64(AT.contextIn, addressOf(context), true);
+    if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
+  }
+
+  /**
+   * Runs the BPF program, and returns its return value. The packet consists of the first `frameLength` bytes
+   * of the frame.
+   */
+  run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
+    this.#prepare(frameLength, repeat);
+    check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
+    return this.#view.getInt32(AT.returned, true);
+  }
+
+  /** The average duration of one repetition in the last run, in nanoseconds. */
+  get durationNs(): number {
+    return this.#view.getUint32(AT.duration, true);
+  }
+
+  /**
+   * Like `run`, but runs the BPF program in the thread pool for asynchronous koffi calls. Do not use this
+   * object before the promise settles.
+   */
+  runBeside(frameLength: number, repeat: number): Promise<number> {
+    this.#prepare(frameLength, repeat);
+    return new Promise((resolve, reject) => {
+      libbpf().bpf_prog_test_run_opts.async(this.programFd, this.#options, (error, result) => {
+        if (error === null && result >= 0) resolve(this.#view.getInt32(AT.returned, true));
+        else reject(error ?? new KernelFailure('run program', -result));
+      });
+    });
+  }
+
+  #prepare(frameLength: number, repeat: number): void {
+    this.#view.setUint32(AT.dataSizeIn, frameLength, true);
+    // Set the sizes for each run: the kernel overwrites them with the sizes of its output, and a smaller size
+    // would truncate the next output.
+    this.#view.setUint32(AT.dataSizeOut, this.frameOut?.length ?? 0, true);
+    this.#view.setUint32(AT.contextSizeIn, this.context?.length ?? 0, true);
+    this.#view.setUint32(AT.contextSizeOut, this.contextOut?.length ?? 0, true);
+    this.#view.setUint32(AT.repeat, repeat, true);
+  }
+}

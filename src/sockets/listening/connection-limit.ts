@@ -1,0 +1,37 @@
+import type { Socket } from 'node:net';
+import { descriptorOf, isReserved } from './descriptor-reserve.js';
+
+/** Counts the open connections of each source address. A source without open connections takes no memory. */
+export class SourceCounts<Source extends string | number> {
+  readonly #open = new Map<Source, number>();
+
+  of(source: Source): number {
+    return this.#open.get(source) ?? 0;
+  }
+
+  add(source: Source): void {
+    this.#open.set(source, this.of(source) + 1);
+  }
+
+  remove(source: Source): void {
+    const left = this.of(source) - 1;
+    if (left > 0) this.#open.set(source, left);
+    else this.#open.delete(source);
+  }
+}
+
+/**
+ * Returns a function that returns true if the caller must close a new connection: its source already has
+ * `perSource()` open connections, or its descriptor is reserved (`isReserved`). An accepted connection counts
+ * for its source until the connection is closed.
+ */
+export function connectionLimit(perSource: () => number, use: 'api' | 'connection'): (connection: Socket) => boolean {
+  const open = new SourceCounts<string>();
+  return (connection) => {
+    const source = connection.remoteAddress ?? '';
+    if (open.of(source) >= perSource() || isReserved(descriptorOf(connection), use)) return true;
+    open.add(source);
+    connection.once('close', () => open.remove(source));
+    return false;
+  };
+}
