@@ -96,7 +96,10 @@ const reportOf = ({ applied, unchanged, needsRestart }: ReloadPlan): ReloadRepor
 const failureOf = ({ unrestored }: ReloadContext, failure: Refusal): Refusal =>
   unrestored.length === 0
     ? failure
-    : { ...failure, detail: `${failure.detail}; without the former settings: ${unrestored.join(', ')}` };
+    : {
+        ...failure,
+        detail: `${failure.detail}; parts that could not get their former settings back: ${unrestored.join(', ')}`,
+      };
 
 const ended = (context: ReloadContext, result: ReloadResult): { message: Message } => ({
   message: {

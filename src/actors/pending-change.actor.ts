@@ -25,7 +25,7 @@ const AUTHOR = 'weir';
 export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, health, now }: PendingChangePorts) {
   const decision = async ({ change, seenAt }: SeenChange, signal: AbortSignal): Promise<Decision> => {
     if (cluster !== null) return cluster.rollouts.decide(change, signal);
-    if (change.terms.kind === 'rollout') throw new Error('a node without a cluster has a roll-out');
+    if (change.terms.kind === 'rollout') throw new Error('decide a pending change: a roll-out needs a cluster');
     const withinMs = change.terms.within_ms;
     await pause(Math.max(0, seenAt + withinMs - performance.now()), undefined, { signal });
     return { outcome: 'revert', because: 'elapsed', reason: notConfirmed(withinMs) };
@@ -39,7 +39,7 @@ export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, healt
           type: 'policy.change_ended',
           generation: change.generation,
           outcome: 'revert',
-          reason: 'this node alone enforces the policy before: the change was not ended in the store',
+          reason: 'this node reverted the change by itself, because the change was not ended in the store in time',
         });
       },
     },

@@ -79,7 +79,7 @@ function usageError(error: CommanderError, path: string): CliError {
   const [message = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
   const hint =
     suggestion === undefined ? '' : `${suggestion.replace(/^\(D|\)$/g, (part) => (part === ')' ? '' : 'd'))} `;
-  return new CliError(message, { cause: error, exitCode: 2, fix: `${hint}\`${path} --help\` says more` });
+  return new CliError(message, { cause: error, exitCode: 2, fix: `${hint}\`${path} --help\` shows the usage` });
 }
 
 /**

@@ -384,7 +384,7 @@ export class Cluster {
     }));
     for (const { key, value } of enclosed)
       if (!isBody(key) || !(await isBodyValue(key, value)))
-        throw new StoreError('store_damaged', `${key} has another hash`);
+        throw new StoreError('store_damaged', `read a proposed policy: the content of ${key} does not match its hash`);
     this.#replica.offer(bodySha256, enclosed);
     const fetched = await fetchBodies(this.#client, this.#keys, withBodies(this.kv, enclosed), [bodySha256]);
     if (fetched.length > 0) await this.kv.batch(proposedBodies(id, fetched), { sync: false });

@@ -114,7 +114,7 @@ export class ClusterKeys {
   inEtcd(local: string): string {
     if (ON_DEMAND.some((prefix) => local.startsWith(prefix))) return this.#of(local);
     if (this.isReplicated(local)) return this.#of(`shared/${local}`);
-    throw new Error(`the key ${local} stays on its node`);
+    throw new Error(`write to etcd: the key ${local} is local to this node`);
   }
 
   /** Returns the local key of a key below `PREFIX/shared/`; null for `meta` and the short-lived keys. */

@@ -48,7 +48,7 @@ async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readon
       const value = result.found[index]?.[0]?.value;
       if (value === undefined) throw new StoreError('store_damaged', `read a policy from etcd: ${key} is missing`);
       if (!(await isBodyValue(key, value)))
-        throw new StoreError('store_damaged', `read a policy from etcd: ${key} has another hash`);
+        throw new StoreError('store_damaged', `read a policy from etcd: the content of ${key} does not match its hash`);
       found.push({ type: 'put', key, value });
     }
   }

@@ -25,7 +25,7 @@ export type RefusalCode =
   | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
   | 'rollout_in_progress' // HTTP 409: a roll-out must end before the next policy write
   | 'change_pending' // HTTP 409: a change waits for its confirmation, so that no roll-out can begin
-  | 'nothing_activated' // HTTP 409: the write changes nothing in force, so that nothing could go back
+  | 'nothing_activated' // HTTP 409: the write does not change the policy in force
   | 'no_cluster' // HTTP 409: the configuration of the node has no cluster section
   | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
   | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node

@@ -44,7 +44,7 @@ export async function openMetricsListener(
     );
     return server;
   } catch (failure) {
-    log.error({ err: failure }, 'the metrics listener cannot be made');
+    log.error({ err: failure }, 'the metrics listener cannot be created');
     return null;
   }
 }

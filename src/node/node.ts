@@ -87,7 +87,7 @@ export async function runNode(
     };
   };
   const manager = serviceManager(process.env, (failure) =>
-    log.warn({ err: failure }, 'the service manager cannot be told'),
+    log.warn({ err: failure }, 'the service manager cannot be notified'),
   );
   const endKeepAlive = manager?.keepAlive();
   const sockets = new ListeningSockets(manager, inheritedDescriptors(process.env), (name) =>
@@ -201,7 +201,7 @@ export async function runNode(
         log.info({ code: 'value_readable', key }, 'a value of etcd can be read again, or is gone');
         return;
       }
-      log.warn({ code: 'value_unreadable', key, reason }, 'a value of etcd cannot be read; nothing uses it');
+      log.warn({ code: 'value_unreadable', key, reason }, 'a value in etcd cannot be read; this node ignores it');
       observer.record(valueUnreadable(key, reason, Date.now()));
     });
     const management = managementOf({

@@ -82,14 +82,17 @@ export async function clusterOpener(
   const { OwnIdentity } = await import('./own-identity.js');
   const { tls } = configured.peer;
   if (tls !== null) {
-    const failed = (reason: string): void => log.error(`the certificate of cluster.peer.tls is not renewed: ${reason}`);
+    const failed = (reason: string): void =>
+      log.error(`the certificate of cluster.peer.tls could not be renewed: ${reason}`);
     return (kv) => new Cluster(kv, clusterOptions(node.id, configured, version, fileIdentity(tls, failed)));
   }
   return (kv) => {
     const own = new OwnIdentity(node.id, join(node.dataDir, 'peer-identity.pem'));
     const cluster = new Cluster(kv, clusterOptions(node.id, configured, version, own.next));
     cluster.certificate.identity.subscribe((identity) => {
-      own.keep(identity).catch((failure: Error) => log.warn(`the peer certificate is not kept: ${failure.message}`));
+      own
+        .keep(identity)
+        .catch((failure: Error) => log.warn(`the peer certificate could not be stored: ${failure.message}`));
     });
     return cluster;
   };

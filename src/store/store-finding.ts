@@ -7,8 +7,8 @@ export type StoreFinding = {
     | 'head_damaged' // the store entry `head`, which names the active policy, was damaged or missing
     | 'active_damaged' // the active policy was damaged in the store, and was restored from the last-good copy
     | 'active_lost' // the active policy is damaged and cannot be read; no last-good copy of its generation exists
-    | 'pending_lost' // the policy before a pending change is lost, so that the change stays in force
-    | 'record_damaged' // a stored record is damaged; one of an integration, token or setting counts as absent
+    | 'pending_lost' // the former policy of a pending change is lost, so the change stays in force
+    | 'record_damaged' // a stored record is damaged; a damaged integration, token or setting counts as absent
     | 'last_good_unwritable' // the last-good copy could not be written; the commit itself is stored
     | 'store_read_only'; // the disk is full: the store was opened read-only
   readonly message: string;

@@ -73,7 +73,7 @@ export class WorkerClient<A extends ThreadRequests<A>, Sent = never, Received = 
     this.#worker.on('exit', (code) => {
       this.#isGone = true;
       this.listener.exited?.();
-      this.#fail(reason ?? `${name} ended with ${code}`);
+      this.#fail(reason ?? `${name} ended with exit code ${code}`);
     });
   }
 

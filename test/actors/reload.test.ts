@@ -106,7 +106,8 @@ describe('a reload', () => {
   test('a failed reload names the parts that did not take back their former settings, and restores the other parts', async () => {
     const plan = planOf('dataplane', 'policy_file', 'api');
     const { system, steps } = await reloading(plan, 'api next', 'policy_file running');
-    const detail = 'api next failed; without the former settings: policy_file: policy_file running failed';
+    const detail =
+      'api next failed; parts that could not get their former settings back: policy_file: policy_file running failed';
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ code: 'reload_failed', detail });
     expect(steps.at(-1)).toBe('police lan0');
     expect(lastOf(system)).toMatchObject({ result: 'rollback_failed', detail });
@@ -222,7 +223,8 @@ describe('the log of a reload by SIGHUP', () => {
   test('the log of a reload by SIGHUP has one line for a failed reload that left a part without its former settings', async () => {
     const { hangUp, ofReloads } = await logged(planOf('policy_file', 'api'), 'api next', 'policy_file running');
     await hangUp();
-    const detail = 'api next failed; without the former settings: policy_file: policy_file running failed';
+    const detail =
+      'api next failed; parts that could not get their former settings back: policy_file: policy_file running failed';
     const told = { by: 'SIGHUP', result: 'rollback_failed', applied: [], needs_restart: ['/node/id'] };
     expect(ofReloads()).toEqual([{ level: ERROR, msg: `configuration not reloaded: ${detail}`, ...told }]);
   });

@@ -450,11 +450,15 @@ describe('GET /api/v1/wiretap/stream?scope=cluster', () => {
       others: async () => ids.map((id) => ({ id, address: null })),
       open: async (id) => {
         opens.push(id);
-        if (id === 'c') throw new Error('it is not a member at present');
+        if (id === 'c') throw new Error('the node is not a member of the cluster at present');
         return stream;
       },
     });
-    expect(await next()).toEqual({ type: 'node_gone', node_id: 'c', reason: 'it is not a member at present' });
+    expect(await next()).toEqual({
+      type: 'node_gone',
+      node_id: 'c',
+      reason: 'the node is not a member of the cluster at present',
+    });
     ids = [];
     const reason = 'it is not a node of the cluster any more';
     expect([await next(), await next()]).toEqual(

@@ -169,10 +169,10 @@ describe('weir integration add', () => {
   test('`weir integration add` refuses files that are no kubeconfig, and flags that contradict each other', async () => {
     const file = join(temporaryFolder(), 'config');
     for (const [text, error] of [
-      ['a: [', /is no YAML: /],
-      ['[]', /is no kubeconfig: /],
+      ['a: [', /is not valid YAML: /],
+      ['[]', /is not a kubeconfig: /],
       ['{}', /has no current context/],
-      ['contexts: [{ name: 1 }]', /is no kubeconfig: contexts\.0\.name: /],
+      ['contexts: [{ name: 1 }]', /is not a kubeconfig: contexts\.0\.name: /],
       [
         '{ current-context: a, contexts: [{ name: a, context: { cluster: c } }] }',
         /has no cluster c, which the context a names/,

@@ -39,7 +39,7 @@ const mandatory = commands.flatMap(({ words, command }) =>
 const runnable = commands.filter(({ command }) => command.commands.length === 0 && command.name() !== 'help');
 
 describe('wrong usage of a command', () => {
-  const help = (words: readonly string[]): string => `\`${['weir', ...words].join(' ')} --help\` says more`;
+  const help = (words: readonly string[]): string => `\`${['weir', ...words].join(' ')} --help\` shows the usage`;
 
   it('the lists of this test contain commands with parsers, required arguments and mandatory flags', () => {
     expect([parsed.length > 60, withArguments.length > 8, mandatory.length > 8]).toEqual([true, true, true]);

@@ -148,7 +148,7 @@ admin-file-1  admin    admin     30 s ago  never    -
     expect(err).not.toContain('is not the URL');
     const { url } = await serverThatAnswers({ status: 200, body: { items: [] } });
     expect((await run(['token', 'list', '--server', url], { WEIR_TOKEN: '', WEIR_SERVER: '' })).err).not.toContain(
-      'WEIR_TOKEN holds no token',
+      'WEIR_TOKEN contains no token',
     );
   });
 
@@ -193,7 +193,7 @@ admin-file-1  admin    admin     30 s ago  never    -
         1,
         'weir: there is no token: /etc cannot be read: /etc is a directory, not a regular file\n  → give a token with --token-file or WEIR_TOKEN; the user of the node may read its admin.token\n',
       ],
-      [1, 'weir: WEIR_TOKEN holds no token\n'],
+      [1, 'weir: WEIR_TOKEN contains no token\n'],
       [2, 'weir: example is not the URL of a server, such as http://127.0.0.1:8080\n'],
     ]);
   });
@@ -376,7 +376,7 @@ describe('errors with --output json or yaml', () => {
       ['polcy'],
       refusal,
       2,
-      { code: 'usage', message: "unknown command 'polcy'", fix: 'did you mean policy? `weir --help` says more' },
+      { code: 'usage', message: "unknown command 'polcy'", fix: 'did you mean policy? `weir --help` shows the usage' },
     ],
   ])(
     'an error with --output json or yaml is printed as one object on standard error for the command %j',
@@ -449,7 +449,7 @@ describe('weir command line', () => {
     const { code, err } = await run(['init']);
     expect({ code, err }).toEqual({
       code: 2,
-      err: "weir: required option '--interfaces <names>' not specified\n  → `weir init --help` says more\n",
+      err: "weir: required option '--interfaces <names>' not specified\n  → `weir init --help` shows the usage\n",
     });
   });
 
@@ -457,7 +457,7 @@ describe('weir command line', () => {
     const { code, err } = await run(['polcy']);
     expect({ code, err }).toEqual({
       code: 2,
-      err: "weir: unknown command 'polcy'\n  → did you mean policy? `weir --help` says more\n",
+      err: "weir: unknown command 'polcy'\n  → did you mean policy? `weir --help` shows the usage\n",
     });
   });
 

@@ -29,7 +29,7 @@ describe('GET /ready', () => {
       expect((await checks()).dataplane_running).toMatchObject({
         ok: true,
         detail: expect.stringMatching(
-          /^enforcing; warning: the observer \(findings, wiretap\) is down since 20\d\d-\d\d-\d\dT[\d:.]+Z: the observer's thread ended with 7$/,
+          /^enforcing; warning: the observer \(findings, wiretap\) is down since 20\d\d-\d\d-\d\dT[\d:.]+Z: the observer's thread ended with exit code 7$/,
         ) as string,
       });
     }, WAIT);
@@ -41,7 +41,7 @@ describe('GET /ready', () => {
     await endThread(rig, POLICY);
     await eventually(async () => {
       expect(await detailOf('policy_ready')).toMatch(
-        /^a policy is active; warning: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with 7$/,
+        /^a policy is active; warning: the thread for writes of policies is down since 20[^ ]+Z: the policy thread ended with exit code 7$/,
       );
     }, WAIT);
     await eventually(async () => expect(await detailOf('policy_ready')).toBe('a policy is active'), WAIT);

@@ -215,8 +215,8 @@ async function knock(): Promise<{ stop(): Promise<number> }> {
 }
 
 test.each([
-  ['a service-plane thread', PLANE, 'a thread of the service plane ended with 7'],
-  ['a splice thread', SPLICING, 'a splicing thread ended with 7'],
+  ['a service-plane thread', PLANE, 'a thread of the service plane ended with exit code 7'],
+  ['a splice thread', SPLICING, 'a splicing thread ended with exit code 7'],
 ])(
   'after %s ends in a running process, all its connections are reset and freed, and the next thread inspects new connections',
   async (_, file, reason) => {

@@ -384,7 +384,7 @@ describe('reflector', () => {
       'half a body',
       { bodyMs: 100 },
       (response: { write: (text: string) => void }) => response.write('{"kind":'),
-      /^the server sent no whole response in 0.1 s$/,
+      /^the server sent no complete response in 0.1 s$/,
     ],
   ] as const)('a reflector reports a server that sends %s as silent', async (_name, times, send, reason) => {
     const server = await ScriptedServer.start((_, response) => void send(response));

@@ -156,6 +156,7 @@ function named(frame: string, node: string): string {
 }
 
 function messageOf(value: unknown): { readonly type?: unknown; readonly reason?: unknown } {
-  if (typeof value !== 'object' || value === null) throw new Error('the node sent a frame that is no message');
+  if (typeof value !== 'object' || value === null)
+    throw new Error('read the wiretap stream of a node: a frame is not a message');
   return value;
 }

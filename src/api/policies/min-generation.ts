@@ -19,7 +19,7 @@ export function awaitMinGeneration(api: Api, { policies }: Pick<Management, 'pol
     if (wanted === null || (await policies.reaches(wanted, MAX_WAIT_MS))) return;
     throw new ApiError(
       'generation_not_reached',
-      `the node enforces generation ${policies.generation()}, and ${wanted} was demanded`,
+      `the node enforces generation ${policies.generation()}, and the request needs generation ${wanted}`,
     );
   });
 }

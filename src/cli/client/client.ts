@@ -235,7 +235,7 @@ function tokenOf(given: string | undefined, ofNode: string | undefined, environm
       ? readToken(path ?? DEFAULT_TOKEN_FILE, given === undefined)
       : { token: inVariable, file: undefined };
   if (!/^[\x21-\x7e]+$/.test(found.token)) {
-    throw new CliError(`${found.file?.path ?? 'WEIR_TOKEN'} holds no token`, { code: 'no_token' });
+    throw new CliError(`${found.file?.path ?? 'WEIR_TOKEN'} contains no token`, { code: 'no_token' });
   }
   return found;
 }

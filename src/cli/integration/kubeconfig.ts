@@ -57,7 +57,7 @@ export function readKubeconfig(file: string, context: string | undefined): Kubec
   const content = fileSchema.safeParse(parsed(file));
   if (!content.success) {
     const [issue] = content.error.issues;
-    throw new CliError(`${file} is no kubeconfig: ${issue?.path.join('.')}: ${issue?.message}`);
+    throw new CliError(`${file} is not a kubeconfig: ${issue?.path.join('.')}: ${issue?.message}`);
   }
   const { name, cluster, user } = contextOf(content.data, context, file);
   const folder = dirname(file);
@@ -73,7 +73,7 @@ function parsed(file: string): unknown {
     return document.toJS() as unknown;
   } catch (cause) {
     const [line] = cause instanceof Error ? cause.message.split('\n') : [String(cause)];
-    throw new CliError(`${file} is no YAML: ${line}`, { cause });
+    throw new CliError(`${file} is not valid YAML: ${line}`, { cause });
   }
 }
 

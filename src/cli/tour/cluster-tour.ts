@@ -179,7 +179,7 @@ async function until<T>(what: string, attempt: () => Promise<T | null>): Promise
   for (const end = performance.now() + WAIT_MS; ; await pause(100)) {
     const value = await attempt();
     if (value !== null) return value;
-    if (performance.now() > end) throw new TourFailure(`waited ${WAIT_MS / 1_000} s in vain until ${what}`);
+    if (performance.now() > end) throw new TourFailure(`no result within ${WAIT_MS / 1_000} s: ${what}`);
   }
 }
 

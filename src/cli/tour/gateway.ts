@@ -147,7 +147,7 @@ async function untilFollowed(node: NodeProcess): Promise<void> {
     const { forwarding } = (body as { dataplane: { forwarding: { reason: string } } }).dataplane;
     if (['except NAT', `ip ${TABLE}`].some((sign) => forwarding.reason.includes(sign))) return;
   }
-  throw new TourFailure('waited 10 s in vain until the node noticed the rule for NAT');
+  throw new TourFailure('the node did not detect the NAT rule within 10 s');
 }
 
 type Finding = {
@@ -170,7 +170,7 @@ async function denied(node: NodeProcess): Promise<readonly string[]> {
     if (kinds.every((kind) => items.some(({ finding_type: type }) => type === kind)))
       return items.map(wordsOf).reverse();
   }
-  throw new TourFailure('waited 10 s in vain for the findings');
+  throw new TourFailure('the node did not report the findings within 10 s');
 }
 
 function wordsOf({ finding_type: type, src_ip: source, hostname, sni, http }: Finding): string {

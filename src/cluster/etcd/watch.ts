@@ -80,7 +80,9 @@ function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subsc
   }, BEAT_MS);
   const forget = streams.onLeave((left) => {
     if (left === member)
-      subscriber.error(new EtcdError('unavailable', `watch etcd: ${member.endpoint} is not used any more`));
+      subscriber.error(
+        new EtcdError('unavailable', `watch etcd: the client stopped using ${member.endpoint} after a fault`),
+      );
   });
 
   stream.on('data', (response: WatchResponse) => {

@@ -64,9 +64,15 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
     if (keep === 'store') {
       const unreadable = found.unreadable[0];
       if (unreadable !== undefined)
-        throw new StoreError('revision_conflict', `the key ${unreadable} in etcd cannot be read, so it cannot stay`);
+        throw new StoreError(
+          'revision_conflict',
+          `recover the cluster: the key ${unreadable} in etcd cannot be read, so its policies cannot be kept`,
+        );
       if (found.meta === null)
-        throw new StoreError('revision_conflict', 'etcd has no cluster below this prefix whose policies could stay');
+        throw new StoreError(
+          'revision_conflict',
+          'recover the cluster: etcd has no cluster below this prefix whose policies could be kept',
+        );
       if (dryRun) return;
       const rows = found.rows.map((row) => above(row, local.rows));
       await publish(ports, {

@@ -552,12 +552,12 @@ export class Replica {
       const hasPolicies = (head?.sequence ?? head?.generation ?? 0) > 0;
       if (!hasPolicies && !(await this.#hasLocal('integration/'))) return;
       const own = hasPolicies ? 'policies' : 'integrations';
-      throw new Contradiction('own_policies', `this node has ${own} of its own, and was in no cluster`);
+      throw new Contradiction('own_policies', `this node has its own ${own}, and was never in a cluster`);
     }
     if (meta.line !== this.#clusterId)
       throw new Contradiction(
         'other_cluster',
-        `etcd has the cluster ${meta.line}, and this node is of ${this.#clusterId}`,
+        `etcd has the cluster ${meta.line}, and this node belongs to ${this.#clusterId}`,
       );
     const isRecovered = meta.recoveries > this.#recoveries;
     if (isRecovered) this.#startAgain();
@@ -594,7 +594,10 @@ export class Replica {
     // Ignore an invalid id, like an id that the leader has removed.
     const id = Buffer.from(stored[0]?.[0]?.value ?? []).toString();
     if (COMMIT_ID.test(id) && id !== commit)
-      throw new Contradiction('forked', `etcd has another commit ${sequence} than this node has applied`);
+      throw new Contradiction(
+        'forked',
+        `commit ${sequence} in etcd differs from the commit ${sequence} that this node has applied`,
+      );
   }
 
   async #hasLocal(prefix: string): Promise<boolean> {

@@ -41,7 +41,7 @@ export function watchEventOf(line: string): WatchEvent {
   }
   const object = apiObjectOf(value);
   if ((type === 'ADDED' || type === 'MODIFIED' || type === 'DELETED') && object !== undefined) return { type, object };
-  throw new ApiFault('expired', `the server sent a line that is no watch event: ${line.slice(0, 60)}`);
+  throw new ApiFault('expired', `the server sent a line that is not a watch event: ${line.slice(0, 60)}`);
 }
 
 /**

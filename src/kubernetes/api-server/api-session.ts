@@ -116,7 +116,7 @@ export class ApiSession {
   }
 
   async #read(path: string, mostBytes: number): Promise<unknown> {
-    const late = new ApiFault('silent', `the server sent no whole response in ${seconds(this.deadlines.bodyMs)}`);
+    const late = new ApiFault('silent', `the server sent no complete response in ${seconds(this.deadlines.bodyMs)}`);
     let response: IncomingMessage | undefined;
     const deadline = setTimeout(() => response?.destroy(late), this.deadlines.bodyMs);
     try {

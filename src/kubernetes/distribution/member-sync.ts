@@ -50,7 +50,8 @@ export class MemberSync<Result> {
       this.#isBehind = false;
       this.#listener.noted(result);
     } catch (failure) {
-      if (!this.#isBehind) this.#listener.trouble('members of selectors did not reach a part of the node', failure);
+      if (!this.#isBehind)
+        this.#listener.trouble('members of selectors could not be passed to a part of the node', failure);
       this.#isBehind = true;
       this.#retry = setTimeout(() => void this.replace(), RETRY_MS);
       this.#retry.unref();

@@ -134,7 +134,8 @@ class Reflector<Kept> {
 
   async run(): Promise<void> {
     const restored = this.#options.restored?.subscribe((by) => {
-      if (by !== this) this.#begin(new ApiFault('expired', 'another watch saw the server go back to older versions'));
+      if (by !== this)
+        this.#begin(new ApiFault('expired', 'another watch detected that the server returned to an older version'));
     });
     this.#signal.addEventListener('abort', () => restored?.unsubscribe(), { once: true });
     this.#enter('connecting', null);

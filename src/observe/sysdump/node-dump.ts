@@ -50,7 +50,7 @@ export async function copyDump(
     const reading = (async () => {
       for await (const file of files) {
         const { name, size = 0 } = file.header;
-        if (size > MAX_BYTES) throw new Error(`the file ${name} has ${size} bytes`);
+        if (size > MAX_BYTES) throw new Error(`the file ${name} has ${size} bytes; at most ${MAX_BYTES} are accepted`);
         const bytes = await buffer(file);
         // The path is ARCHIVE/FOLDER/FILE, or ARCHIVE/manifest.json.
         const [, folder, ...path] = name.split('/');
@@ -76,6 +76,6 @@ export async function copyDump(
 
 function entriesIn(manifest: Buffer): readonly ManifestEntry[] {
   const read = manifestSchema.safeParse(JSON.parse(manifest.toString()));
-  if (!read.success) throw new Error('the manifest of the dump has another shape');
+  if (!read.success) throw new Error('the manifest of the dump has an unknown format');
   return read.data.nodes[0]?.entries ?? [];
 }

@@ -58,7 +58,10 @@ export async function withTerms(
   written: Omit<PendingWrite, 'terms'>,
 ): Promise<PreparedWrite | Refusal> {
   if (prepared.compiled === null)
-    return refusal('nothing_activated', 'the write does not change the policy in force, so that nothing could go back');
+    return refusal(
+      'nothing_activated',
+      'the write does not change the policy in force, so there would be nothing to revert',
+    );
   const stored = await storedTerms(ports, terms);
   if (stored === null) return NO_CLUSTER;
   const { change, outcome } = prepared;
@@ -74,7 +77,7 @@ function warningOf(terms: ChangeTerms): Warning {
     return {
       pointer: '',
       code: 'unconfirmed',
-      message: `The write goes back after ${terms.within_ms / 1_000} s, unless it is confirmed (\`weir policy confirm\`).`,
+      message: `The write is reverted after ${terms.within_ms / 1_000} s, unless it is confirmed (\`weir policy confirm\`).`,
     };
   const nodes = `${terms.nodes.slice(0, NAMED_NODES).join(', ')}${terms.nodes.length > NAMED_NODES ? ', …' : ''}`;
   return {

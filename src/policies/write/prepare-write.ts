@@ -223,7 +223,7 @@ async function prepareActivation(
   if (record.active && !isInForce && write.terms !== undefined)
     return refusal(
       'nothing_activated',
-      'the kernel enforces a policy that the store does not have, so that nothing could go back',
+      'the kernel enforces a policy that the store does not contain, so the write could not be reverted',
     );
   if (isInForce) {
     const unchanged: Decision = {

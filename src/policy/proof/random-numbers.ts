@@ -43,7 +43,7 @@ export class ProofRandom {
 
   pick<T>(values: readonly T[]): T {
     const value = values.length === 1 ? values[0] : values[this.below(values.length)];
-    if (value === undefined) throw new RangeError('nothing to pick from');
+    if (value === undefined) throw new RangeError('choose a random element: the list is empty');
     return value;
   }
 }

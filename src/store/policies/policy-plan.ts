@@ -31,7 +31,10 @@ export async function planOf(
   const { put, activate, deactivate, remove, pending: write, generation, base } = change;
   const { head, rows } = state;
   if (base !== undefined && base !== (head.commit ?? '')) {
-    throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
+    throw new StoreError(
+      'revision_conflict',
+      'commit the policy: another write was committed first; nothing was changed',
+    );
   }
   if (generation < head.generation) {
     throw new StoreError(

@@ -309,7 +309,10 @@ class KvPolicyStore implements PolicyStore {
     const before = put === undefined ? undefined : this.#state.rows.get(put.record.id);
     const plan = await this.#planned(change);
     if (plan.head.sequence !== (this.#state.head.sequence ?? 0) + 1)
-      throw new StoreError('revision_conflict', 'another commit came between; nothing was changed');
+      throw new StoreError(
+        'revision_conflict',
+        'commit the policy: another write was committed first; nothing was changed',
+      );
     this.#written = { put, before, body: plan.body };
     // `#follow` writes the last-good copy later. The response need not wait for it, because etcd also stores
     // the policy.
@@ -531,7 +534,7 @@ class KvPolicyStore implements PolicyStore {
       if (!(error instanceof StoreError)) throw error;
       this.#onFinding({
         code: 'pending_lost',
-        message: `generation ${head.generation} was a pending change; it stays in force, because the policy before it is lost`,
+        message: `generation ${head.generation} was a pending change; it stays in force, because its former policy is lost`,
       });
       return others;
     }

@@ -234,7 +234,7 @@ describe('`FindingStore`', () => {
     const refusal = await ledger
       .query({ filter: EVERY_FINDING, limit: 1, cursor: 'AAAA' })
       .catch((error: Error) => error.message);
-    expect(refusal).toBe('query findings: the cursor is not one of a page');
+    expect(refusal).toBe('query findings: the cursor is not valid');
   });
 
   it('`FindingStore` throws a MergeError that contains exactly the finding deltas that the failed merge did not store', async () => {

@@ -75,7 +75,7 @@ async function shortestWalk(kv: KvStore, choices: readonly string[][], range: Pl
 function rangeOf(sinceMs: number | null, untilMs: number | null, cursor: string | null): PlaceRange {
   const start = untilMs === null ? '' : timeKey(untilMs);
   const place = cursor === null ? null : readCursor(cursor);
-  if (cursor !== null && place === null) throw new RangeError('query findings: the cursor is not one of a page');
+  if (cursor !== null && place === null) throw new RangeError('query findings: the cursor is not valid');
   const behind = place === null ? '' : `${place}\0`;
   const to = sinceMs === null || sinceMs < 1 ? PAST_ALL : timeKey(sinceMs - 1);
   return { from: behind > start ? behind : start, to };

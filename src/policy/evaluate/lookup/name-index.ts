@@ -61,14 +61,14 @@ export class NameIndex {
 
   /** Writes the byte offset of each label of `key` to `#starts`, and returns the number of labels. */
   #cut(key: string): number {
-    if (key.length > MAX_BYTES) throw new RangeError('the name is too long');
+    if (key.length > MAX_BYTES) throw new RangeError(`search a DNS name: it is longer than ${MAX_BYTES} bytes`);
     let labels = 0;
     let at = 0;
     for (let length = key.charCodeAt(0); length > 0; length = key.charCodeAt(at)) {
       this.#starts[labels++] = at;
       at += length + 1;
     }
-    if (at !== key.length - 1) throw new RangeError('the name is not in wire form');
+    if (at !== key.length - 1) throw new RangeError('search a DNS name: it is not in wire format');
     return labels;
   }
 
