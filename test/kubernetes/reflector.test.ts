@@ -195,17 +195,17 @@ describe('reflector', () => {
       (_, response) => response.write(lineOf('ERROR', { kind: 'Status', code: 500, message: 'no leader' })),
       /^500: no leader$/,
     ],
-    ['a line that is no JSON', (_, response) => response.write('{"type":\n'), /no watch event: {"type":/],
-    ['an unknown event', (_, response) => response.write(lineOf('RENAMED', podOf('a', 6))), /no watch event/],
+    ['a line that is no JSON', (_, response) => response.write('{"type":\n'), /not a watch event: {"type":/],
+    ['an unknown event', (_, response) => response.write(lineOf('RENAMED', podOf('a', 6))), /not a watch event/],
     [
       'an object without uid',
       (_, response) => response.write(lineOf('ADDED', { metadata: { resourceVersion: '6' } })),
-      /no watch event/,
+      /not a watch event/,
     ],
     [
       'a version that is no number',
       (_, response) => response.write(lineOf('ADDED', { metadata: { uid: 'a', resourceVersion: 'x' } })),
-      /no watch event/,
+      /not a watch event/,
     ],
     [
       'a bookmark that goes back',
