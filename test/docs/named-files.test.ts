@@ -22,6 +22,20 @@ test('each relative link in the docs leads to an existing file', () => {
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
 });
 
+test('each relative link in a page of docs that is not only for developers leads to a file of the packages', () => {
+  const stage = readFileSync(new URL('scripts/release/stage.sh', root), 'utf8');
+  const packaged = /^cp -r (.*) "\$stage"$/m.exec(stage)?.[1]?.split(' ') ?? [];
+  expect(packaged).toContain('docs');
+  const linked = filesIn(['docs'], /^[^/]+\.md$/).flatMap(({ path, text }) => {
+    const shown = path === 'docs/README.md' ? (text.split('## Developer')[0] ?? '') : text;
+    return [...shown.matchAll(LINKED)].map(([, to = '']) => ({ path, to })).filter(({ to }) => !/^[a-z]+:/.test(to));
+  });
+  const topOf = ({ path, to }: (typeof linked)[number]): string =>
+    new URL(to, new URL(path, 'file:///')).pathname.split('/')[1] ?? '';
+  expect(linked.length).toBeGreaterThan(0);
+  expect(linked.filter((link) => !packaged.includes(topOf(link)))).toEqual([]);
+});
+
 /** The anchors of the headings of a page, as GitHub makes them. */
 function anchorsOf(text: string): ReadonlySet<string> {
   const headings = [...text.replaceAll(/^ *```[\s\S]*?^ *```$/gm, '').matchAll(/^#+ (.+)$/gm)];
