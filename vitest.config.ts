@@ -15,6 +15,7 @@ const builtCode = {
     execArgv: ['--conditions=development', '--enable-source-maps'],
     pool: 'forks' as const,
     maxWorkers: 2,
+    setupFiles: [fileURLToPath(new URL('test/typed-array-equality.ts', import.meta.url))],
     // These limits only end a test that hangs. A test states bounds of a behaviour by a ProgressClock.
     testTimeout: 300_000,
     hookTimeout: 300_000,
