@@ -27,7 +27,7 @@ export type { DataplaneStatus } from '#dataplane/status/dataplane-status.js';
 export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = null): Promise<number> {
   mapLargeBlocks();
   silenceWarningOfEd25519();
-  // To open the datapath takes longest, so its thread begins while this thread loads the other code.
+  // Opening the datapath takes longest, so its thread starts before this thread loads the other code.
   const datapath = beginDatapath(read.config);
   try {
     const { runNode } = await import('#node/node.js');
@@ -38,8 +38,8 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
 }
 
 /**
- * Node.js 20.19.2 of Debian 13 warns that Ed25519 of Web Crypto is experimental, when the node reads its
- * first token. Later versions do not warn. The warning would stand in the log of each start.
+ * Suppresses a warning of Node.js 20.19.2 (Debian 13) at the first use of a token: that Ed25519 in Web Crypto
+ * is experimental. Without this, each start would log the warning. Later versions of Node.js do not warn.
  */
 function silenceWarningOfEd25519(): void {
   const emit = process.emitWarning.bind(process) as (warning: string | Error, ...rest: unknown[]) => void;
@@ -72,7 +72,7 @@ function datapathOptions({ dataplane, dns, metrics, servicePlane }: Config): Dat
 
 /**
  * Returns the reasons why this machine cannot enforce a configuration: missing features, interfaces that do
- * not exist, and faults of interfaces and of NAT rules. Loads the BPF programs to see whether the kernel
+ * not exist, and faults of interfaces and of NAT rules. Loads the BPF programs to test whether the kernel
  * accepts them, and changes nothing. The units of the guard are not checked, because they are enabled later.
  */
 export async function checkMachine(config: Config): Promise<MachineCheck> {
@@ -97,8 +97,8 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 }
 
 /**
- * Returns the problems of a policy document that are found without a node, its integrations and its keys.
- * `json` is the body of a write in this form.
+ * Returns the problems of a policy document. Does not find problems that depend on the integrations or keys
+ * of a node. `json` is the body of a write in this form.
  */
 export async function documentProblems(form: Form, json: string): Promise<readonly Problem[]> {
   const { parseStrictJson } = await import('#policy/document/json.js');

@@ -47,7 +47,7 @@ export type NodeInput = {
   readonly activationTimeoutMs: number;
 };
 type NodeContext = NodeInput & {
-  /** Which parts the policy in force needs. A part that is started again learns this from its input. */
+  /** Which parts the policy in force needs. A part that is started again gets this as its input. */
   readonly needs: Needs;
   readonly lookups: Lookups | null;
   readonly inspection: InspectionImage | null;

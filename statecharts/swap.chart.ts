@@ -31,8 +31,8 @@ type SwapContext = SwapInput & {
   readonly lines: number;
   readonly unstageRequest: string | null;
   /**
-   * True if the policy chart has meanwhile sent another policy to put in force. This swap must then not
-   * flip.
+   * True if the policy chart has sent another policy to put in force since the start of this swap. This swap
+   * must then not flip.
    */
   readonly isSuperseded: boolean;
   readonly output: SwapOutput;

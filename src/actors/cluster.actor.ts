@@ -4,7 +4,7 @@ import type { Cluster } from '#cluster/cluster.js';
 import { Contradiction } from '#cluster/contradiction.js';
 import { type ClusterEvent, clusterChart } from '#statecharts/cluster.chart.js';
 
-/** The pause before a lost connection to etcd is opened again. */
+/** The time in milliseconds before a lost connection to etcd is opened again. */
 const RECONNECT_MS = 200;
 /**
  * The interval of two checks: whether etcd still contradicts the replica of this node, and whether etcd

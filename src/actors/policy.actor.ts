@@ -28,7 +28,7 @@ import {
 } from '#statecharts/write.chart.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
-/** The maximum time to wait for the dataplane to stage or unstage a program. */
+/** The maximum time in milliseconds to wait for the dataplane to stage or unstage a program. */
 const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 

@@ -30,7 +30,7 @@ export type ReloadPorts = {
   validate(plan: ReloadPlan, request: ReloadRequest): Promise<void>;
   /** The settings of the file that was read last, or those of the running configuration. */
   settings(which: 'next' | 'running'): PartSettings;
-  /** Gives the settings to a part that is no actor. Rejects if the part keeps its former settings. */
+  /** Applies the settings to a part that is not an actor. Rejects if the part keeps its former settings. */
   change(part: Exclude<ReloadPart, 'dataplane' | 'dns' | 'service_plane'>, which: 'next' | 'running'): Promise<void>;
   /** Makes the file that was read last the running configuration. */
   commit(): void;

@@ -31,7 +31,10 @@ export type KubernetesPorts = {
    */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
-  /** The time before the selectors of a dry run are released, see `KubernetesBinding`. Tests shorten it. */
+  /**
+   * The time in milliseconds before the selectors of a dry run are released, see `KubernetesBinding`. Tests
+   * shorten it.
+   */
   readonly releaseMs?: number;
 };
 

@@ -57,7 +57,7 @@ const WRITE_TIMEOUT_MS = 30_000;
 /** The interval at which a request with a minimum generation polls the generation in force. */
 const GENERATION_POLL_MS = 10;
 const SETTING_TIMEOUT_MS = 10_000;
-/** The time for which a reload waits, in addition to the activation timeout of a policy file. */
+/** The time limit of a reload in milliseconds, in addition to the activation timeout of a policy file. */
 const RELOAD_TIMEOUT_MS = 120_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
 

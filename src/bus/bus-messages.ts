@@ -22,7 +22,7 @@ export type PerformanceMode = {
   /** True, the default: findings and wiretap are available. False: the kernel sends no events (D34). */
   readonly enabled: boolean;
   readonly source: 'local' | 'cluster' | null;
-  /** How often the setting was written; 0 while the built-in default applies. */
+  /** The number of writes of the setting; 0 while the built-in default applies. */
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
@@ -177,7 +177,7 @@ export type Fact =
   | { readonly type: 'dataplane.closed' }
   /**
    * The store contains a policy that this node must enforce, with this generation: after a commit of the
-   * cluster, or when a pending change goes back.
+   * cluster, or after the revert of a pending change.
    */
   | { readonly type: 'policy.committed'; readonly generation: number }
   /** This node has ended a pending change, because the time of the change has elapsed or a node failed. */

@@ -72,7 +72,8 @@ function section(command: CommandShape, before: readonly CommandShape[]): string
   const { path, description, options, arguments: taken, usage } = command;
   const common = [...OF_ALL, ...(isRemote(command) ? OF_REMOTE : [])];
   const own = options.filter((option) => !isOneOf(option, common) && !isUsualOutput(option));
-  // In the usage, an argument stands in brackets that tell whether it is optional and whether it repeats.
+  // Take the arguments from the usage line, where brackets show whether an argument is optional and whether
+  // it repeats.
   const shown = usage.split(' ').slice(-taken.length);
   const words = taken.map(({ name, description: about, takes }, index) => {
     const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;

@@ -25,8 +25,8 @@ export type OptionShape = {
   readonly required: boolean;
 };
 /**
- * Which values a flag or argument accepts: none, any text, a file, a name that the node knows, or one of a
- * list of words.
+ * Which values a flag or argument accepts: none, any text, a file, a name that is requested from the node, or
+ * one of a list of words.
  */
 export type Takes = 'nothing' | 'text' | 'file' | NodeValue | readonly string[];
 

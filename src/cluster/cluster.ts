@@ -92,7 +92,7 @@ const LIST_MS = 500;
 
 type Span = { readonly from: number; readonly to: number };
 
-/** The state of the cluster as this node sees it. */
+/** The state of the cluster from the view of this node. */
 export type ClusterStatus = {
   /** The id of the cluster; null before `weir cluster init`. */
   readonly clusterId: string | null;

@@ -7,7 +7,7 @@ import type { ClusterAccess } from './peers/join-tokens.js';
 import type { Peers } from './peers/peers.js';
 import type { RegisteredNode } from './records.js';
 
-/** The cluster as this node sees it. Without a cluster section, `enabled` is false. */
+/** The cluster from the view of this node. `enabled`: false if the configuration has no `cluster` section. */
 export type ClusterView = {
   readonly enabled: boolean;
   readonly nodeId: string;

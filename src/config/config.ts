@@ -101,7 +101,7 @@ type FindingsConfig = {
 };
 
 type MetricsConfig = {
-  /** The maximum number of source groups with metrics of their own. */
+  /** The maximum number of source groups with separate metrics. */
   readonly sourceGroups: number;
   /** The address of the metrics listener; null if only the API serves metrics. */
   readonly listen: ListenAddress | null;

@@ -235,8 +235,8 @@ export async function runNode(
         peersListen.catch(() => {});
       }
       // Loads the routes, so that clients can connect as soon as the start has ended. Does not wait until the
-      // API listens, because the node can get the address of the API later, and systemd ends a unit that is
-      // not ready in time.
+      // API listens: the node can get the address of the API later, and systemd ends a unit that is not ready
+      // in time.
       await api.ready();
       void reportStart(system, manager, log, { isInCluster: cluster !== null });
       const kept = manager === null ? null : sockets;
@@ -310,7 +310,7 @@ async function releaseAfterStart(): Promise<void> {
 }
 /** Each release blocks the main thread for about 80 ms. */
 const RELEASE_AFTER_MS = 10_000;
-/** The longest time for which the API and the observer wait for the policy to be in force. */
+/** The maximum time in milliseconds for which the API and the observer wait until the policy is in force. */
 const SETTLES_WITHIN_MS = 3_000;
 
 /**

@@ -6,7 +6,7 @@ import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { selfSigned } from '#service-plane/ca/self-signed.js';
 import { writeDurably } from '#store/disk/durable-file.js';
 
-/** How long a node uses a certificate that it has made. */
+/** The time in milliseconds for which a node uses a certificate that it has made. */
 const LIFETIME_MS = 24 * 3_600_000;
 
 /**

@@ -61,13 +61,13 @@ export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane
 }
 
 /**
- * The time limit of an explain request for the active policy. It is long enough for the thread to read the
- * largest policy.
+ * The time limit in milliseconds of an explain request for the active policy. It is long enough for the
+ * thread to read the largest policy.
  */
 export const ACTIVE_BUDGET_MS = 30_000;
 /**
- * The time limit of an explain request for a draft. A draft has at most 1 MiB. A new thread starts and reads
- * such a draft within one second.
+ * The time limit in milliseconds of an explain request for a draft. A draft has at most 1 MiB. A new thread
+ * starts and reads such a draft within one second.
  */
 export const DRAFT_BUDGET_MS = 4_000;
 

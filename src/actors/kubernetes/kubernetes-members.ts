@@ -26,7 +26,7 @@ export const NO_OWNERS: AddressOwners = {
   addressesShared: NEVER,
 };
 
-/** The states of the policy chart in which the policy that the store wants is in force. */
+/** The states of the policy chart in which the stored policy is in force. */
 const AT_REST = ['active', 'unresolved', 'none_active', 'never_activated'] as const;
 
 /** Creates both parts. `policyChart` returns the snapshot of the policy chart. */

@@ -39,7 +39,10 @@ export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes):
   ]);
 }
 
-/** For each kind of value that only the node knows, returns the words that can precede such a value. */
+/**
+ * For each kind of value that must be requested from the node, returns the words that can precede such a
+ * value.
+ */
 export function flagsOfNode(commands: readonly CommandShape[]) {
   return NODE_VALUES.map((kind) => ({ kind, flags: flagsThatTake(commands, kind) })).filter(
     ({ flags }) => flags.length > 0,

@@ -21,7 +21,7 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   protocol: ['tcp', 'udp', 'icmp'],
 };
 
-/** Placeholders in help texts of flags and arguments whose values only the node knows. */
+/** Placeholders in help texts of flags and arguments whose values must be requested from the node. */
 export const NODE_VALUES = [
   'policy-name',
   'policy-id',
@@ -34,8 +34,7 @@ export const NODE_VALUES = [
 export type NodeValue = (typeof NODE_VALUES)[number];
 
 /**
- * The maximum number of completions that the hidden command prints. The limit bounds the work of the shell;
- * no user reads so many.
+ * The maximum number of completions that the hidden command prints. The limit bounds the work of the shell.
  */
 const MOST = 1_000;
 

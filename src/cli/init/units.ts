@@ -17,7 +17,7 @@ const TIMEOUT_MS = 180_000;
 /** Returns whether systemd has booted this machine. */
 export const hasSystemd = (): boolean => existsSync('/run/systemd/system');
 
-/** Returns whether systemd knows the unit of a node. */
+/** Returns whether the systemd unit of a node is installed. */
 export const unitExists = (): boolean => systemctl('cat', UNIT).status === 0;
 
 /** Returns whether the unit of a node runs; false while it starts. */

@@ -18,7 +18,10 @@ export const removedKey = (identity: string): string => RECORDS.removedNode.pref
 
 const WRITE = { withinMs: 5_000 };
 
-/** Returns the nodes of the cluster that the replica of this node knows and can read, sorted by id. */
+/**
+ * Returns the nodes of the cluster from the replica of this node, sorted by id. Omits records that cannot be
+ * read.
+ */
 export async function registeredNodes(kv: KvStore): Promise<readonly RegisteredNode[]> {
   const nodes: RegisteredNode[] = [];
   for await (const [, node] of intactRecords(kv, CLUSTER_RECORDS.node, () => {})) nodes.push(node);

@@ -12,7 +12,7 @@ export type PeerRequest = {
   readonly signal: AbortSignal;
 };
 
-/** The largest JSON response of a peer. A page of 1,000 findings has about 1 MB. */
+/** The maximum size in bytes of a JSON response of a peer. A page of 1,000 findings has about 1 MB. */
 const MAX_BYTES = 64 << 20;
 
 /** Sends requests to the peer listeners of other nodes. */

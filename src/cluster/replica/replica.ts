@@ -86,7 +86,7 @@ export class Replica {
   #metaRevision = 0n;
   #history = 0n;
   #seen = 0n;
-  /** The bodies of the newest proposal that this node knows, with the hash of their list of parts. */
+  /** The bodies of the newest proposal that this node has received, with the hash of their list of parts. */
   #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
 
   /**

@@ -1,6 +1,6 @@
 /**
- * All configuration keys. The value is the part of the node that takes a changed value while it runs, or
- * `restart` if the value is read only at the start of the node. Adding or removing an optional section always
+ * All configuration keys. The value is the part of the node that can apply a change while it runs, or
+ * `restart` if the key is read only at the start of the node. Adding or removing an optional section always
  * needs a restart.
  */
 export const RELOADED_BY = {
@@ -100,7 +100,7 @@ export const RELOADED_BY = {
 
 export type ReloadedBy = 'dataplane' | 'dns' | 'service_plane' | 'policy_file' | 'api' | 'log' | 'restart';
 
-/** Returns the part that takes a changed value of this key, or `restart`. */
+/** Returns the part that applies a change of this key while it runs, or `restart`. */
 export function reloadedBy(key: string): ReloadedBy {
   return Object.hasOwn(RELOADED_BY, key) ? RELOADED_BY[key as keyof typeof RELOADED_BY] : 'restart';
 }

@@ -68,10 +68,10 @@ export type Datapath = {
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * Changes the owners of addresses (D38a). The change needs no new program. An address whose set of
-   * selectors is not in the program gets all deny rules and no allow rules of groups with selectors, until a
-   * program with this set is in force. When the promise resolves, the flows of a changed address are
-   * classified again with their next packet.
+   * Changes the owners of addresses (D38a). The change needs no new program. If the set of selectors of an
+   * address is not in the program, the address is closed until a program with this set is in force: groups
+   * with selectors apply only their deny rules to it. When the promise resolves, the flows of a changed
+   * address are classified again with their next packet.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
@@ -87,8 +87,8 @@ export type Datapath = {
    */
   grantPort(): Promise<MessagePort>;
   /**
-   * Returns the BPF maps and the BPF program with which the service plane hands spliced connections over to
-   * the datapath (splicing offload). They are valid while the datapath is open.
+   * Returns the BPF maps and the BPF program with which the service plane makes the datapath forward spliced
+   * connections (splicing offload). They are valid while the datapath is open.
    */
   spliceOffload(): Promise<SpliceOffload>;
   /**

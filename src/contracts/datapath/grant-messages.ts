@@ -27,8 +27,8 @@ export type GrantedRequest = { readonly id: number; readonly address: number; re
 export type GrantedReply = { readonly id: number; readonly patterns: readonly string[] | null };
 
 /**
- * How often each rule or default has decided since the previous `HitsMessage`. The datapath thread sends no
- * reply.
+ * The number of decisions of each rule or default since the previous `HitsMessage`. The datapath thread sends
+ * no reply.
  */
 export type HitsMessage = { readonly hits: readonly DecidedHit[] };
 export type DecidedHit<By = number | Decider> = {

@@ -1,8 +1,8 @@
 import type { PassedObject } from './bpf-object-handle.js';
 
 /**
- * The BPF program and maps with which the service plane hands connections that it has decided over to the
- * datapath.
+ * The BPF program and maps with which the service plane makes the datapath forward a connection that it has
+ * decided.
  */
 export type SpliceOffload = {
   readonly program: PassedObject;

@@ -2,8 +2,9 @@
 export type End = { readonly address: number; readonly port: number };
 
 /**
- * The ends of a flow on the wire, if they differ from its real ends (D17b). `source`: after SNAT, as the
- * server sees it. `destination`: before DNAT, as the client addresses it.
+ * The addresses and ports of a flow in the packets outside of the node, if they differ from the real ends
+ * (D17b). `source`: after SNAT, as the server receives it. `destination`: before DNAT, as the client sends
+ * it.
  */
 export type Translation = { readonly source: End; readonly destination: End };
 

@@ -116,7 +116,7 @@ export type KubernetesSource = {
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
    * listener gets its first message after calls of `setIntegrations`, and of `setSelectors` or `membership`.
    * If the store lacks the objects of an integration, the message waits for the first lists of this
-   * integration, but at most five seconds or the time limit of a call of `membership`.
+   * integration. It waits at most five seconds, or the time limit of a call of `membership`.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */

@@ -105,7 +105,8 @@ export class MemberDistribution {
    * stored later, see `ObjectWrites`.
    */
   async apply({ replaces, changes, owners, shared, scope, stored }: MembersMessage): Promise<void> {
-    // The names are set first, so that they are known when the first packet matches a rule by a new member.
+    // Set the names of owners first, so that they are known when the first packet of a new member matches a
+    // rule.
     this.#applyOwners(replaces !== null, owners);
     if (shared.length > 0) this.#addressesShared.next(shared);
     if (replaces !== null) await this.#replace(replaces);

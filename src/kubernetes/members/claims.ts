@@ -20,8 +20,8 @@ export type OwnedAddress = readonly [address: number, earliest: number, latest: 
 
 /**
  * Decides which object owns an address in one integration: the object that claimed the address last. When the
- * owner goes, the address returns to an older claim only if the object of that claim still runs, because an
- * ended object keeps its address in the API for some time. Call `settle` after each message.
+ * owner ends its claim, an older claim becomes valid again only if its object still runs: an ended object
+ * keeps its address in the API for some time. Call `settle` after each message.
  */
 export class Claims {
   readonly #owners = new Map<number, Claim>();
@@ -102,7 +102,7 @@ export class Claims {
     }
   }
 
-  /** Gives each address that has lost its owner to the latest claim that may own it. */
+  /** Assigns each address that has lost its owner to the object with the latest valid claim. */
   settle(): void {
     for (const address of this.#vacant) {
       if (this.#owners.has(address)) continue;

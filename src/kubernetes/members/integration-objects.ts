@@ -38,7 +38,7 @@ export type OwningObject = { readonly object: KubernetesObject; readonly owned: 
  */
 export class IntegrationObjects {
   readonly claims: Claims;
-  /** The number of objects that were left out because the integration has too many objects. */
+  /** The number of objects that were omitted because the integration has too many objects. */
   skipped = 0;
   readonly #objects = {
     pods: new Map<string, PodRecord>(),

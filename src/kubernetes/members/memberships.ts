@@ -128,7 +128,7 @@ export class Memberships implements Members {
     this.#integrations.get(name)?.objects.clear();
   }
 
-  /** Removes an integration with its objects. No policy may name it (D38). */
+  /** Removes an integration with its objects. No policy may use it (D38). */
   remove(name: string): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;

@@ -6,8 +6,8 @@ const AWAITED = 2;
 
 /**
  * Shows the Kubernetes thread whether the main thread has applied its last message, through shared memory.
- * The main thread sends `members_applied` only if the Kubernetes thread waits for it, because otherwise each
- * change of a pod would wake up the Kubernetes thread once more.
+ * The main thread sends `members_applied` only if the Kubernetes thread waits for it. Otherwise each change
+ * of a pod would wake up the Kubernetes thread once more.
  */
 export class Acknowledgement {
   readonly #state: Int32Array;

@@ -44,7 +44,7 @@ export class MemberMessages {
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #resolution: SelectorResolution | undefined;
-  /** How often `#make` was called. */
+  /** The number of calls of `#make`. */
   #made = 0;
   /** The calls of `flushed`. `after`: the value of `#made` at the call. */
   #flushes: { readonly after: number; readonly resolve: () => void }[] = [];

@@ -104,7 +104,7 @@ class Reflector<Kept> {
   #listedAt = 0;
   #pageSize = FIRST_PAGE_SIZE;
   #watchBegan: number | null = null;
-  /** The highest version that was seen, and the number of objects at that version. */
+  /** The highest resource version that was received, and the number of objects at that version. */
   #newest = 0;
   #count = 0;
   /** The highest version of an object in the last list. */

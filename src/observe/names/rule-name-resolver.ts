@@ -62,7 +62,7 @@ export class RuleNameResolver {
 
   /**
    * Returns the generation of the program with this epoch. Returns null if another process activated the
-   * program, or if its rule names are no longer kept.
+   * program, or if its rule names were already discarded.
    */
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;

@@ -26,7 +26,7 @@ const WAITING_MOST = 8 * 1024 * 1024;
 const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
-/** After this many sends, `#write` lets the main thread do other work, such as API requests. */
+/** After this number of sends, `#write` yields to other work of the main thread, such as API requests. */
 const SENDS_AT_ONCE = 64;
 
 /** Adds a reader to a channel, at its place in the order of the frames. */

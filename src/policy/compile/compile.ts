@@ -37,7 +37,7 @@ export type CompileOptions = {
 };
 
 /**
- * Compiles a policy into a program. Equal policies give equal bytes, whatever the cache contains. The program
+ * Compiles a policy into a program. Equal policies give equal bytes, independently of the cache. The program
  * also depends on the selector resolution, and on the pairs of base (population without selectors) and set of
  * groups that occur among members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules
  * overlap so much that the program would exceed the limits.

@@ -40,7 +40,7 @@ type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
  * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
  * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
  * that combine two groups, follow. Equal policies with equal resolutions and members give equal samples,
- * whatever `memory` contains.
+ * independently of `memory`.
  */
 export function sampleOf(
   policy: Policy,

@@ -35,7 +35,7 @@ export async function makeDataFolder(dataDir: string, onFinding: FindingListener
       if (stats === null) continue;
       checkOwner(path, stats);
       // If other users can enter the data folder, every file in it must be protected by its own mode.
-      // Otherwise no other user can reach the files, whatever their modes are.
+      // Otherwise no other user can reach the files, so their modes do not matter.
       if ((mode & OTHERS.enter) !== 0) checkOthers(path, stats);
       if ((mode & GROUP.enter) !== 0 && isOpenTo(GROUP.write, stats)) shared.push(path);
     }

@@ -65,7 +65,7 @@ export async function loadPolicyStore(
   return store;
 }
 
-/** The pause before a store reads again whether it contains a commit. */
+/** The time in milliseconds before a store checks again whether it contains a commit. */
 const SETTLE_MS = 5_000;
 
 class KvPolicyStore implements PolicyStore {

@@ -17,10 +17,7 @@ import { PortMapStack, RulePortMaps } from './port-map-stack.js';
 import { type NamedPortMap, packed, type RuleBlock } from './rule-block.js';
 import { SourcePortMaps } from './source-port-maps.js';
 
-/**
- * The compile cost of one pair of rule and prefix, which the compiler sorts, opens and closes. The unit is
- * one step of a port-map merge.
- */
+/** The cost of compiling one pair of a rule and a prefix. The unit is one step of a port-map merge. */
 const STEPS_OF_A_MEMBER = 16;
 
 /** Compiles sequences of rules to rule blocks. One compiler reuses its work tables for all rule blocks. */

@@ -214,8 +214,8 @@ function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kin
 
 /**
  * Decides by a rule whose matchers are undecidable. A deny rule matches, and an allow rule does not match
- * (D19a). If the ClientHello is unreadable, an allow rule under audit passes the connection, whatever later
- * rules decide (D4).
+ * (D19a). If the ClientHello is unreadable, an allow rule under audit passes the connection, and later rules
+ * are not evaluated (D4).
  */
 function decideUndecidable(step: Step, cause: UndecidableCause, { hello }: TlsFacts): Decided | Passed {
   if (step.action === 'deny') return { ...decided(step), reason: cause };

@@ -11,7 +11,7 @@ import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
  */
 export type LookupFacts = {
   /**
-   * The verdict word of the first rule that decides every DNS lookup, whatever the name is; `NONE` if the
+   * The verdict word of the first rule that decides every DNS lookup independently of the name; `NONE` if the
    * group has no such rule.
    */
   readonly final: number;

@@ -9,8 +9,8 @@ import {
 import type { Group } from '#contracts/policy/policy-model.js';
 
 /**
- * The sets of groups whose selectors select a member. Members with equal sets get the same rules, whatever
- * their selector sets are.
+ * The sets of groups whose selectors select a member. Members with equal sets of groups get the same rules,
+ * even if their sets of selectors differ.
  */
 export type GroupSets = {
   /**

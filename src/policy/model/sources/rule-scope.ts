@@ -11,10 +11,10 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
 
 /**
  * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
- * the group or a network of its selectors contains the source, or if a resolved selector of the group selects
- * it. Otherwise only the deny rules apply: to every source while a selector of the group is not resolved
- * (D19a), to each address with the set `CLOSED_MEMBER`, and to each source without an owner in a closed
- * network (D38a).
+ * the group or a network of its selectors contains the source, or if a resolved selector selects it.
+ * Otherwise only the deny rules apply to some sources: to all while a selector of the group is not resolved
+ * (D19a), to addresses with the set `CLOSED_MEMBER`, and to sources without an owner in a closed network
+ * (D38a). No rule applies to other sources.
  */
 export function ruleScopeOf(
   { sources, selectors }: Sources,
